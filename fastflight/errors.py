@@ -1,0 +1,143 @@
+"""Every error that fastflight raises on purpose.
+
+The tree is split first by who must act::
+
+    FastFlightError
+    ├── TransportError        the line: plug it in, free it, look at the address
+    │   ├── TransportClosed   the peer went away
+    │   └── TransportTimeout  the peer said nothing in time
+    ├── ProtocolError         the board (or we) broke the wire protocol: reset it, report it
+    ├── DeviceError           the board understood and could not
+    │   ├── FileMissing       no such file or folder
+    │   ├── DeviceFull        no space left in its file system
+    │   ├── DeviceMemory      not enough heap
+    │   └── DeviceException   the code raised; carries the board's own traceback
+    ├── BusyError             somebody else holds it: wait, or ask them
+    ├── RequestError          the caller must change the request
+    │   └── UnknownName       it names something that is not there
+    └── DataError             bytes do not fit the format or the schema
+
+Each error has a wire-stable `code`, and says `what` happened, `where`, and what to do next (`hint`). `str(error)` is
+these three in one line; it never holds a path of the host or a stack trace of ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+# A board's traceback or a peer's bytes inside a message: enough to see the cause, small enough for a gRPC trailer.
+MAX_QUOTED_CHARACTERS = 2000
+
+
+class FastFlightError(Exception):
+    """Root of the tree. `what` happened, `where` (a device, a path, a key), and what to do next (`hint`)."""
+
+    code = "internal"
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.hint = hint
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}. {self.hint}" if self.hint else text
+
+
+class TransportError(FastFlightError):
+    """The line could not be opened or used."""
+
+    code = "transport"
+
+
+class TransportClosed(TransportError):
+    """The peer closed the line, or it was pulled. Open it again before the next use."""
+
+    code = "transport.closed"
+
+
+class TransportTimeout(TransportError):
+    """The peer did not send or take a byte before the deadline."""
+
+    code = "transport.timeout"
+
+
+class ProtocolError(FastFlightError):
+    """What came over the line is not what the protocol allows here."""
+
+    code = "protocol"
+
+
+class DeviceError(FastFlightError):
+    """The board understood the request and could not carry it out."""
+
+    code = "device"
+
+
+class FileMissing(DeviceError):
+    """No such file or folder on the board (ENOENT)."""
+
+    code = "device.file_missing"
+
+
+class DeviceFull(DeviceError):
+    """The board's file system has no room (ENOSPC)."""
+
+    code = "device.full"
+
+
+class DeviceMemory(DeviceError):
+    """The board ran out of heap (MemoryError)."""
+
+    code = "device.memory"
+
+
+class DeviceException(DeviceError):
+    """Code on the board raised. `traceback` is the board's own, `kind` the exception's name (`"ValueError"`)."""
+
+    code = "device.exception"
+
+    def __init__(self, what: str, *, kind: str, traceback: str, where: str = "", hint: str = "") -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.kind = kind
+        self.traceback = traceback[-MAX_QUOTED_CHARACTERS:]
+
+
+class BusyError(FastFlightError):
+    """Somebody else holds it. `holder` says who, when that is known."""
+
+    code = "busy"
+
+    def __init__(self, what: str, *, holder: str = "", where: str = "", hint: str = "") -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.holder = holder
+
+
+class RequestError(FastFlightError):
+    """The request cannot be served as it stands; sending it again unchanged will not help."""
+
+    code = "request"
+
+
+class UnknownName(RequestError):
+    """The request names a device, path or dataset that does not exist here."""
+
+    code = "request.unknown_name"
+
+
+class DataError(FastFlightError):
+    """Bytes or batches that do not fit the format or the schema."""
+
+    code = "data"
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """Say what is allowed where `name` stands, nearest match first: text for a `hint`."""
+    names = sorted(allowed)
+    if not names:
+        return "There are none"
+    close = difflib.get_close_matches(name, names, n=1)
+    listed = ", ".join(names)
+    return f"Did you mean {close[0]!r}? Known: {listed}" if close else f"Known: {listed}"
