@@ -1,0 +1,89 @@
+"""Requests: the typed content of a ticket or a command descriptor.
+
+On the wire a request is UTF-8 JSON, `{"type": "<wire name>", ...}`. `decode` refuses unknown types, unknown keys and
+bad values with a `RequestError` that names the key, what is allowed and the nearest match.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Mode = Literal["sync", "async"]
+Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
+OnError = Literal["skip", "fail"]
+
+# A ticket is a request, not a payload: the largest sensible one holds some code to execute.
+MAX_REQUEST_BYTES = 256 * 1024
+# FAT and littlefs allow 255 bytes per name; a path is a few of them.
+MAX_PATH_CHARACTERS = 1024
+MAX_COLUMNS = 4096
+MAX_BATCH_ROWS = 1_000_000
+MAX_CODE_CHARACTERS = 128 * 1024
+
+DeviceName = Annotated[str, Field(min_length=1, max_length=255)]
+DevicePath = Annotated[str, Field(min_length=1, max_length=MAX_PATH_CHARACTERS)]
+BatchRows = Annotated[int, Field(ge=1, le=MAX_BATCH_ROWS)]
+
+
+class Request(BaseModel):
+    """What all requests share. `mode` says which path serves it: the asking thread, or an event loop."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: ClassVar[str]
+
+    mode: Mode = "async"
+
+
+class DeviceFile(Request):
+    """Rows of a file on a device, or rows to be written to it."""
+
+    type: ClassVar[str] = "device.file"
+
+    device: DeviceName
+    path: DevicePath
+    format: Format | None = None
+    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
+    columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
+    record: Annotated[str | None, Field(max_length=MAX_COLUMNS)] = None
+    batch_rows: BatchRows = 4096
+    flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
+    on_error: OnError = "skip"
+    interrupt: bool = False
+
+
+class DeviceListing(Request):
+    """One row per entry of a folder on a device."""
+
+    type: ClassVar[str] = "device.listing"
+
+    device: DeviceName
+    path: DevicePath = "/"
+    recursive: bool = False
+    interrupt: bool = False
+
+
+class DeviceExec(Request):
+    """The output lines of a piece of code, as it runs."""
+
+    type: ClassVar[str] = "device.exec"
+
+    device: DeviceName
+    code: Annotated[str, Field(max_length=MAX_CODE_CHARACTERS)]
+    # Seconds of silence after which the code is taken to hang and is interrupted.
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    interrupt: bool = False
+
+
+class Mock(Request):
+    """The benchmark table: `total_rows` x 50 columns of int32 (`simple`), or of mixed types (`complex`)."""
+
+    type: ClassVar[str] = "mock"
+
+    rows_per_batch: BatchRows = 10_000
+    # Seconds that the source takes for each row.
+    delay_per_row: Annotated[float, Field(ge=0, le=1)] = 0.0
+    variant: Literal["default", "simple", "complex"] = "default"
+    total_rows: Annotated[int, Field(ge=0, le=1_000_000_000)] = 1_000_000

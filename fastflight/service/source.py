@@ -1,0 +1,107 @@
+"""What a source is: the functions behind one request type.
+
+A sync reader runs in the thread that asks; an async one on an event loop. Which of the two a request takes is decided
+by its `mode` and by what was registered in the catalog, never by trying one and catching the failure.
+
+Readers return only when the schema is known and errors before the first row have been raised. The batches' iterator
+owns whatever it holds (a device, a file): closing it, at any point, gives that back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from fastflight.service.requests import Request
+
+R = TypeVar("R", bound=Request)
+R_contra = TypeVar("R_contra", bound=Request, contravariant=True)
+
+Summary = Mapping[str, Any]
+
+
+def no_summary() -> Summary:
+    """For sources with nothing to add to the counts that the server keeps."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An answer that is read in the asking thread. `summary` may be called once `batches` has ended."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    summary: Callable[[], Summary] = no_summary
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncReading:
+    """An answer that is read on an event loop. `summary` may be called once `batches` has ended."""
+
+    schema: pa.Schema
+    batches: AsyncIterator[pa.RecordBatch]
+    summary: Callable[[], Summary] = no_summary
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a write has made durable so far, in all: rows taken, bytes on the device."""
+
+    rows: int
+    bytes: int
+
+
+# Called after each batch, once its rows are safe where they were sent. Never blocks and may be called on any thread.
+Acknowledge = Callable[[Progress], None]
+
+
+class Reader(Protocol[R_contra]):
+    def __call__(self, request: R_contra) -> Reading: ...
+
+
+class AsyncReader(Protocol[R_contra]):
+    def __call__(self, request: R_contra) -> Awaitable[AsyncReading]: ...
+
+
+class Writer(Protocol[R_contra]):
+    """Takes all of `batches` and returns the last acknowledgement: at least `rows`, `bytes`."""
+
+    def __call__(
+        self, request: R_contra, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary: ...
+
+
+class AsyncWriter(Protocol[R_contra]):
+    """The same on an event loop."""
+
+    def __call__(
+        self, request: R_contra, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Awaitable[Summary]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What can be known of an answer without reading it: -1 where it cannot be known."""
+
+    schema: pa.Schema | None
+    rows: int = -1
+    bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Generic[R]):
+    """A request type and the functions that serve it; a function that is None is not supported.
+
+    `describe` answers get_flight_info and get_schema. `requests` lists what list_flights shows.
+    """
+
+    request: type[R]
+    read: Reader[R] | None = None
+    aread: AsyncReader[R] | None = None
+    write: Writer[R] | None = None
+    awrite: AsyncWriter[R] | None = None
+    describe: Callable[[R], Estimate] | None = None
+    requests: Callable[[], Iterator[tuple[R, Estimate]]] | None = None

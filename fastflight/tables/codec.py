@@ -1,0 +1,90 @@
+"""What every codec gives: rows from bytes, and bytes from rows.
+
+A `RowReader` is fed the bytes of one file in pieces of any size and returns the rows that are complete so far; how the
+bytes were split never changes the rows. `finish()` gives the rest. A row that does not fit is set aside in `rejected`
+with the offset of its first byte and a reason; with `on_error="fail"` it raises `DataError` instead.
+
+A `RowWriter` is the inverse: `begin()`, one `encode()` per batch, `finish()`; their bytes joined are the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+OnError = Literal["skip", "fail"]
+
+# Rejected rows kept for the metadata; all are counted. A trailer of 20 examples stays below gRPC's 8 KiB of headers.
+MAX_REJECTED_EXAMPLES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the bytes of a file are to be understood.
+
+    `format`: `csv`, `jsonl`, `packed`, `arrow` or `raw`. `schema`: column name to Arrow type name, in order; None
+    means inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `columns`: the columns
+    to keep, in this order; for `packed`, the names of the record's fields instead. `record`: the `struct` format of
+    one `packed` record.
+    """
+
+    format: str
+    schema: Mapping[str, str] | None = None
+    columns: tuple[str, ...] | None = None
+    record: str | None = None
+    on_error: OnError = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """A row set aside: `offset` of its first byte in the file, and why."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Rejected:
+    """Rows set aside: how many, and the first `MAX_REJECTED_EXAMPLES` of them."""
+
+    count: int = 0
+    examples: list[RejectedRow] = field(default_factory=list)
+
+    def add(self, offset: int, reason: str) -> None:
+        self.count += 1
+        if len(self.examples) < MAX_REJECTED_EXAMPLES:
+            self.examples.append(RejectedRow(offset, reason))
+
+
+class RowReader(Protocol):
+    """Rows of one file, read incrementally."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The schema of every batch; None until it is known, at the latest after `finish()`."""
+
+    @property
+    def rejected(self) -> Rejected:
+        """Rows set aside so far."""
+
+    def feed(self, data: bytes) -> list[pa.RecordBatch]:
+        """Take the next bytes; give the rows that they complete (none while the schema is not known)."""
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """The file has ended: give the rows that were held back."""
+
+
+class RowWriter(Protocol):
+    """Bytes of one file, written incrementally."""
+
+    def begin(self) -> bytes:
+        """What stands before the first row."""
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        """The bytes of these rows."""
+
+    def finish(self) -> bytes:
+        """What stands after the last row."""
