@@ -70,7 +70,11 @@ class Writer(Protocol[R_contra]):
     """Takes all of `batches` and returns the last acknowledgement: at least `rows`, `bytes`."""
 
     def __call__(
-        self, request: R_contra, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+        self,
+        request: R_contra,
+        schema: pa.Schema,
+        batches: Iterator[pa.RecordBatch],
+        acknowledge: Acknowledge,
     ) -> Summary: ...
 
 
@@ -78,7 +82,11 @@ class AsyncWriter(Protocol[R_contra]):
     """The same on an event loop."""
 
     def __call__(
-        self, request: R_contra, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+        self,
+        request: R_contra,
+        schema: pa.Schema,
+        batches: AsyncIterator[pa.RecordBatch],
+        acknowledge: Acknowledge,
     ) -> Awaitable[Summary]: ...
 
 
