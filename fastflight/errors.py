@@ -15,6 +15,7 @@ The tree is split first by who must act::
     ├── BusyError             somebody else holds it: wait, or ask them
     ├── RequestError          the caller must change the request
     │   └── UnknownName       it names something that is not there
+    ├── Stopped               ended from our side before its end: ask again
     └── DataError             bytes do not fit the format or the schema
 
 Each error has a wire-stable `code`, and says `what` happened, `where`, and what to do next (`hint`). `str(error)` is
@@ -125,6 +126,12 @@ class UnknownName(RequestError):
     """The request names a device, path or dataset that does not exist here."""
 
     code = "request.unknown_name"
+
+
+class Stopped(FastFlightError):
+    """Work ended before it was done: cancelled, or the server that did it shuts down. Ask again."""
+
+    code = "stopped"
 
 
 class DataError(FastFlightError):
