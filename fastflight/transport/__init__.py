@@ -1,0 +1,7 @@
+"""Byte streams to devices, and the two runners that carry conversations out over them."""
+
+from fastflight.transport.port import Address, Port
+from fastflight.transport.run import arun, astream, run, stream
+from fastflight.transport.url import parse_url
+
+__all__ = ["Address", "Port", "arun", "astream", "parse_url", "run", "stream"]

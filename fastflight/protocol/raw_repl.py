@@ -1,0 +1,205 @@
+"""MicroPython's raw REPL, as conversations.
+
+The wire format is that of MicroPython's `docs/reference/repl.rst`: Ctrl-A asks for the raw REPL, which answers with a
+banner and a prompt; code followed by Ctrl-D is acknowledged by `OK`, then come the output, `\\x04`, the traceback (or
+nothing), and `\\x04>`. Ctrl-B goes back to the friendly REPL, Ctrl-C interrupts what runs.
+
+`RawRepl` holds what is known of one board's REPL. Its methods are conversations. When one ends in an error, or is
+closed early, the board's state is unknown: run `recover` before the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastflight.errors import BusyError, ProtocolError, TransportTimeout
+from fastflight.protocol import raw_paste
+from fastflight.protocol.conversation import Conversation, Deliver, Pause, Send
+from fastflight.protocol.inbox import Inbox
+
+CTRL_A = b"\x01"
+CTRL_B = b"\x02"
+CTRL_C = b"\x03"
+CTRL_D = b"\x04"
+END = b"\x04"
+
+BANNER = b"raw REPL; CTRL-B to exit\r\n"
+PROMPT = BANNER + b">"
+SOFT_REBOOT = b"soft reboot\r\n"
+
+# Plain raw mode has no flow control. mpremote's pace, which boards with rings of 256 bytes survive.
+PLAIN_BLOCK_BYTES = 256
+PLAIN_PAUSE_SECONDS = 0.01
+# A board at its prompt answers within milliseconds; flash housekeeping and slow links take the rest.
+ANSWER_SECONDS = 1.0
+# Boot, mounting the file system and boot.py after a soft reset.
+REBOOT_SECONDS = 10.0
+RECOVERY_ATTEMPTS = 3
+# A traceback longer than this is output that happens to hold the end marker.
+MAX_TRACEBACK_BYTES = 64 * 1024
+# What a single answer may hold; streams have no limit.
+MAX_ANSWER_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a piece of code wrote: its output, and the board's traceback (empty when it did not raise)."""
+
+    stdout: bytes
+    stderr: bytes
+
+
+class RawRepl:
+    """One board's raw REPL. `paste` tells whether raw paste works: None until it was tried."""
+
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.paste: bool | None = None
+
+    def enter(self, *, interrupt: bool) -> Conversation[None]:
+        """Go from the prompt to the raw REPL; with `interrupt`, stop whatever runs first.
+
+        Without it a running program is left alone: `BusyError` when the board does not answer at its prompt.
+        """
+        if interrupt:
+            yield from self.recover()
+            return
+        self.inbox.clear()
+        yield Send(CTRL_A)
+        try:
+            yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
+        except (TransportTimeout, ProtocolError) as error:
+            # Should the program end later, this takes the board back to the friendly prompt.
+            yield Send(CTRL_B)
+            raise BusyError(
+                "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
+                holder="the board's own program",
+                hint="Wait for the program to end, or ask with interrupt=true to stop it",
+            ) from error
+
+    def leave(self) -> Conversation[None]:
+        """Back to the friendly REPL. Does not wait for its banner: `enter` skips what stands before its own."""
+        yield Send(CTRL_B)
+
+    def recover(self) -> Conversation[None]:
+        """From any state to a raw REPL that is known to be in step: interrupts, enters, and asks for an echo."""
+        last: Exception | None = None
+        for attempt in range(1, RECOVERY_ATTEMPTS + 1):
+            self.inbox.clear()
+            # The return ends a half-typed line of a friendly REPL; the second Ctrl-C meets code that caught the first.
+            yield Send(b"\r" + CTRL_C * 2)
+            yield Pause(0.01)
+            yield Send(CTRL_A)
+            token = f"ff{attempt}-{id(self) & 0xFFFFFF:06x}"
+            try:
+                yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
+                yield Send(f"print('{token}')".encode() + CTRL_D)
+                # Old banners and answers may stand before it; only this attempt's echo proves that we are in step.
+                yield from self.inbox.until(f"OK{token}\r\n\x04\x04>".encode(), ANSWER_SECONDS)
+                return
+            except (TransportTimeout, ProtocolError) as error:
+                last = error
+        raise TransportTimeout(
+            "the board does not answer to Ctrl-C and Ctrl-A",
+            hint="Check that it runs MicroPython and that the speed is right, reset it, or plug it in again",
+        ) from last
+
+    def execute(self, code: bytes, within: float) -> Conversation[Output]:
+        """Run `code` to its end; `within` bounds each silence. Its output is collected, so it should be short."""
+        yield from self.submit(code)
+        stdout = yield from self.inbox.until(END, within, MAX_ANSWER_BYTES)
+        stderr = yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES)
+        return Output(stdout, stderr)
+
+    def follow(self, code: bytes, within: float, tick: float) -> Conversation[bytes]:
+        """Run `code` and deliver its output as it comes; the return value is the traceback, empty if it did not raise.
+
+        Delivers `b""` after each `tick` seconds of silence. `TransportTimeout` after `within` seconds of silence: the
+        code still runs then.
+        """
+        yield from self.submit(code)
+        held = b""
+        silence = 0.0
+        while True:
+            try:
+                data = held + (yield from self.inbox.some(tick))
+            except TransportTimeout:
+                silence += tick
+                if silence >= within:
+                    raise
+                yield Deliver(b"")
+                continue
+            silence = 0.0
+            output, traceback, held = split_output(data)
+            if output:
+                yield Deliver(output)
+            if traceback is not None:
+                self.inbox.put_back(held)
+                return traceback
+
+    def soft_reset(self) -> Conversation[None]:
+        """Restart the interpreter as Ctrl-D at the friendly prompt does, `main.py` included. From the raw REPL.
+
+        Afterwards the board runs `main.py` or sits at its friendly prompt.
+        """
+        yield Send(CTRL_B)
+        yield from self.inbox.until(b">>> ", ANSWER_SECONDS)
+        yield Send(CTRL_D)
+        yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)
+
+    def submit(self, code: bytes) -> Conversation[None]:
+        """Hand over `code`, up to and including the acknowledgement; its output comes next."""
+        if self.paste is None:
+            self.paste = yield from self._probe_paste()
+        if self.paste:
+            yield from raw_paste.submit(self.inbox, code)
+            return
+        yield from in_blocks(code)
+        yield Send(CTRL_D)
+        answer = yield from self.inbox.exactly(2, ANSWER_SECONDS)
+        if answer != b"OK":
+            raise ProtocolError(
+                f"the raw REPL answered {answer!r} to a piece of code instead of b'OK'",
+                hint="It may have lost bytes of it: a smaller block or a slower line helps",
+            )
+
+    def _probe_paste(self) -> Conversation[bool]:
+        """Whether raw paste works: by running an empty program through it, not by what the board announces.
+
+        The WebAssembly port (1.27) announces it and then hangs.
+        """
+        try:
+            if not (yield from raw_paste.submit(self.inbox, b"0", probing=True)):
+                return False
+            yield from self.inbox.until(END + END + b">", ANSWER_SECONDS)
+            return True
+        except (TransportTimeout, ProtocolError):
+            yield from self.recover()
+            return False
+
+
+def in_blocks(code: bytes, size: int = PLAIN_BLOCK_BYTES, pause: float = PLAIN_PAUSE_SECONDS) -> Conversation[None]:
+    """Send `code` at a pace that a board without flow control can take."""
+    for start in range(0, len(code), size):
+        if start:
+            yield Pause(pause)
+        yield Send(code[start : start + size])
+
+
+def split_output(data: bytes) -> tuple[bytes, bytes | None, bytes]:
+    """Split received bytes into output, the traceback once it is whole (else None), and what must wait for more.
+
+    The output ends at `\\x04`, the traceback at `\\x04>`. Code may print `\\x04` itself: the last one before the end
+    counts.
+    """
+    end = data.find(END)
+    if end < 0:
+        return data, None, b""
+    close = data.find(END + b">", end + 1)
+    if close >= 0:
+        split = data.rfind(END, end, close)
+        return data[:split], data[split + 1 : close], data[close + 2 :]
+    if len(data) - end > MAX_TRACEBACK_BYTES:
+        # No traceback is that long, so this marker was printed.
+        return data[: end + 1], None, data[end + 1 :]
+    return data[:end], None, data[end:]

@@ -1,0 +1,150 @@
+"""A port on a POSIX file descriptor that can be waited for: a pseudo-terminal.
+
+The descriptor is set non-blocking. Nothing stays registered with an event loop between two calls, so the port changes
+hands between threads and loops without ceremony. A wait registers with the loop only when the descriptor is not ready
+at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import select
+import threading
+from collections.abc import Callable
+
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport.port import READ_BYTES
+
+# What the system says when the other end is gone: EIO from a terminal whose child ended, ENXIO and ENODEV from a
+# serial port that was pulled.
+GONE = frozenset(
+    {errno.EIO, errno.EPIPE, errno.ECONNRESET, errno.ENXIO, errno.ENODEV, errno.EBADF, errno.ENOTCONN, errno.ETIMEDOUT}
+)
+
+
+class DescriptorPort:
+    """Reads and writes `descriptor`; `release` closes it, and whatever stands behind it."""
+
+    def __init__(self, descriptor: int, where: str, release: Callable[[], None]) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._where = where
+        self._release = release
+        self._closing = threading.Lock()
+        self._closed = False
+        # Wakes a thread that waits in `read` or `write` when another one closes the port.
+        self._wake_reader, self._wake_writer = os.pipe()
+
+    def read(self, timeout: float) -> bytes:
+        while True:
+            data = self._try_read()
+            if data is not None:
+                return data
+            self._wait(select.POLLIN, timeout, "sent nothing")
+
+    def write(self, data: bytes, timeout: float) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = self._try_write(rest)
+            rest = rest[written:]
+            if rest and not written:
+                self._wait(select.POLLOUT, timeout, "took no byte")
+
+    def close(self) -> None:
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+        os.write(self._wake_writer, b"x")
+        try:
+            self._release()
+        finally:
+            os.close(self._wake_writer)
+            os.close(self._wake_reader)
+
+    async def aread(self, timeout: float) -> bytes:
+        while True:
+            data = self._try_read()
+            if data is not None:
+                return data
+            loop = asyncio.get_running_loop()
+            await self._await(loop.add_reader, loop.remove_reader, timeout, "sent nothing")
+
+    async def awrite(self, data: bytes, timeout: float) -> None:
+        rest = memoryview(data)
+        while rest:
+            written = self._try_write(rest)
+            rest = rest[written:]
+            if rest and not written:
+                loop = asyncio.get_running_loop()
+                await self._await(loop.add_writer, loop.remove_writer, timeout, "took no byte")
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def _try_read(self) -> bytes | None:
+        self._check_open()
+        try:
+            data = os.read(self._descriptor, READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError as error:
+            raise self._translated(error) from error
+        if not data:
+            raise TransportClosed("the device closed the line", where=self._where, hint="Plug it in or start it again")
+        return data
+
+    def _try_write(self, data: memoryview) -> int:
+        self._check_open()
+        try:
+            return os.write(self._descriptor, data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise self._translated(error) from error
+
+    def _wait(self, event: int, timeout: float, what: str) -> None:
+        poll = select.poll()
+        poll.register(self._descriptor, event)
+        poll.register(self._wake_reader, select.POLLIN)
+        if not poll.poll(timeout * 1000):
+            raise self._timed_out(what, timeout)
+
+    async def _await(
+        self,
+        register: Callable[..., None],
+        unregister: Callable[[int], bool],
+        timeout: float,
+        what: str,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        register(self._descriptor, _settle, ready)
+        try:
+            async with asyncio.timeout(timeout):
+                await ready
+        except TimeoutError:
+            raise self._timed_out(what, timeout) from None
+        finally:
+            unregister(self._descriptor)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TransportClosed("the line was closed on this side", where=self._where)
+
+    def _timed_out(self, what: str, timeout: float) -> TransportTimeout:
+        return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
+
+    def _translated(self, error: OSError) -> TransportError:
+        if error.errno in GONE:
+            return TransportClosed(
+                f"the line went away ({error.strerror})", where=self._where, hint="Plug it in or start it again"
+            )
+        return TransportError(f"the line failed ({error.strerror})", where=self._where)
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

@@ -1,0 +1,81 @@
+"""`exec:COMMAND`: a child process on a pseudo-terminal, such as MicroPython's unix port or an emulator.
+
+The terminal is set raw before the child starts: a child that finds it cooked would inherit echo and line editing while
+it runs code. The child gets a folder of its own to run in (`?cwd=DIR` names one); it runs with the rights of this
+process, so a MicroPython that is given here sees the host's files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+
+from fastflight.errors import TransportError
+from fastflight.transport.descriptor import DescriptorPort
+
+# A child that was asked to end gets this long before it is killed.
+GRACE_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class ExecAddress:
+    """A command to run. Without `cwd` it runs in a temporary folder that lives as long as the address."""
+
+    url: str
+    command: str
+    cwd: str | None = None
+    _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
+
+    def open(self, timeout: float) -> DescriptorPort:
+        if sys.platform == "win32":
+            raise TransportError(
+                "a child on a terminal needs a POSIX system", where=self.url, hint="Use socket:// or serial:// here"
+            )
+        import pty
+        import tty
+
+        if self.cwd is None and self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="fastflight-exec-")
+        folder = self.cwd or (self._folder.name if self._folder else ".")
+        ours, theirs = pty.openpty()
+        try:
+            tty.setraw(theirs)
+            child = subprocess.Popen(
+                shlex.split(self.command),
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                cwd=folder,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            os.close(ours)
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise TransportError(
+                f"cannot start the command ({reason})", where=self.url, hint="Check that it is installed and on PATH"
+            ) from error
+        finally:
+            os.close(theirs)
+        return DescriptorPort(ours, self.url, lambda: _end(ours, child))
+
+    def dispose(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+def _end(descriptor: int, child: subprocess.Popen[bytes]) -> None:
+    """Hang up, ask the child's group to end, and make sure that it did."""
+    os.close(descriptor)
+    for request in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, request)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE_SECONDS)
+            return

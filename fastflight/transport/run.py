@@ -1,0 +1,126 @@
+"""Carrying conversations out, once for threads and once for coroutines.
+
+`run` and `arun` take a conversation to its result. `stream` and `astream` yield what it delivers, an item for each
+`Deliver`; closing them early closes the conversation, which leaves the board in an unknown state. `content` answers
+`Fetch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import TypeVar
+
+from fastflight.errors import TransportError
+from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step
+from fastflight.transport.port import Port
+
+T = TypeVar("T")
+
+# The line took no byte for this long: the peer is gone, or holds its flow control.
+WRITE_SECONDS = 10.0
+
+
+def run(conversation: Conversation[T], port: Port, content: Iterator[bytes] | None = None) -> T:
+    """The result of `conversation`; what it delivers is dropped."""
+    try:
+        step = next(conversation)
+        while True:
+            try:
+                answer = _perform(step, port, content)
+            except TransportError as error:
+                step = conversation.throw(error)
+            else:
+                step = conversation.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        conversation.close()
+
+
+def stream(conversation: Conversation[None], port: Port) -> Iterator[bytes]:
+    """What `conversation` delivers, as it comes."""
+    try:
+        step = next(conversation)
+        while True:
+            if isinstance(step, Deliver):
+                yield step.data
+            try:
+                answer = _perform(step, port, None)
+            except TransportError as error:
+                step = conversation.throw(error)
+            else:
+                step = conversation.send(answer)
+    except StopIteration:
+        return
+    finally:
+        conversation.close()
+
+
+def _perform(step: Step, port: Port, content: Iterator[bytes] | None) -> bytes:
+    match step:
+        case Send(data):
+            port.write(data, WRITE_SECONDS)
+        case Receive(within):
+            return port.read(within)
+        case Pause(seconds):
+            time.sleep(seconds)
+        case Fetch():
+            return next(content, b"") if content is not None else b""
+        case Deliver():
+            pass
+    return b""
+
+
+async def arun(conversation: Conversation[T], port: Port, content: AsyncIterator[bytes] | None = None) -> T:
+    """`run`, on an event loop."""
+    try:
+        step = next(conversation)
+        while True:
+            try:
+                answer = await _aperform(step, port, content)
+            except TransportError as error:
+                step = conversation.throw(error)
+            else:
+                step = conversation.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        conversation.close()
+
+
+async def astream(conversation: Conversation[None], port: Port) -> AsyncIterator[bytes]:
+    """`stream`, on an event loop."""
+    try:
+        step = next(conversation)
+        while True:
+            if isinstance(step, Deliver):
+                yield step.data
+            try:
+                answer = await _aperform(step, port, None)
+            except TransportError as error:
+                step = conversation.throw(error)
+            else:
+                step = conversation.send(answer)
+    except StopIteration:
+        return
+    finally:
+        conversation.close()
+
+
+async def _aperform(step: Step, port: Port, content: AsyncIterator[bytes] | None) -> bytes:
+    match step:
+        case Send(data):
+            await port.awrite(data, WRITE_SECONDS)
+        case Receive(within):
+            return await port.aread(within)
+        case Pause(seconds):
+            await asyncio.sleep(seconds)
+        case Fetch():
+            return await anext(content, b"") if content is not None else b""
+        case Deliver():
+            pass
+    return b""

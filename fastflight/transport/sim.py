@@ -1,0 +1,102 @@
+"""`sim:`: the simulated board, a child process behind a loopback socket, on every operating system.
+
+The child connects to a port that is opened for it alone and shows a one-time token first, so that no other local
+process can pose as the board or as its host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+from fastflight.errors import TransportError, TransportTimeout
+from fastflight.transport.socket import SocketPort
+
+TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"
+GRACE_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class SimAddress:
+    """A simulated board. Without `files` its file tree is a temporary folder that lives as long as the address."""
+
+    url: str
+    options: tuple[tuple[str, str], ...] = ()
+    files: str | None = None
+    _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
+
+    def open(self, timeout: float) -> SocketPort:
+        if self.files is None and self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="fastflight-sim-")
+        folder = self.files or (self._folder.name if self._folder else ".")
+        token = secrets.token_hex(16)
+        with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
+            command = [sys.executable, "-m", "fastflight.simulator"]
+            command += ["--connect", f"127.0.0.1:{listener.getsockname()[1]}", "--files", folder]
+            for name, value in self.options:
+                command += [f"--{name}", value]
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={**os.environ, TOKEN_VARIABLE: token},
+                # A Ctrl-C in the terminal is for the server, which ends the board itself.
+                start_new_session=True,
+            )
+            try:
+                stream = _accept(listener, child, token.encode() + b"\n", time.monotonic() + timeout, self.url)
+            except BaseException:
+                _end(child)
+                raise
+        return SocketPort(stream, self.url, lambda: _end(child))
+
+    def dispose(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+def _accept(
+    listener: socket.socket, child: subprocess.Popen[bytes], token: bytes, deadline: float, where: str
+) -> socket.socket:
+    """The connection that shows `token`; others are dropped."""
+    # Short waits in between, to notice a child that ended instead of connecting.
+    listener.settimeout(0.1)
+    while time.monotonic() < deadline:
+        try:
+            stream, _ = listener.accept()
+        except TimeoutError:
+            if child.poll() is not None and child.stderr is not None:
+                said = child.stderr.read().decode(errors="replace").strip().splitlines()
+                raise TransportError(
+                    f"the simulated board did not start ({said[-1] if said else f'exit {child.returncode}'})",
+                    where=where,
+                ) from None
+            continue
+        stream.settimeout(max(0.1, deadline - time.monotonic()))
+        shown = b""
+        with contextlib.suppress(OSError):
+            while len(shown) < len(token) and (more := stream.recv(len(token) - len(shown))):
+                shown += more
+        if secrets.compare_digest(shown, token):
+            return stream
+        stream.close()
+    raise TransportTimeout("the simulated board did not connect in time", where=where)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """The closed socket ends the child; make sure that it did."""
+    try:
+        child.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    if child.stderr is not None:
+        child.stderr.close()

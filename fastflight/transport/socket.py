@@ -1,0 +1,114 @@
+"""`socket://host:port`: a raw TCP stream to a device, such as a bridge, an emulator or a simulated board."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport.port import READ_BYTES
+
+# A peer that makes progress takes this much within a write's deadline, on any line worth using.
+WRITE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SocketAddress:
+    """A TCP endpoint."""
+
+    url: str
+    host: str
+    port: int
+
+    def open(self, timeout: float) -> SocketPort:
+        try:
+            stream = socket.create_connection((self.host, self.port), timeout)
+        except TimeoutError as error:
+            raise TransportTimeout(
+                f"nothing answered within {timeout:g} s", where=self.url, hint="Check the host and that it is reachable"
+            ) from error
+        except OSError as error:
+            raise TransportError(
+                f"cannot connect ({error.strerror or error})",
+                where=self.url,
+                hint="Check the address, and that the bridge or emulator is running",
+            ) from error
+        return SocketPort(stream, self.url)
+
+    def dispose(self) -> None:
+        """An address on the network holds nothing here."""
+
+
+class SocketPort:
+    """A connected stream socket. `release` runs after it was closed."""
+
+    def __init__(self, stream: socket.socket, where: str, release: Callable[[], None] = lambda: None) -> None:
+        # Acknowledgements are a few bytes each and decide the speed: never wait to fill a segment.
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._stream = stream
+        self._where = where
+        self._release = release
+
+    def read(self, timeout: float) -> bytes:
+        try:
+            self._stream.settimeout(timeout)
+            return self._received(self._stream.recv(READ_BYTES))
+        except OSError as error:
+            raise self._translated(error, "sent nothing", timeout) from error
+
+    def write(self, data: bytes, timeout: float) -> None:
+        try:
+            self._stream.settimeout(timeout)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._stream.send(rest[:WRITE_BYTES]) :]
+        except OSError as error:
+            raise self._translated(error, "took no byte", timeout) from error
+
+    def close(self) -> None:
+        # Wakes a thread that waits in recv; closing alone would not.
+        with contextlib.suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
+        self._stream.close()
+        self._release()
+
+    async def aread(self, timeout: float) -> bytes:
+        loop = asyncio.get_running_loop()
+        try:
+            self._stream.setblocking(False)
+            async with asyncio.timeout(timeout):
+                return self._received(await loop.sock_recv(self._stream, READ_BYTES))
+        except OSError as error:
+            raise self._translated(error, "sent nothing", timeout) from error
+
+    async def awrite(self, data: bytes, timeout: float) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._stream.setblocking(False)
+            for start in range(0, len(data), WRITE_BYTES):
+                async with asyncio.timeout(timeout):
+                    await loop.sock_sendall(self._stream, data[start : start + WRITE_BYTES])
+        except OSError as error:
+            raise self._translated(error, "took no byte", timeout) from error
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def _received(self, data: bytes) -> bytes:
+        if not data:
+            raise TransportClosed("the device closed the line", where=self._where, hint="Plug it in or start it again")
+        return data
+
+    def _translated(self, error: OSError, what: str, timeout: float) -> TransportError:
+        # TimeoutError is an OSError, and asyncio's is the same class.
+        if isinstance(error, TimeoutError):
+            return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
+        return TransportClosed(
+            f"the connection was lost ({error.strerror or error})",
+            where=self._where,
+            hint="Plug it in or start it again",
+        )

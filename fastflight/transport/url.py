@@ -1,0 +1,143 @@
+"""Device URLs: from what the user wrote to an `Address`.
+
+`serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same), `socket://host:port`,
+`exec:COMMAND` (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from fastflight.errors import RequestError, nearest
+from fastflight.transport.exec import ExecAddress
+from fastflight.transport.port import Address
+from fastflight.transport.serial import DEFAULT_BAUD, SerialAddress
+from fastflight.transport.sim import SimAddress
+from fastflight.transport.socket import SocketAddress
+
+Options = list[tuple[str, str]]
+
+EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://127.0.0.1:2218, exec:micropython, sim:"
+SERIAL_OPTIONS = ("baud", "dtr", "rts")
+EXEC_OPTIONS = ("cwd",)
+SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "fault", "without", "seed")
+# The ones that may stand more than once.
+SIM_LISTS = ("fault", "without")
+
+_COM_PORT = re.compile(r"COM\d+", re.IGNORECASE)
+
+
+def parse_url(url: str) -> Address:
+    """The address that `url` names. Raises `RequestError` naming the part that is wrong and what is allowed."""
+    if url.startswith("/") or _COM_PORT.fullmatch(url):
+        return SerialAddress(url, url)
+    scheme, colon, rest = url.partition(":")
+    if not colon or scheme not in SCHEMES:
+        raise RequestError(
+            f"unknown kind of device {scheme!r}",
+            where=f"device URL {url!r}",
+            hint=f"{_allowed(scheme)}. E.g. {EXAMPLES}",
+        )
+    return SCHEMES[scheme](url, rest)
+
+
+def _allowed(scheme: str) -> str:
+    return nearest(scheme, SCHEMES)
+
+
+def _serial(url: str, rest: str) -> Address:
+    path, options = _split(url, rest.removeprefix("//"), SERIAL_OPTIONS)
+    if not path:
+        raise _bad(url, "the port's name is missing")
+    # On Windows the name has no slash of its own: serial:///COM7.
+    name = path.lstrip("/") if _COM_PORT.fullmatch(path.lstrip("/")) else path
+    return SerialAddress(
+        url,
+        name,
+        _number(url, "baud", options.get("baud", str(DEFAULT_BAUD))),
+        _flag(url, "dtr", options.get("dtr")),
+        _flag(url, "rts", options.get("rts")),
+    )
+
+
+def _socket(url: str, rest: str) -> Address:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise _bad(url, str(error)) from error
+    if not host or not port:
+        raise _bad(url, "host and port are both needed")
+    if parts.path or parts.query:
+        raise _bad(url, "nothing may follow the port")
+    return SocketAddress(url, host, port)
+
+
+def _exec(url: str, rest: str) -> Address:
+    # A command may hold a question mark of its own: only a known option ends it.
+    command, mark, query = rest.rpartition("?")
+    if not mark or not query.startswith(tuple(f"{name}=" for name in EXEC_OPTIONS)):
+        command, query = rest, ""
+    if not command.strip():
+        raise _bad(url, "the command is missing")
+    return ExecAddress(url, command, dict(parse_qsl(query)).get("cwd"))
+
+
+def _sim(url: str, rest: str) -> Address:
+    path, _ = _split(url, rest, SIM_OPTIONS)
+    if path.strip("/"):
+        raise _bad(url, f"{path!r} is out of place: options follow a question mark")
+    pairs = _pairs(url, rest, SIM_OPTIONS, SIM_LISTS)
+    for name, value in pairs:
+        if name in ("baud", "ring", "capacity", "seed"):
+            _number(url, name, value)
+    files = dict(pairs).get("files")
+    return SimAddress(url, tuple(pair for pair in pairs if pair[0] != "files"), files)
+
+
+SCHEMES: Mapping[str, Callable[[str, str], Address]] = {
+    "serial": _serial,
+    "socket": _socket,
+    "exec": _exec,
+    "sim": _sim,
+}
+
+
+def _split(url: str, rest: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    return unquote(rest.partition("?")[0]), dict(_pairs(url, rest, known, known))
+
+
+def _pairs(url: str, rest: str, known: tuple[str, ...], repeatable: tuple[str, ...]) -> Options:
+    query = rest.partition("?")[2]
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=64)
+    except ValueError as error:
+        raise _bad(url, f"cannot read the options {query!r}") from error
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name not in known:
+            raise RequestError(f"unknown option {name!r}", where=f"device URL {url!r}", hint=nearest(name, known))
+        if name in seen and name not in repeatable:
+            raise _bad(url, f"option {name!r} stands twice")
+        seen.add(name)
+    return pairs
+
+
+def _number(url: str, name: str, value: str) -> int:
+    if not value.isascii() or not value.isdigit():
+        raise _bad(url, f"{name} must be a whole number, not {value!r}")
+    return int(value)
+
+
+def _flag(url: str, name: str, value: str | None) -> bool | None:
+    if value is None:
+        return None
+    if value not in ("0", "1"):
+        raise _bad(url, f"{name} must be 0 or 1, not {value!r}")
+    return value == "1"
+
+
+def _bad(url: str, what: str) -> RequestError:
+    return RequestError(what, where=f"device URL {url!r}", hint=f"Write it like one of: {EXAMPLES}")
