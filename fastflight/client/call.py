@@ -1,0 +1,107 @@
+"""What the sync and the async client ask for, written once: requests and actions as bytes, answers as data classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from fastflight.errors import ProtocolError, RequestError
+from fastflight.service.requests import Request
+
+R = TypeVar("R", bound=Request)
+
+DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
+# Seconds that a call without a stream may take: a hash of a large file on a small board is the slowest of them.
+DEFAULT_TIMEOUT = 60.0
+
+# Spelled as gRPC spells them; Arrow's documented names are ignored without a word. A table's batch may be of any
+# size, and a server that was started again is found again within two seconds.
+CHANNEL_OPTIONS: list[tuple[str, int]] = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device of the server: its name, its URL, and whatever else the server says of it."""
+
+    name: str
+    url: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder on a device. `size` and `modified` are None where the board does not tell."""
+
+    path: str
+    kind: str
+    size: int | None
+    modified: datetime | None
+
+
+def build(request: type[R], **values: Any) -> R:
+    """A request of these values, those that are None left to their defaults. `RequestError` names what is wrong."""
+    try:
+        return request(**{key: value for key, value in values.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise RequestError(first["msg"], where=f"{request.type} {key}".strip()) from error
+
+
+def encode(request: Request) -> bytes:
+    """A request as the bytes of a ticket or of a command."""
+    values = request.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return json.dumps({"type": request.type, **values}, ensure_ascii=False).encode()
+
+
+def device_of(given: Mapping[str, Any]) -> Device:
+    rest = {key: value for key, value in given.items() if key not in ("name", "url")}
+    return Device(name=str(given["name"]), url=str(given.get("url", "")), details=rest)
+
+
+def entries_of(batches: Iterable[pa.RecordBatch]) -> list[Entry]:
+    """The rows of a listing."""
+    return [
+        Entry(path=row["path"], kind=row["kind"], size=row["size"], modified=row["modified"])
+        for batch in batches
+        for row in batch.to_pylist()
+    ]
+
+
+def results_of(bodies: Iterable[bytes], location: str) -> list[Any]:
+    """The JSON of an action's results."""
+    try:
+        return [json.loads(body) for body in bodies if body]
+    except ValueError as error:
+        raise ProtocolError("an action's result is not JSON", where=location) from error
+
+
+def single(results: list[Any], action: str, location: str) -> dict[str, Any]:
+    """The one object that an action gives."""
+    if len(results) != 1 or not isinstance(results[0], dict):
+        raise ProtocolError(f"{action} gave something else than one object", where=location)
+    return results[0]
+
+
+def entry_of(given: Mapping[str, Any]) -> Entry:
+    modified = given.get("modified")
+    return Entry(
+        path=given["path"],
+        kind=given["kind"],
+        size=given.get("size"),
+        modified=datetime.fromisoformat(modified) if isinstance(modified, str) else None,
+    )
+
+
+def sha256_of(given: Mapping[str, Any]) -> str:
+    return str(given["sha256"])

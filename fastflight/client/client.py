@@ -1,0 +1,181 @@
+"""`FastFlightClient`: a fastflight server's devices, from any thread.
+
+Everything here is a plain Flight call that any other Flight client can make: tickets and commands are JSON, actions
+take and give JSON. What this adds is typed errors, streams that are whole or raise, and local files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from pyarrow import flight
+
+from fastflight.client import call
+from fastflight.client.call import Device, Entry
+from fastflight.client.failure import typed_errors
+from fastflight.client.progress import Report
+from fastflight.client.rows import rows_of
+from fastflight.client.stream import RowStream, open_stream
+from fastflight.client.upload import Upload, Written
+from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Mode, OnError, Request
+
+if TYPE_CHECKING:
+    from fastflight.client.rows import Writable
+
+
+class FastFlightClient:
+    """A connection to the server at `location`. Made lazily: an absent server shows at the first call.
+
+    `timeout` is the seconds that a call without a stream may take. Errors are those of `fastflight.errors`:
+    `TransportError` where the server is not reached, the others as the server describes them.
+    """
+
+    def __init__(self, location: str = call.DEFAULT_LOCATION, *, timeout: float = call.DEFAULT_TIMEOUT) -> None:
+        self.location = location
+        self._options = flight.FlightCallOptions(timeout=timeout)
+        with typed_errors(location):
+            self._flight = flight.FlightClient(location, generic_options=call.CHANNEL_OPTIONS)
+
+    def devices(self) -> list[Device]:
+        """The devices of the server."""
+        return [call.device_of(given) for given in self._act("devices")]
+
+    def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
+        """The entries of a folder."""
+        request = call.build(DeviceListing, device=device, path=path, recursive=recursive, interrupt=interrupt)
+        return call.entries_of(self.read_request(request))
+
+    def read(
+        self,
+        device: str,
+        path: str,
+        *,
+        format: Format | None = None,
+        schema: Mapping[str, str] | None = None,
+        columns: Sequence[str] | None = None,
+        record: str | None = None,
+        batch_rows: int | None = None,
+        mode: Mode = "async",
+        on_error: OnError = "skip",
+        interrupt: bool = False,
+        progress: Report | None = None,
+    ) -> RowStream:
+        """The rows of a file. `format` and `schema` are found out by the server where they are not given."""
+        request = call.build(
+            DeviceFile,
+            device=device,
+            path=path,
+            format=format,
+            schema=None if schema is None else dict(schema),
+            columns=None if columns is None else tuple(columns),
+            record=record,
+            batch_rows=batch_rows,
+            mode=mode,
+            on_error=on_error,
+            interrupt=interrupt,
+        )
+        return self.read_request(request, progress=progress)
+
+    def read_request(self, request: Request, *, progress: Report | None = None) -> RowStream:
+        """The rows of any request. Returns when their schema is known."""
+        return open_stream(self._flight, call.encode(request), location=self.location, report=progress)
+
+    def write(
+        self,
+        device: str,
+        path: str,
+        rows: Writable | Path,
+        *,
+        format: Format | None = None,
+        columns: Sequence[str] | None = None,
+        record: str | None = None,
+        mode: Mode = "async",
+        interrupt: bool = False,
+        progress: Report | None = None,
+    ) -> Written:
+        """Put a file on a device. Returns when it is whole; until then, and on any failure, the old file stays.
+
+        A local file (`pathlib.Path`) with the ending of `path` is copied as it is; others are converted.
+        """
+        request = call.build(
+            DeviceFile,
+            device=device,
+            path=path,
+            format=format,
+            columns=None if columns is None else tuple(columns),
+            record=record,
+            mode=mode,
+            interrupt=interrupt,
+        )
+        return Upload(self._flight, call.encode(request), location=self.location, report=progress).run(rows_of(rows))
+
+    def exec(
+        self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
+    ) -> RowStream:
+        """The output of a piece of code, as it runs. `DeviceException` after the last row, should it raise.
+
+        `timeout` is the seconds of silence after which the code is interrupted.
+        """
+        request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
+        return self.read_request(request)
+
+    def stat(self, device: str, path: str) -> Entry:
+        """A file or folder. `FileMissing` where there is none."""
+        return call.entry_of(self._act_once("file.stat", device=device, path=path))
+
+    def hash(self, device: str, path: str) -> str:
+        """The sha256 of a file, as hexadecimal digits, worked out on the device where it can."""
+        return call.sha256_of(self._act_once("file.hash", device=device, path=path))
+
+    def mkdir(self, device: str, path: str) -> None:
+        """Make a folder."""
+        self._act("file.mkdir", device=device, path=path)
+
+    def remove(self, device: str, path: str, *, recursive: bool = False) -> None:
+        """Remove a file or an empty folder; with `recursive`, a folder and all that is in it."""
+        self._act("file.remove", device=device, path=path, **({"recursive": True} if recursive else {}))
+
+    def rename(self, device: str, path: str, to: str) -> None:
+        """Give a file or folder another path on the same device."""
+        self._act("file.rename", device=device, path=path, to=to)
+
+    def info(self, device: str) -> dict[str, Any]:
+        """What the board says of itself: its firmware, what it can do, free memory and space."""
+        return self._act_once("device.info", device=device)
+
+    def reset(self, device: str, *, hard: bool = False) -> None:
+        """Start the board again: its program (soft), or the chip (hard)."""
+        self._act("device.reset", device=device, hard=hard)
+
+    def health(self) -> dict[str, Any]:
+        """Whether the server serves."""
+        return self._act_once("health")
+
+    def stats(self) -> dict[str, Any]:
+        """The server's counters."""
+        return self._act_once("stats")
+
+    def _act_once(self, name: str, **body: Any) -> dict[str, Any]:
+        return call.single(self._act(name, **body), name, self.location)
+
+    def _act(self, name: str, **body: Any) -> list[Any]:
+        action = flight.Action(name, json.dumps(body).encode())
+        with typed_errors(self.location):
+            bodies = [result.body.to_pybytes() for result in self._flight.do_action(action, self._options)]
+        return call.results_of(bodies, self.location)
+
+    def close(self) -> None:
+        """Give the connection back. Streams that are still open end."""
+        self._flight.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,108 @@
+"""Flight's errors as the typed errors of `fastflight.errors`.
+
+`typed_errors(location)` surrounds every call into Flight; what leaves it is a `FastFlightError`. A fastflight server
+describes its errors in `extra_info` (JSON: code, what, where, hint and the class's own attributes). gRPC carries none
+for INVALID_ARGUMENT and NOT_FOUND: there the first part of the text is the message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from fastflight.errors import (
+    BusyError,
+    DeviceException,
+    FastFlightError,
+    RequestError,
+    TransportClosed,
+    TransportError,
+    TransportTimeout,
+    UnknownName,
+)
+
+# Arrow and gRPC append what they know to a message, a traceback of the server's included: none of it is for a reader.
+APPENDED_BY_ARROW = (". Detail:", ". gRPC client debug context:", ". Client context:")
+# gRPC's words for a connection that was never made; those for one that was lost differ by platform.
+NEVER_CONNECTED = ("failed to connect", "DNS resolution failed", "connections to all backends failing")
+
+
+def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _classes(child)
+
+
+CLASS_OF_CODE = {cls.code: cls for cls in _classes(FastFlightError)}
+
+
+@contextmanager
+def typed_errors(location: str) -> Iterator[None]:
+    """Raise Flight's errors as ours. `location` is the server's address, for those that never reached it."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise typed(error, location) from error
+
+
+def typed(error: BaseException, location: str) -> FastFlightError:
+    """The typed error that a Flight error stands for."""
+    described = _described(getattr(error, "extra_info", None))
+    if described is not None:
+        return described
+    text = _first_part(str(error))
+    match error:
+        case flight.FlightUnavailableError():
+            return _unreachable(text, location)
+        case flight.FlightTimedOutError():
+            return TransportTimeout("the server did not answer in time", where=location, hint="Allow a longer timeout")
+        case flight.FlightCancelledError():
+            return TransportClosed("the call was cancelled", where=location)
+        case pa.ArrowKeyError():
+            return UnknownName(text)
+        case pa.ArrowInvalid():
+            return RequestError(text)
+        case pa.ArrowNotImplementedError():
+            return RequestError("the server does not support this call", where=location, hint=text)
+        case flight.FlightUnauthenticatedError() | flight.FlightUnauthorizedError():
+            return RequestError(text, where=location)
+        case OSError() if not isinstance(error, pa.ArrowException):
+            return TransportClosed(f"the connection failed: {text}", where=location, hint="Connect again")
+    return FastFlightError(text, where=location)
+
+
+def _described(extra_info: bytes | None) -> FastFlightError | None:
+    """The error that the server described, or None when it described none."""
+    if not extra_info:
+        return None
+    try:
+        given = json.loads(extra_info)
+    except ValueError:
+        return None
+    if not isinstance(given, dict) or "what" not in given:
+        return None
+    cls = CLASS_OF_CODE.get(str(given.get("code")), FastFlightError)
+    arguments: dict[str, Any] = {"where": str(given.get("where", "")), "hint": str(given.get("hint", ""))}
+    if issubclass(cls, DeviceException):
+        arguments |= {"kind": str(given.get("kind", "")), "traceback": str(given.get("traceback", ""))}
+    elif issubclass(cls, BusyError):
+        arguments |= {"holder": str(given.get("holder", ""))}
+    return cls(str(given["what"]), **arguments)
+
+
+def _unreachable(text: str, location: str) -> TransportError:
+    if any(words in text for words in NEVER_CONNECTED):
+        return TransportError(
+            "no server answers", where=location, hint="Is it running? Start it with `fastflight serve`"
+        )
+    return TransportClosed("the server went away", where=location, hint="Connect again")
+
+
+def _first_part(text: str) -> str:
+    ends = [position for mark in APPENDED_BY_ARROW if (position := text.find(mark)) >= 0]
+    return text[: min(ends)] if ends else text

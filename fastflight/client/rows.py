@@ -1,0 +1,77 @@
+"""Rows to be written, whatever holds them: one schema, and batches of a size that suits a device.
+
+`rows_of` takes a DataFrame, Table, RecordBatch, RecordBatchReader, or any iterable of batches, which is asked for its
+first batch at once (its schema is the stream's) and for the others as they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from fastflight.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Writable: TypeAlias = pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
+
+# The server acknowledges per batch: small enough to show progress on a serial line, large enough not to feel it.
+ROWS_PER_BATCH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Batches of one schema; `total_bytes` on the device, where that is known beforehand."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    total_bytes: int | None = None
+
+
+def rows_of(source: Any) -> Rows:
+    """The rows that `source` holds. `DataError` where it is none of the known kinds, or an iterable of nothing."""
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if isinstance(source, pa.Table):
+        source = source.to_reader(max_chunksize=ROWS_PER_BATCH)
+    if isinstance(source, pa.RecordBatchReader):
+        return Rows(source.schema, iter(source))
+    if hasattr(source, "columns") and hasattr(source, "index"):
+        return rows_of(_table_of(source))
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
+        raise DataError(
+            f"{type(source).__name__} holds no rows",
+            hint="Give a DataFrame, a Table, record batches, or a pathlib.Path",
+        )
+    return _from_iterable(iter(source))
+
+
+def _table_of(frame: pd.DataFrame) -> pa.Table:
+    """A DataFrame's columns, and its index where that has a name: a numbered one is not data."""
+    indexed = any(name is not None for name in frame.index.names)
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=indexed)
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(f"the DataFrame does not fit Arrow: {error}") from error
+    return table.replace_schema_metadata(None)
+
+
+def _from_iterable(batches: Iterator[Any]) -> Rows:
+    first = next(batches, None)
+    if first is None:
+        raise DataError("no batches, so no columns", hint="Give a Table with a schema to write a file without rows")
+    if not isinstance(first, pa.RecordBatch):
+        raise DataError(f"{type(first).__name__} is not a record batch")
+    return Rows(first.schema, _checked(chain([first], batches), first.schema))
+
+
+def _checked(batches: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if not isinstance(batch, pa.RecordBatch) or not batch.schema.equals(schema):
+            raise DataError("a batch does not have the schema of the first")
+        yield batch

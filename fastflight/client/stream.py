@@ -1,0 +1,158 @@
+"""An answer that is read batch by batch, while the device is still sending.
+
+`RowStream` is iterated once: rows come out as record batches, then `summary` holds what the server said in the end.
+A stream that ends without the server's summary, or with another count of rows, raises: it is never a short table.
+Leave it early through its context manager or `cancel()`, and the server stops reading the device.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+from pyarrow import flight
+
+from fastflight.client.failure import typed_errors
+from fastflight.client.progress import Meter, Report
+from fastflight.errors import ProtocolError, RequestError, Stopped
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PATH_KEY = b"fastflight.path"
+
+Summary = Mapping[str, Any]
+
+
+class Outcome:
+    """What stands at the end of a stream: the server's summary, checked against the rows that came."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._rows = 0
+        self._summary: Summary | None = None
+        self._ended = False
+
+    @property
+    def summary(self) -> Summary:
+        if self._summary is None or not self._ended:
+            raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
+        return self._summary
+
+    def take(self, chunk: flight.FlightStreamChunk) -> pa.RecordBatch | None:
+        """The rows of a chunk, or None for one without rows: a sign of life, or the server's last word."""
+        if chunk.app_metadata is not None:
+            self._summary = _summary(chunk.app_metadata.to_pybytes(), self._location)
+        if chunk.data is None or chunk.data.num_rows == 0:
+            return None
+        self._rows += chunk.data.num_rows
+        return chunk.data
+
+    def end(self) -> None:
+        """The stream has ended without an error: see whether it is whole."""
+        if self._summary is None:
+            raise ProtocolError(
+                "the answer ended without the server's summary: rows may be missing", where=self._location
+            )
+        told = self._summary.get("rows", self._rows)
+        if told != self._rows:
+            raise ProtocolError(f"{self._rows} rows came, the server sent {told}", where=self._location)
+        self._ended = True
+
+
+class RowStream:
+    """Rows of one answer. `schema` is known from the start; iterate, or ask for all with `to_arrow`/`to_pandas`."""
+
+    def __init__(self, reader: flight.FlightStreamReader, *, location: str, meter: Meter) -> None:
+        self._reader = reader
+        self._location = location
+        self._meter = meter
+        self._outcome = Outcome(location)
+        self._cancelled = False
+        self._finished = False
+        with typed_errors(location):
+            self.schema: pa.Schema = reader.schema
+
+    @property
+    def path(self) -> str:
+        """`sync` or `async`: the way that the rows took through the server, as the server reports it."""
+        return path_of(self.schema)
+
+    @property
+    def summary(self) -> Summary:
+        """What the server said at the end: rows, bytes, sha256, rows set aside, duration."""
+        return self._outcome.summary
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self._next()) is not None:
+            yield batch
+
+    def _next(self) -> pa.RecordBatch | None:
+        while not self._finished:
+            if self._cancelled:
+                raise Stopped("this stream was cancelled", where=self._location)
+            try:
+                with typed_errors(self._location):
+                    chunk = self._reader.read_chunk()
+            except StopIteration:
+                self._finished = True
+                self._outcome.end()
+                return None
+            except BaseException:
+                self._finished = not self._cancelled
+                raise
+            if (batch := self._outcome.take(chunk)) is not None:
+                self._meter.add(batch)
+                return batch
+        return None
+
+    def to_arrow(self) -> pa.Table:
+        """The rest of the rows as one table."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rest of the rows as one DataFrame."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def cancel(self) -> None:
+        """Stop. From any thread; a thread that is reading gets `Stopped`."""
+        if not self._finished:
+            self._cancelled = True
+            self._reader.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+
+def path_of(schema: pa.Schema) -> str:
+    """The path that the server reports in a schema's metadata; empty where it reports none."""
+    path: bytes = (schema.metadata or {}).get(PATH_KEY, b"")
+    return path.decode()
+
+
+def open_stream(
+    client: flight.FlightClient, ticket: bytes, *, location: str, report: Report | None, total_bytes: int | None = None
+) -> RowStream:
+    """Ask for the rows of a ticket; returns when the schema has come."""
+    with typed_errors(location):
+        reader = client.do_get(flight.Ticket(ticket))
+    return RowStream(reader, location=location, meter=Meter(report, total_bytes))
+
+
+def _summary(metadata: bytes, location: str) -> Summary:
+    try:
+        given = json.loads(metadata)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise ProtocolError("the server's summary is not a JSON object", where=location)
+    return given

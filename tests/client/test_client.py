@@ -1,0 +1,212 @@
+"""The client against a hand-made server: what it asks for, what it gives, and what it makes of a broken answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from fastflight.client import Entry, FastFlightClient
+from fastflight.errors import (
+    BusyError,
+    DataError,
+    DeviceException,
+    DeviceFull,
+    FileMissing,
+    ProtocolError,
+    RequestError,
+    Stopped,
+    TransportError,
+    UnknownName,
+)
+from tests.client.handmade import READINGS, HandmadeServer
+
+
+@pytest.fixture
+def server() -> Iterator[HandmadeServer]:
+    with HandmadeServer() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: HandmadeServer) -> Iterator[FastFlightClient]:
+    with FastFlightClient(server.location) as client:
+        yield client
+
+
+def test_a_file_becomes_a_table(client: FastFlightClient) -> None:
+    stream = client.read("demo", "/readings.csv")
+    assert stream.schema.names == ["time", "celsius"]
+    assert stream.to_arrow().replace_schema_metadata(None).equals(READINGS)
+    assert stream.summary["sha256"] == "ab"
+
+
+def test_a_file_becomes_a_dataframe(client: FastFlightClient) -> None:
+    frame = client.read("demo", "/readings.csv").to_pandas()
+    pd.testing.assert_frame_equal(frame, READINGS.to_pandas())
+
+
+def test_only_batches_with_rows_are_shown(client: FastFlightClient) -> None:
+    assert [batch.num_rows for batch in client.read("demo", "/readings.csv")] == [4, 4, 2]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_path_is_the_one_that_the_server_reports(client: FastFlightClient, mode: str) -> None:
+    with client.read("demo", "/readings.csv", mode=mode) as stream:
+        assert stream.path == mode
+
+
+def test_a_request_says_only_what_was_asked(client: FastFlightClient, server: HandmadeServer) -> None:
+    client.read("demo", "/readings.csv", schema={"time": "int64"}, columns=["time"]).to_arrow()
+    assert server.asked == [
+        {
+            "type": "device.file",
+            "device": "demo",
+            "path": "/readings.csv",
+            "schema": {"time": "int64"},
+            "columns": ["time"],
+        }
+    ]
+
+
+def test_progress_counts_rows(client: FastFlightClient) -> None:
+    seen: list[int] = []
+    client.read("demo", "/readings.csv", progress=lambda rows, size, total: seen.append(rows)).to_arrow()
+    assert seen == [4, 8, 10]
+
+
+def test_the_summary_waits_for_the_end(client: FastFlightClient) -> None:
+    with client.read("demo", "/readings.csv") as stream, pytest.raises(RequestError, match="last batch"):
+        _ = stream.summary
+
+
+@pytest.mark.parametrize("path", ["/short.csv", "/miscounted.csv"])
+def test_a_short_answer_is_an_error(client: FastFlightClient, path: str) -> None:
+    with pytest.raises(ProtocolError):
+        client.read("demo", path).to_arrow()
+
+
+def test_a_failure_after_rows_comes_after_them(client: FastFlightClient) -> None:
+    rows = 0
+    with pytest.raises(DeviceException) as caught:
+        for batch in client.read("demo", "/raises.csv"):
+            rows += batch.num_rows
+    assert (rows, caught.value.kind, caught.value.traceback) == (4, "ValueError", "T")
+
+
+def test_a_cancelled_stream_says_so(client: FastFlightClient) -> None:
+    stream = client.read("demo", "/endless.csv")
+    next(iter(stream))
+    stream.cancel()
+    with pytest.raises(Stopped):
+        stream.to_arrow()
+
+
+def test_errors_are_typed(client: FastFlightClient) -> None:
+    with pytest.raises(FileMissing, match="/missing.csv: no such file. List the folder"):
+        client.read("demo", "/missing.csv")
+    with pytest.raises(BusyError) as busy:
+        client.read("demo", "/busy.csv")
+    assert busy.value.holder == "a bridge"
+    with pytest.raises(UnknownName) as unknown:
+        client.read("elsewhere", "/x.csv")
+    assert str(unknown.value) == "elsewhere: no such device. Known: demo"
+    with pytest.raises(RequestError) as wrong:
+        client.read("demo", "/wrong")
+    assert str(wrong.value) == "format: 'cvs' is not allowed. Did you mean 'csv'?"
+
+
+def test_a_wrong_request_does_not_leave(client: FastFlightClient, server: HandmadeServer) -> None:
+    with pytest.raises(RequestError, match="device.file batch_rows"):
+        client.read("demo", "/readings.csv", batch_rows=0)
+    assert server.asked == []
+
+
+def test_an_absent_server_is_named_with_what_to_do() -> None:
+    with FastFlightClient("grpc://127.0.0.1:1") as client, pytest.raises(TransportError, match="fastflight serve"):
+        client.devices()
+
+
+def test_rows_are_written_and_acknowledged(client: FastFlightClient, server: HandmadeServer) -> None:
+    seen: list[tuple[int, int, int | None]] = []
+    written = client.write("demo", "/new.csv", READINGS, progress=lambda *report: seen.append(report))
+    assert server.files["/new.csv"].startswith(b'"time","celsius"\n0,20\n')
+    assert (written.rows, written.bytes) == (10, len(server.files["/new.csv"]))
+    assert len(written.sha256) == 64
+    assert seen[-1] == (10, written.bytes, None)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        READINGS.to_pandas(),
+        READINGS.combine_chunks().to_batches()[0],
+        READINGS.to_reader(),
+        READINGS.to_batches(max_chunksize=3),
+        (batch for batch in READINGS.to_batches(max_chunksize=3)),
+    ],
+    ids=["DataFrame", "RecordBatch", "RecordBatchReader", "list", "generator"],
+)
+def test_rows_come_from_anything_that_holds_them(client: FastFlightClient, rows: object) -> None:
+    assert client.write("demo", "/new.csv", rows).rows == 10
+
+
+@pytest.mark.parametrize("rows", [[], "readings.csv", 5, [{"a": 1}]])
+def test_what_holds_no_rows_is_refused(client: FastFlightClient, rows: object) -> None:
+    with pytest.raises(DataError):
+        client.write("demo", "/new.csv", rows)
+
+
+def test_a_named_index_is_data(client: FastFlightClient, server: HandmadeServer) -> None:
+    client.write("demo", "/new.csv", READINGS.to_pandas().set_index("time"))
+    assert server.files["/new.csv"].startswith(b'"celsius","time"\n')
+
+
+def test_a_refused_write_gives_the_servers_reason(client: FastFlightClient, server: HandmadeServer) -> None:
+    server.refuse_after = 1
+    with pytest.raises(DeviceFull, match="no space left. Remove files"):
+        client.write("demo", "/new.csv", READINGS.to_batches(max_chunksize=1))
+    assert server.files == {}
+
+
+def test_rows_that_fail_half_way_leave_no_file(client: FastFlightClient, server: HandmadeServer) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield READINGS.to_batches()[0]
+        raise LookupError("the rows ran out")
+
+    with pytest.raises(LookupError, match="ran out"):
+        client.write("demo", "/new.csv", failing())
+    assert server.files == {}
+
+
+def test_a_failing_progress_callback_ends_the_write(client: FastFlightClient, server: HandmadeServer) -> None:
+    def report(rows: int, size: int, total: int | None) -> None:
+        raise LookupError("nobody looks")
+
+    with pytest.raises(LookupError, match="nobody looks"):
+        client.write("demo", "/new.csv", READINGS, progress=report)
+
+
+def test_actions(client: FastFlightClient, server: HandmadeServer) -> None:
+    (device,) = client.devices()
+    assert (device.name, device.url, device.details) == ("demo", "sim:", {"state": "idle"})
+    entry = client.stat("demo", "/x")
+    assert isinstance(entry, Entry) and entry.modified is not None and entry.modified.year == 2026
+    assert client.hash("demo", "/x") == "ab"
+    client.rename("demo", "/x", "/y")
+    assert server.asked[-1] == {"action": "file.rename", "device": "demo", "path": "/x", "to": "/y"}
+    assert client.health() == {"status": "ok"}
+
+
+def test_an_action_without_its_answer_is_an_error(client: FastFlightClient) -> None:
+    with pytest.raises(ProtocolError, match="stats"):
+        client.stats()
+
+
+def test_plain_flight_can_ask_the_same(server: HandmadeServer) -> None:
+    ticket = flight.Ticket(b'{"type": "device.file", "device": "demo", "path": "/readings.csv"}')
+    with flight.connect(server.location) as plain:
+        assert plain.do_get(ticket).read_all().num_rows == 10
