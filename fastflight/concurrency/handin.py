@@ -1,0 +1,120 @@
+"""From a blocking producer to an async consumer.
+
+A thread `put`s items, and blocks while `max_bytes` are waiting; a coroutine iterates them and takes all that waits in
+one lot. `finish` is the iterator's end, `fail` its error, after the items before it. A consumer that leaves calls
+`aclose` (or `close`, from any thread): from then on `put` raises `Stopped`, and a blocked one wakes at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Generic, TypeVar
+
+from fastflight.errors import Stopped
+
+T = TypeVar("T")
+
+# How often a blocked producer asks whether its items are still wanted.
+POLL_SECONDS = 0.02
+
+
+def always() -> bool:
+    """For producers that only the consumer can stop."""
+    return True
+
+
+class HandIn(AsyncIterator[T], Generic[T]):
+    """Items on their way from one thread to one coroutine of `loop`.
+
+    While `put` blocks, `still_wanted` is asked every `POLL_SECONDS`: `Stopped` is raised once it says no.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_bytes: int, still_wanted: Callable[[], bool] = always
+    ) -> None:
+        self._loop = loop
+        self._max_bytes = max_bytes
+        self._still_wanted = still_wanted
+        self._changed = threading.Condition()
+        self._waiting: deque[T] = deque()
+        self._bytes = 0
+        self._ended = False
+        self._error: BaseException | None = None
+        self._closed = False
+        self._reader_sleeps = False
+        # The reader's own, touched on the loop only.
+        self._lot: deque[T] = deque()
+        self._arrived = asyncio.Event()
+
+    def put(self, item: T, size: int) -> None:
+        """Hand in one item of `size` bytes. Blocks while there is no room; `Stopped` when the consumer has gone."""
+        with self._changed:
+            while self._bytes >= self._max_bytes and not self._closed:
+                self._changed.wait(POLL_SECONDS)
+                if self._loop.is_closed() or not self._still_wanted():
+                    self._closed = True
+            if self._closed:
+                raise Stopped("nobody takes what is handed in")
+            self._waiting.append(item)
+            self._bytes += size
+            wake, self._reader_sleeps = self._reader_sleeps, False
+        if wake:
+            self._wake_reader()
+
+    def finish(self) -> None:
+        """There are no more items."""
+        self._end(None)
+
+    def fail(self, error: BaseException) -> None:
+        """There are no more items because of `error`: raised to the consumer after the items before it."""
+        self._end(error)
+
+    def close(self) -> None:
+        """The consumer has gone. From any thread."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+        self._wake_reader()
+
+    async def aclose(self) -> None:
+        """The consumer has gone."""
+        self._lot.clear()
+        self.close()
+
+    def __aiter__(self) -> HandIn[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._lot:
+            with self._changed:
+                self._lot, self._waiting = self._waiting, deque()
+                self._bytes = 0
+                self._changed.notify()
+                if not self._lot:
+                    if self._ended and self._error is not None:
+                        raise self._error
+                    if self._ended or self._closed:
+                        raise StopAsyncIteration
+                    self._arrived.clear()
+                    self._reader_sleeps = True
+                    continue_waiting = True
+                else:
+                    continue_waiting = False
+            if continue_waiting:
+                await self._arrived.wait()
+        return self._lot.popleft()
+
+    def _end(self, error: BaseException | None) -> None:
+        with self._changed:
+            if not self._ended:
+                self._ended, self._error = True, error
+        self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: `put` notices
+            self._loop.call_soon_threadsafe(self._arrived.set)

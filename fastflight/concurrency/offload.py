@@ -1,0 +1,60 @@
+"""Blocking calls away from the loop.
+
+`off_loop` runs a function in a thread and awaits its result. A thread cannot be cancelled: when the awaiting task is,
+the call runs on, and its result (an open port, say) goes to `discard`, in a thread as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T], object] | None = None) -> T:
+    """`function(*args)`, run in a thread of the loop's default executor. Its exceptions are raised here."""
+    call = _Call(function, args, discard)
+    loop = asyncio.get_running_loop()
+    running = loop.run_in_executor(None, call.run)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if call.abandon():
+            loop.run_in_executor(None, call.dispose)
+        raise
+
+
+class _Call:
+    """One call, and who takes its result: exactly one of the awaiting task and `discard`."""
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], discard: Callable[[Any], object] | None
+    ) -> None:
+        self._function = function
+        self._args = args
+        self._discard = discard
+        self._lock = threading.Lock()
+        self._abandoned = False
+        self._results: list[Any] = []
+
+    def run(self) -> Any:
+        result = self._function(*self._args)
+        with self._lock:
+            self._results.append(result)
+            abandoned = self._abandoned
+        if abandoned:
+            self.dispose()
+        return result
+
+    def abandon(self) -> bool:
+        """Nobody awaits the result. True when it is there already, and the caller must dispose of it."""
+        with self._lock:
+            self._abandoned = True
+            return bool(self._results)
+
+    def dispose(self) -> None:
+        if self._discard is not None:
+            self._discard(self._results[0])

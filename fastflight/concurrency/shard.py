@@ -1,0 +1,98 @@
+"""A shard: one event loop in its own thread.
+
+`submit` takes a coroutine from any thread and gives a future for its result. `close` cancels what still runs, waits for
+its `finally` blocks, and joins the thread. Whatever belongs to a shard (a device, a stream) is touched only there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, TypeVar
+
+from fastflight.errors import Stopped
+
+T = TypeVar("T")
+
+# Blocking calls that the loop hands to threads at the same time: opening ports, resolving names.
+MAX_OFFLOAD_THREADS = 32
+# What a closed shard gives its tasks to end: a board's recovery takes about two.
+CLOSE_SECONDS = 5.0
+
+
+class Shard:
+    """An event loop in a thread called `name`. Start it, submit coroutines, close it; also a context manager."""
+
+    def __init__(self, name: str = "shard-0") -> None:
+        self.name = name
+        self.loop = asyncio.new_event_loop()
+        self._offload = concurrent.futures.ThreadPoolExecutor(MAX_OFFLOAD_THREADS, f"{name}-offload")
+        self.loop.set_default_executor(self._offload)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._submitting = threading.Lock()
+        self._closing = False
+        self._grace = CLOSE_SECONDS
+
+    @property
+    def running(self) -> bool:
+        """Whether what was submitted can still make progress."""
+        return self._thread.is_alive()
+
+    def start(self) -> Shard:
+        """Start the thread. Returns self."""
+        self._thread.start()
+        return self
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run `coroutine` on the loop. Cancelling the future cancels it. `Stopped` when the shard is closed."""
+        with self._submitting:
+            if self._closing:
+                coroutine.close()
+                raise Stopped("the event loop is closed", where=self.name)
+            return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Cancel every task, give them `timeout` seconds to end, join the thread. Does nothing the second time."""
+        with self._submitting:  # what was submitted before has its task, and is cancelled with the others
+            if self._closing:
+                return
+            self._closing = True
+            self._grace = timeout
+        if self._thread.ident is None:
+            self.loop.close()
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout * 2)
+
+    def __enter__(self) -> Shard:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            while not self._closing:
+                # A task that raises SystemExit has failed; the loop's other tasks go on.
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    self.loop.run_forever()
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_until_complete(self._end_tasks())
+        finally:
+            self._offload.shutdown(wait=False, cancel_futures=True)
+            self.loop.close()
+
+    async def _end_tasks(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._grace)
+        await self.loop.shutdown_asyncgens()
