@@ -1,0 +1,17 @@
+"""Boards: sessions with one owner at a time, files, and the inventory of a process."""
+
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.entry import DeviceInfo, Entry, Written
+from fastflight.device.inventory import Device, Inventory
+from fastflight.device.session import AsyncSession, Session
+
+__all__ = [
+    "AsyncSession",
+    "Capabilities",
+    "Device",
+    "DeviceInfo",
+    "Entry",
+    "Inventory",
+    "Session",
+    "Written",
+]

@@ -1,7 +1,19 @@
 """The wire protocols, without I/O: see `conversation` for how they are carried out."""
 
-from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step
+from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step, ticking
 from fastflight.protocol.inbox import Inbox
 from fastflight.protocol.raw_repl import Output, RawRepl
 
-__all__ = ["Conversation", "Deliver", "Fetch", "Inbox", "Output", "Pause", "RawRepl", "Receive", "Send", "Step"]
+__all__ = [
+    "Conversation",
+    "Deliver",
+    "Fetch",
+    "Inbox",
+    "Output",
+    "Pause",
+    "RawRepl",
+    "Receive",
+    "Send",
+    "Step",
+    "ticking",
+]

@@ -23,6 +23,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from fastflight.errors import TransportTimeout
+
 T = TypeVar("T")
 
 
@@ -61,3 +63,35 @@ class Fetch:
 
 Step = Send | Receive | Pause | Deliver | Fetch
 Conversation = Generator[Step, bytes, T]
+
+
+def ticking(conversation: Conversation[T], seconds: float) -> Conversation[T]:
+    """The same conversation, which also delivers `b""` after each `seconds` of silence within its waits.
+
+    So the caller of a stream gets the word now and then, to pass on what it holds or to notice that nobody listens.
+    """
+    try:
+        step = next(conversation)
+        while True:
+            try:
+                answer = (yield from _wait(step, seconds)) if isinstance(step, Receive) else (yield step)
+            except Exception as error:
+                step = conversation.throw(error)
+            else:
+                step = conversation.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        conversation.close()
+
+
+def _wait(step: Receive, seconds: float) -> Conversation[bytes]:
+    left = step.within
+    while left > seconds:
+        try:
+            return (yield Receive(seconds))
+        except TransportTimeout:
+            left -= seconds
+            yield Deliver(b"")
+    return (yield Receive(left))

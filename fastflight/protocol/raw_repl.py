@@ -56,7 +56,7 @@ class RawRepl:
         self.inbox = Inbox()
         self.paste: bool | None = None
 
-    def enter(self, *, interrupt: bool) -> Conversation[None]:
+    def enter(self, *, interrupt: bool, within: float = ANSWER_SECONDS) -> Conversation[None]:
         """Go from the prompt to the raw REPL; with `interrupt`, stop whatever runs first.
 
         Without it a running program is left alone: `BusyError` when the board does not answer at its prompt.
@@ -67,7 +67,7 @@ class RawRepl:
         self.inbox.clear()
         yield Send(CTRL_A)
         try:
-            yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
+            yield from self.inbox.until(PROMPT, within)
         except (TransportTimeout, ProtocolError) as error:
             # Should the program end later, this takes the board back to the friendly prompt.
             yield Send(CTRL_B)
@@ -111,25 +111,15 @@ class RawRepl:
         stderr = yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES)
         return Output(stdout, stderr)
 
-    def follow(self, code: bytes, within: float, tick: float) -> Conversation[bytes]:
-        """Run `code` and deliver its output as it comes; the return value is the traceback, empty if it did not raise.
+    def follow(self, code: bytes, within: float) -> Conversation[bytes]:
+        """Run `code` and deliver its output as it comes; the result is the traceback, empty if it did not raise.
 
-        Delivers `b""` after each `tick` seconds of silence. `TransportTimeout` after `within` seconds of silence: the
-        code still runs then.
+        `TransportTimeout` after `within` seconds of silence: the code still runs then.
         """
         yield from self.submit(code)
         held = b""
-        silence = 0.0
         while True:
-            try:
-                data = held + (yield from self.inbox.some(tick))
-            except TransportTimeout:
-                silence += tick
-                if silence >= within:
-                    raise
-                yield Deliver(b"")
-                continue
-            silence = 0.0
+            data = held + (yield from self.inbox.some(within))
             output, traceback, held = split_output(data)
             if output:
                 yield Deliver(output)

@@ -1,0 +1,199 @@
+"""Everything that can be asked of one open board, as conversations.
+
+A `Board` lives as long as its line. It keeps what must be known between two conversations: what the board can do,
+whether its REPL is in step (`dirty` is set while a conversation runs and stays set when it breaks), and which temporary
+file a broken write left behind.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TypeVar
+
+from fastflight.device import download as downloads
+from fastflight.device import listing, upload
+from fastflight.device import path as paths
+from fastflight.device.capabilities import PROBE, Capabilities, parse
+from fastflight.device.entry import DeviceInfo, Entry, Written
+from fastflight.device.execute import execute
+from fastflight.device.failure import failure
+from fastflight.errors import DeviceError, RequestError
+from fastflight.protocol import Conversation, Output, RawRepl, Send, ticking
+
+T = TypeVar("T")
+
+# After opening, a board may still be booting: resetting on open, mounting its file system, running boot.py.
+FIRST_ANSWER_SECONDS = 3.0
+ANSWER_SECONDS = 1.0
+SHORT_SECONDS = 15.0
+# How often a stream says that it is alive while the board is silent.
+TICK_SECONDS = 0.05
+
+REMOVE = """\
+import os
+try:
+ d=os.stat({path!r})[0]&0x4000
+except AttributeError:
+ d=0
+if d:
+ os.rmdir({path!r})
+else:
+ os.remove({path!r})
+"""
+MKDIR = "import os\nos.mkdir({path!r})\n"
+RENAME = "import os\nos.rename({path!r},{to!r})\n"
+STORAGE = "import os\ns=os.statvfs('/')\nprint(repr((s[1]*s[2],s[1]*s[3])))\n"
+HARD_RESET = b"import machine\nmachine.reset()\n"
+
+
+class Board:
+    """One open board. Its methods are conversations; `begin` comes first, `end` last."""
+
+    def __init__(self) -> None:
+        self.repl = RawRepl()
+        self.dirty = False
+        self._known: Capabilities | None = None
+        self._part: str | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the board can do; known once `begin` is done."""
+        if self._known is None:
+            raise RuntimeError("the board was not asked yet what it can do: run begin() first")
+        return self._known
+
+    def begin(self, *, interrupt: bool) -> Conversation[None]:
+        """Make the board ready for the next conversations, and learn what it can do if that is not known.
+
+        A program that runs on it is stopped only with `interrupt`; without, `BusyError`.
+        """
+        if self.dirty:
+            # What runs there is ours, or was when the line broke.
+            yield from self.mend()
+        else:
+            within = FIRST_ANSWER_SECONDS if self._known is None else ANSWER_SECONDS
+            yield from self.repl.enter(interrupt=interrupt, within=within)
+        if self._known is None:
+            output = yield from self.repl.execute(PROBE, SHORT_SECONDS)
+            if output.stderr:
+                raise failure(output.stderr, where="the board")
+            self._known = parse(output.stdout)
+
+    def end(self) -> Conversation[None]:
+        """Leave the board at its friendly prompt."""
+        if self.dirty:
+            yield from self.mend()
+        yield from self.repl.leave()
+
+    def mend(self) -> Conversation[None]:
+        """After a broken conversation: stop what it started, get in step, and remove what it left behind."""
+        yield from self.repl.recover()
+        if self._part is not None:
+            yield from upload.discard(self.repl, self._part)
+            self._part = None
+
+    def guarded(self, conversation: Conversation[T]) -> Conversation[T]:
+        """`conversation`, mending first what is broken, and with `dirty` set for as long as its outcome is not known."""
+        if self.dirty:
+            yield from self.mend()
+        self.dirty = True
+        try:
+            result = yield from conversation
+        except (DeviceError, RequestError):
+            # The board answered, or was not asked: it is in step.
+            self.dirty = False
+            raise
+        self.dirty = False
+        return result
+
+    def info(self) -> Conversation[DeviceInfo]:
+        """What the board says of itself, now."""
+        known = self.capabilities
+        size, free = -1, -1
+        if known.has("os.statvfs"):
+            output = yield from self.repl.execute(STORAGE.encode(), SHORT_SECONDS)
+            if not output.stderr:
+                size, free = ast.literal_eval(output.stdout.decode().strip())
+        return DeviceInfo(
+            platform=known.platform,
+            version=known.version,
+            machine=known.machine,
+            unique_id=known.unique_id,
+            free_memory=known.free_memory,
+            storage_bytes=size,
+            storage_free=free,
+            raw_paste=bool(self.repl.paste),
+            features=tuple(sorted(known.features)),
+        )
+
+    def listing(self, path: str, *, recursive: bool) -> Conversation[list[Entry]]:
+        """The entries of a folder, ordered by path."""
+        return (yield from listing.listing(self.repl, self.capabilities, paths.normal(path), recursive))
+
+    def stat(self, path: str) -> Conversation[Entry]:
+        """One entry."""
+        return (yield from listing.stat(self.repl, self.capabilities, paths.normal(path)))
+
+    def read(self, path: str) -> Conversation[None]:
+        """Deliver the bytes of a file; `b""` while the board is silent."""
+        return (yield from ticking(downloads.download(self.repl, self.capabilities, self._file(path)), TICK_SECONDS))
+
+    def write(self, path: str) -> Conversation[Written]:
+        """Fetch content and make it a file, whole or not at all."""
+        path = self._file(path)
+        self._part = upload.part_of(path)
+        written = yield from upload.upload(self.repl, self.capabilities, path)
+        self._part = None
+        return written
+
+    def remove(self, path: str) -> Conversation[None]:
+        """Remove a file or an empty folder."""
+        yield from self._do(REMOVE, path)
+
+    def mkdir(self, path: str) -> Conversation[None]:
+        """Make a folder; its parent must exist."""
+        self._needs("os.mkdir", "folders", path)
+        yield from self._do(MKDIR, path)
+
+    def rename(self, path: str, to: str) -> Conversation[None]:
+        """Give a file or folder another path. A file that has that path is replaced."""
+        self._needs("os.rename", "rename", path)
+        yield from self._do(RENAME, path, to=self._file(to))
+
+    def digest(self, path: str) -> Conversation[tuple[str, str]]:
+        """The algorithm (`sha256`, `crc32`, or empty) and the hexadecimal digest that the board takes of a file."""
+        return (yield from upload.digest(self.repl, self.capabilities, self._file(path)))
+
+    def execute(self, code: str, within: float) -> Conversation[Output]:
+        """Run a short piece of code; its output and traceback."""
+        return (yield from self.repl.execute(code.encode(), within))
+
+    def follow(self, code: str, within: float) -> Conversation[None]:
+        """Run code and deliver its output as it comes, `b""` while it is silent. Its exception is raised at the end."""
+        stderr = yield from ticking(self.repl.follow(code.encode(), within), TICK_SECONDS)
+        if stderr:
+            raise failure(stderr, where="code", platform=self.capabilities.platform)
+
+    def soft_reset(self) -> Conversation[None]:
+        """Restart the interpreter, `boot.py` and `main.py`. The session is over: close it."""
+        yield from self.repl.soft_reset()
+
+    def hard_reset(self) -> Conversation[None]:
+        """Restart the board. It does not answer any more, and its port may vanish for a while."""
+        self._needs("machine.reset", "machine.reset", "reset")
+        yield Send(HARD_RESET + b"\x04")
+
+    def _do(self, code: str, path: str, **names: str) -> Conversation[None]:
+        path = self._file(path)
+        yield from execute(self.repl, self.capabilities, code.format(path=path, **names), path, SHORT_SECONDS)
+
+    def _file(self, path: str) -> str:
+        """The path as this board wants it; the root is no file."""
+        path = paths.normal(path)
+        if path == "/":
+            raise RequestError("the root folder cannot be used here", where=path, hint="Name a file or folder in it")
+        return path if self.capabilities.folders else path.removeprefix("/")
+
+    def _needs(self, feature: str, what: str, where: str) -> None:
+        if not self.capabilities.has(feature):
+            raise DeviceError(f"this board has no {what}", where=where, hint="Its firmware does not offer it")

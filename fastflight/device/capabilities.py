@@ -1,0 +1,107 @@
+"""What a board can do: asked once per connection, by trying and not by guessing from its name."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+# Small enough for the 8 KB heap of a micro:bit. Prints a line for each feature that is there and each value that can
+# be had.
+PROBE = b"""\
+import sys
+try:
+ import os
+except ImportError:
+ import uos as os
+for m,a in (('hashlib','sha256'),('binascii','crc32'),('binascii','a2b_base64'),('os','ilistdir'),('os','stat'),\
+('os','rename'),('os','mkdir'),('os','statvfs'),('struct','pack_into'),('micropython','kbd_intr'),\
+('deflate','DeflateIO'),('machine','reset')):
+ try:
+  getattr(__import__(m),a)
+  print(m+'.'+a)
+ except Exception:
+  pass
+try:
+ sys.stdout.buffer.write
+ print('stdout.buffer')
+except Exception:
+ pass
+for k,f in (('platform',lambda:sys.platform),('version',lambda:sys.version),('machine',lambda:os.uname()[4]),\
+('free_memory',lambda:__import__('gc').mem_free()),('epoch',lambda:__import__('time').gmtime(0)[0]),\
+('unique_id',lambda:__import__('machine').unique_id())):
+ try:
+  print(k+'='+repr(f()))
+ except Exception:
+  pass
+"""
+
+# Blocks that leave a board of that much free heap room to breathe: (free bytes at least, block).
+BLOCKS = ((100_000, 2048), (50_000, 1024), (20_000, 512))
+SMALL_BLOCK = 256
+# On a heap of a few kilobytes the code that carries a block must fit too.
+TINY_HEAP = 12_000
+TINY_BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the probe found. `features` are names as in `PROBE`; a value that could not be had is empty or zero."""
+
+    features: frozenset[str]
+    platform: str = ""
+    version: str = ""
+    machine: str = ""
+    free_memory: int = 0
+    epoch: int = 1970
+    unique_id: str = ""
+
+    def has(self, *features: str) -> bool:
+        """Whether all of `features` are there."""
+        return self.features.issuperset(features)
+
+    @property
+    def folders(self) -> bool:
+        """False where all files lie flat in one folder."""
+        return self.has("os.mkdir")
+
+    @property
+    def block_bytes(self) -> int:
+        """How much to move at once."""
+        if 0 < self.free_memory < TINY_HEAP:
+            return TINY_BLOCK
+        return next((block for free, block in BLOCKS if self.free_memory >= free), SMALL_BLOCK)
+
+    @property
+    def epoch_offset(self) -> int:
+        """Seconds to add to the board's times to count from 1970; boards without a date set start at 2000."""
+        return 946_684_800 if self.epoch == 2000 else 0
+
+
+def parse(output: bytes) -> Capabilities:
+    """Read what `PROBE` printed. Lines that cannot be understood are passed over."""
+    features: set[str] = set()
+    values: dict[str, Any] = {}
+    for line in output.decode("utf-8", "replace").split("\n"):
+        name, equals, value = line.strip().partition("=")
+        if not equals:
+            features.add(name)
+            continue
+        try:
+            values[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    identity = values.get("unique_id")
+    return Capabilities(
+        frozenset(features),
+        platform=str(values.get("platform", "")),
+        version=str(values.get("version", "")),
+        machine=str(values.get("machine", "")),
+        free_memory=_whole(values.get("free_memory")),
+        epoch=_whole(values.get("epoch")) or 1970,
+        unique_id=identity.hex() if isinstance(identity, bytes) else "",
+    )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,105 @@
+"""Reading a file from a board, as a conversation that delivers its bytes in order.
+
+A loop on the board sends blocks. In the binary form a block is `\\x01`, its length (2 bytes), its crc32 (4 bytes), both
+little endian, and its bytes; a board without a raw output stream prints a line for each, the sum and the `repr` of the
+bytes. What is delivered has been checked. The loop ends like any other piece of code, with `\\x04`: no byte of the file
+can be taken for the end.
+"""
+
+from __future__ import annotations
+
+import ast
+import binascii
+import struct
+
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.failure import failure
+from fastflight.errors import ProtocolError
+from fastflight.protocol import Conversation, Deliver, RawRepl
+
+# A flash read between two blocks takes milliseconds; garbage collection on a large heap a few hundred.
+STALL_SECONDS = 10.0
+
+HEADER = struct.Struct("<BHI")
+BLOCK = 0x01
+END = 0x04
+
+BINARY = """\
+def _ff():
+ import sys,struct,binascii
+ w=sys.stdout.buffer.write
+ b=bytearray({size}+7)
+ m=memoryview(b)
+ d=m[7:]
+ f=open({path!r},'rb')
+ try:
+  while 1:
+   n=f.readinto(d)
+   if not n:
+    break
+   struct.pack_into('<BHI',b,0,1,n,binascii.crc32(d[:n])&0xffffffff)
+   w(m[:n+7])
+ finally:
+  f.close()
+_ff()
+"""
+TEXT = """\
+def _ff():
+ f=open({path!r},'rb')
+ try:
+  while 1:
+   d=f.read({size})
+   if not d:
+    break
+   print(sum(d),repr(d))
+ finally:
+  f.close()
+_ff()
+"""
+
+# What a line of the text form may hold: four characters a byte, the sum, and the quotes.
+LINE_LIMIT = 4 * 2048 + 64
+
+
+def download(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[None]:
+    """Deliver the bytes of the file at `path`. `ProtocolError` when a block was changed on the way."""
+    binary = capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
+    code = (BINARY if binary else TEXT).format(path=path, size=capabilities.block_bytes)
+    yield from repl.submit(code.encode())
+    while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:
+        yield Deliver((yield from (_binary_block if binary else _text_block)(repl, mark, path)))
+    stderr = yield from repl.inbox.until(b"\x04>", STALL_SECONDS)
+    if stderr:
+        raise failure(stderr, where=path, platform=capabilities.platform)
+
+
+def _binary_block(repl: RawRepl, mark: int, path: str) -> Conversation[bytes]:
+    head = bytes([mark]) + (yield from repl.inbox.exactly(HEADER.size - 1, STALL_SECONDS))
+    mark, length, check = HEADER.unpack(head)
+    if mark != BLOCK:
+        raise _damaged(path)
+    data = yield from repl.inbox.exactly(length, STALL_SECONDS)
+    if binascii.crc32(data) != check:
+        raise _damaged(path)
+    return data
+
+
+def _text_block(repl: RawRepl, mark: int, path: str) -> Conversation[bytes]:
+    line = bytes([mark]) + (yield from repl.inbox.until(b"\n", STALL_SECONDS, LINE_LIMIT))
+    check, _, literal = line.decode("utf-8", "replace").strip().partition(" ")
+    try:
+        data = ast.literal_eval(literal)
+        intact = isinstance(data, bytes) and sum(data) == int(check)
+    except (ValueError, SyntaxError):
+        intact = False
+    if not intact:
+        raise _damaged(path)
+    return bytes(data)
+
+
+def _damaged(path: str) -> ProtocolError:
+    return ProtocolError(
+        "a block of the file was changed or lost on the line, or the board printed something in between",
+        where=path,
+        hint="Read it again; if it happens often, use a lower speed or a better cable",
+    )

@@ -1,0 +1,115 @@
+"""The board's tracebacks as typed errors.
+
+Error numbers are those of the port: most use Linux's, the WebAssembly port those of WASI, and some old ports print
+text instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing
+
+LINUX = {
+    1: "EPERM",
+    2: "ENOENT",
+    5: "EIO",
+    12: "ENOMEM",
+    13: "EACCES",
+    17: "EEXIST",
+    19: "ENODEV",
+    20: "ENOTDIR",
+    21: "EISDIR",
+    22: "EINVAL",
+    24: "EMFILE",
+    28: "ENOSPC",
+    30: "EROFS",
+    36: "ENAMETOOLONG",
+    39: "ENOTEMPTY",
+}
+# https://github.com/WebAssembly/WASI, preview 1, errno.
+WASI = {
+    2: "EACCES",
+    20: "EEXIST",
+    28: "EINVAL",
+    29: "EIO",
+    31: "EISDIR",
+    37: "ENAMETOOLONG",
+    44: "ENOENT",
+    48: "ENOMEM",
+    51: "ENOSPC",
+    54: "ENOTDIR",
+    55: "ENOTEMPTY",
+    63: "EPERM",
+    69: "EROFS",
+}
+NUMBERS: Mapping[str, Mapping[int, str]] = {"webassembly": WASI}
+
+# What each name means to the user, and what to do.
+MEANING = {
+    "EPERM": ("the board does not allow it", ""),
+    "EIO": ("the board's storage failed", "Its flash or card may be damaged: try another file, then reformat it"),
+    "EACCES": ("the board does not allow it", ""),
+    "EEXIST": ("it exists already", "Remove it first, or choose another name"),
+    "ENODEV": ("no file system is mounted there", "Mount one, or choose another path"),
+    "ENOTDIR": ("a part of the path is a file, not a folder", "List the folder above it"),
+    "EISDIR": ("it is a folder", "Name a file in it"),
+    "EINVAL": ("the board does not accept the name or the value", "Use a shorter, simpler name"),
+    "EMFILE": ("the board has no room for another open file", "Soft-reset it to close them"),
+    "EROFS": ("the file system is read-only", "Remount it writable; a board mounted as a USB drive is read-only"),
+    "ENAMETOOLONG": ("the name is too long for the board's file system", "Use a shorter name"),
+    "ENOTEMPTY": ("the folder is not empty", "Remove what is in it first"),
+}
+
+_KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?:: (.*))?$")
+_NUMBER = re.compile(r"-?\d+")
+
+
+def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:
+    """The typed error for a traceback that the board printed while working on `where`."""
+    text = stderr.decode("utf-8", "replace").replace("\r\n", "\n").strip()
+    lines = _KIND.findall(text.rsplit("\n", 1)[-1])
+    kind, detail = lines[-1] if lines else ("", text)
+    if kind == "MemoryError":
+        return _memory(detail, where)
+    if kind == "OSError":
+        name = _name(detail, platform)
+        if name in BY_NAME:
+            return BY_NAME[name](detail, where)
+        if name in MEANING:
+            what, hint = MEANING[name]
+            return DeviceError(f"{what} ({name})", where=where, hint=hint)
+    return DeviceException(
+        f"code on the board raised {kind}: {detail}" if detail else f"code on the board raised {kind or 'an error'}",
+        kind=kind,
+        traceback=text,
+        where=where,
+    )
+
+
+def _name(detail: str, platform: str) -> str:
+    number = _NUMBER.search(detail)
+    if number:
+        return NUMBERS.get(platform, LINUX).get(abs(int(number[0])), "")
+    # The micro:bit's MicroPython 1.9 says it in words.
+    return "ENOENT" if "not found" in detail else ""
+
+
+def _missing(detail: str, where: str) -> DeviceError:
+    return FileMissing("no such file or folder on the board", where=where, hint="List the folder to see what is there")
+
+
+def _full(detail: str, where: str) -> DeviceError:
+    return DeviceFull("no space left on the board", where=where, hint="Remove files you do not need and try again")
+
+
+def _memory(detail: str, where: str) -> DeviceError:
+    return DeviceMemory(
+        f"the board ran out of memory ({detail})" if detail else "the board ran out of memory",
+        where=where,
+        hint="Soft-reset it to free its heap, or ask for less at once",
+    )
+
+
+BY_NAME: Mapping[str, Callable[[str, str], DeviceError]] = {"ENOENT": _missing, "ENOSPC": _full, "ENOMEM": _memory}

@@ -1,0 +1,136 @@
+"""The devices of a process, each with one owner at a time.
+
+A `Device` opens its line when it is first leased and keeps it open. A line that broke, or a board that could not be
+mended, is closed, and opened anew by the next lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+from fastflight.concurrency import Exclusive, off_loop
+from fastflight.device.board import Board
+from fastflight.device.session import AsyncSession, Session, located
+from fastflight.errors import FastFlightError, UnknownName, nearest
+from fastflight.transport import Address, Port, arun, parse_url, run
+
+# Waiting for another owner to finish a file of ordinary size.
+LEASE_SECONDS = 30.0
+# Starting a child or connecting over a slow network.
+OPEN_SECONDS = 10.0
+
+
+class Device:
+    """One board, known by `name`, reached at `address`."""
+
+    def __init__(self, name: str, address: Address) -> None:
+        self.name = name
+        self._address = address
+        self._lock = Exclusive(name)
+        self._port: Port | None = None
+        self._board = Board()
+
+    @property
+    def url(self) -> str:
+        """Where the device is, as the user wrote it."""
+        return self._address.url
+
+    @property
+    def holder(self) -> str | None:
+        """Who has it now; None when nobody has."""
+        return self._lock.holder
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the line to it is open."""
+        return self._port is not None
+
+    @contextlib.contextmanager
+    def lease(self, holder: str, *, timeout: float = LEASE_SECONDS, interrupt: bool = False) -> Iterator[Session]:
+        """Have the board for a `with` block; `holder` is what others are told meanwhile.
+
+        `BusyError` when another owner keeps it for longer than `timeout`, or when a program runs on the board and
+        `interrupt` is false. `TransportError` when it cannot be reached.
+        """
+        with self._lock.held(holder, timeout), located(self.name):
+            port = self._port = self._port or self._address.open(OPEN_SECONDS)
+            try:
+                run(self._board.begin(interrupt=interrupt), port)
+                yield Session(self.name, self._board, port)
+            finally:
+                try:
+                    run(self._board.end(), port)
+                except FastFlightError:
+                    self._drop()
+                    port.close()
+
+    @contextlib.asynccontextmanager
+    async def alease(
+        self, holder: str, *, timeout: float = LEASE_SECONDS, interrupt: bool = False
+    ) -> AsyncIterator[AsyncSession]:
+        """As `lease`, for an `async with` block."""
+        async with self._lock.aheld(holder, timeout):
+            with located(self.name):
+                port = self._port = self._port or await off_loop(
+                    self._address.open, OPEN_SECONDS, discard=lambda late: late.close()
+                )
+                try:
+                    await arun(self._board.begin(interrupt=interrupt), port)
+                    yield AsyncSession(self.name, self._board, port)
+                finally:
+                    try:
+                        await arun(self._board.end(), port)
+                    except (FastFlightError, asyncio.CancelledError) as error:
+                        self._drop()
+                        await port.aclose()
+                        if isinstance(error, asyncio.CancelledError):
+                            raise
+
+    def close(self) -> None:
+        """Close the line. Nobody may have the device."""
+        port = self._port
+        self._drop()
+        if port is not None:
+            port.close()
+        self._address.dispose()
+
+    def _drop(self) -> None:
+        """Forget the line and what was known of the board behind it: another one may be there next time."""
+        self._port = None
+        self._board = Board()
+
+
+class Inventory:
+    """Devices by name."""
+
+    def __init__(self, urls: Mapping[str, str]) -> None:
+        """`urls`: name to device URL. Raises `RequestError` for a URL that cannot be understood."""
+        self._devices = {name: Device(name, parse_url(url)) for name, url in urls.items()}
+
+    def names(self) -> list[str]:
+        """The names, in the order given."""
+        return list(self._devices)
+
+    def devices(self) -> list[Device]:
+        """All devices, in the order given."""
+        return list(self._devices.values())
+
+    def device(self, name: str) -> Device:
+        """One device; `UnknownName` when there is none of that name."""
+        try:
+            return self._devices[name]
+        except KeyError:
+            raise UnknownName("no such device", where=name, hint=nearest(name, self._devices)) from None
+
+    def close(self) -> None:
+        """Close all lines."""
+        for device in self._devices.values():
+            device.close()
+
+    def __enter__(self) -> Inventory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

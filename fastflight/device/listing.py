@@ -1,0 +1,104 @@
+"""Listing a board's folders and looking at single entries, as conversations."""
+
+from __future__ import annotations
+
+import ast
+
+from fastflight.device import path as paths
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.entry import Entry
+from fastflight.device.execute import execute
+from fastflight.errors import FileMissing, ProtocolError, RequestError
+from fastflight.protocol import Conversation, RawRepl
+
+LIST_SECONDS = 15.0
+FOLDER_BIT = 0x4000
+# A file system that links into itself would never end: no board nests deeper.
+MAX_DEPTH = 64
+
+# One line per entry: name, mode, size, time. A file whose details cannot be read is still listed.
+LIST = """\
+def _ff(p):
+ import os
+ for e in os.ilistdir(p):
+  z=e[3] if len(e)>3 else 0
+  t=None
+  try:
+   s=os.stat((p if p[-1]=='/' else p+'/')+e[0])
+   z=s[6]
+   t=s[8]
+  except (OSError,AttributeError):
+   pass
+  print(repr((e[0],e[1],z,t)))
+_ff({path!r})
+"""
+# Boards with a flat file system: names and sizes.
+LIST_FLAT = """\
+import os
+for n in os.listdir():
+ print(repr((n,0x8000,os.size(n),None)))
+"""
+STAT = "import os\ns=os.stat({path!r})\nprint(repr(('',s[0],s[6],s[8])))\n"
+
+
+def listing(repl: RawRepl, capabilities: Capabilities, path: str, recursive: bool) -> Conversation[list[Entry]]:
+    """The entries of the folder at `path`, folders after their parents; a file lists itself."""
+    if not capabilities.has("os.ilistdir"):
+        return (yield from _flat(repl, capabilities, path))
+    if path != "/":
+        entry = yield from stat(repl, capabilities, path)
+        if entry.kind == "file":
+            return [entry]
+    found: list[Entry] = []
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
+        if folder.count("/") > MAX_DEPTH:
+            raise RequestError(f"folders nest deeper than {MAX_DEPTH}", where=folder, hint="List a folder in it")
+        lines = yield from _lines(repl, capabilities, LIST.format(path=folder), folder)
+        entries = sorted((_entry(line, capabilities, folder) for line in lines), key=lambda entry: entry.path)
+        found += entries
+        if recursive:
+            waiting += [entry.path for entry in reversed(entries) if entry.kind == "folder"]
+    return sorted(found, key=lambda entry: entry.path.split("/")) if recursive else found
+
+
+def stat(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Entry]:
+    """The entry at `path`."""
+    if path == "/":
+        return Entry("/", "folder", 0)
+    if capabilities.has("os.stat"):
+        (line,) = yield from _lines(repl, capabilities, STAT.format(path=path), path)
+        entry = _entry(line, capabilities, "")
+        return Entry(path, entry.kind, entry.size, entry.modified)
+    for entry in (yield from _flat(repl, capabilities, "/")):
+        if entry.path == path:
+            return entry
+    raise FileMissing("no such file on the board", where=path, hint="List the folder to see what is there")
+
+
+def _flat(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[list[Entry]]:
+    lines = yield from _lines(repl, capabilities, LIST_FLAT, path)
+    entries = sorted((_entry(line, capabilities, "/") for line in lines), key=lambda entry: entry.path)
+    if path == "/":
+        return entries
+    named = [entry for entry in entries if entry.path == path]
+    if not named:
+        raise FileMissing("no such file on the board", where=path, hint="This board has no folders: list /")
+    return named
+
+
+def _lines(repl: RawRepl, capabilities: Capabilities, code: str, where: str) -> Conversation[list[str]]:
+    output = yield from execute(repl, capabilities, code, where, LIST_SECONDS)
+    return output.decode("utf-8", "replace").splitlines()
+
+
+def _entry(line: str, capabilities: Capabilities, folder: str) -> Entry:
+    try:
+        name, mode, size, time = ast.literal_eval(line.strip())
+        kind = "folder" if mode & FOLDER_BIT else "file"
+        # 0 stands for boards that keep no times.
+        modified = float(time + capabilities.epoch_offset) if time else None
+        return Entry(paths.join(folder, str(name)), kind, int(size) if kind == "file" else 0, modified)
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="List it again") from error

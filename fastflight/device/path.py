@@ -1,0 +1,28 @@
+"""Paths on a board."""
+
+from __future__ import annotations
+
+import posixpath
+
+from fastflight.errors import RequestError
+
+
+def normal(path: str) -> str:
+    """The absolute form of `path`: one leading slash, no `.`, `..` or doubled slashes; `/` for the root.
+
+    A name that no board can hold is refused; what is too long or not allowed on one board, that board says itself.
+    """
+    bad = next((character for character in path if character == "\0" or "\ud800" <= character <= "\udfff"), None)
+    if bad is not None:
+        raise RequestError(f"the path holds the character {bad!r}", where=repr(path), hint="Leave it out")
+    return posixpath.normpath("/" + path.lstrip("/"))
+
+
+def parent(path: str) -> str:
+    """The folder that holds `path`."""
+    return posixpath.dirname(path)
+
+
+def join(folder: str, name: str) -> str:
+    """`name` in `folder`."""
+    return posixpath.join(folder, name)

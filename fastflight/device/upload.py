@@ -1,0 +1,208 @@
+"""Writing a file to a board, as a conversation that fetches its bytes.
+
+The bytes go to a temporary file in the same folder, which is verified and then renamed over the old one: whatever
+happens on the way, the old file stays whole. The next piece of content is fetched only when the one before is flushed
+to the board's storage. A board that cannot rename (micro:bit) copies the verified file over the old one instead; the
+temporary file is removed only after that, so the content is never lost, but the old file may be.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+from dataclasses import dataclass
+
+from fastflight.device import path as paths
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.download import download
+from fastflight.device.entry import Written
+from fastflight.device.execute import execute
+from fastflight.errors import DeviceError, DeviceFull, ProtocolError
+from fastflight.protocol import Conversation, Deliver, Fetch, RawRepl
+
+# One name per folder, so that a broken transfer leaves at most one such file, which the next one writes over.
+TEMPORARY_NAME = ".fastflight-part"
+
+# Erasing a flash sector takes up to a few hundred milliseconds, wear levelling a few of them.
+WRITE_SECONDS = 15.0
+# Boards hash at least 100 kB/s, and the largest flash in common use holds 16 MB.
+HASH_SECONDS = 160.0
+
+OPEN = """\
+import os
+try:
+ _d=os.stat({path!r})[0]&0x4000
+except (OSError,AttributeError):
+ _d=0
+if _d:
+ raise OSError(21)
+_ff=open({part!r},'wb')
+"""
+BLOCK_BASE64 = "import binascii\nprint(_ff.write(binascii.a2b_base64({data!r})))\n"
+BLOCK_LITERAL = "print(_ff.write({data!r}))\n"
+FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
+CLOSE = "_ff.close()\ndel _ff\n"
+DISCARD = """\
+import os
+try:
+ _ff.close()
+except Exception:
+ pass
+try:
+ os.remove({part!r})
+except OSError:
+ pass
+"""
+RENAME = "import os\nos.rename({part!r},{path!r})\n"
+COPY = """\
+import os
+with open({part!r},'rb') as s:
+ with open({path!r},'wb') as d:
+  while 1:
+   b=s.read({size})
+   if not b:
+    break
+   d.write(b)
+os.remove({part!r})
+"""
+SHA256 = """\
+def _ff():
+ import hashlib
+ h=hashlib.sha256()
+ b=bytearray({size})
+ m=memoryview(b)
+ with open({path!r},'rb') as f:
+  while 1:
+   n=f.readinto(b)
+   if not n:
+    break
+   h.update(m[:n])
+ print(''.join('%02x'%c for c in h.digest()))
+_ff()
+"""
+CRC32 = """\
+def _ff():
+ import binascii
+ c=0
+ b=bytearray({size})
+ m=memoryview(b)
+ with open({path!r},'rb') as f:
+  while 1:
+   n=f.readinto(b)
+   if not n:
+    break
+   c=binascii.crc32(m[:n],c)
+ print('%08x'%(c&0xffffffff))
+_ff()
+"""
+
+
+@dataclass(slots=True)
+class Digest:
+    """What was sent, as it was sent."""
+
+    size: int = 0
+    crc32: int = 0
+
+    def __post_init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        self.crc32 = binascii.crc32(data, self.crc32)
+        self.sha256.update(data)
+
+
+def part_of(path: str) -> str:
+    """The temporary name that a write of `path` goes to."""
+    return paths.join(paths.parent(path), TEMPORARY_NAME)
+
+
+def upload(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Written]:
+    """Fetch content until it ends, and make it the file at `path`."""
+    part = part_of(path)
+    yield from execute(repl, capabilities, OPEN.format(path=path, part=part), path, WRITE_SECONDS)
+    try:
+        sent = yield from _send(repl, capabilities, path)
+        yield from execute(repl, capabilities, CLOSE, path, WRITE_SECONDS)
+        verified = yield from _verify(repl, capabilities, part, path, sent)
+        finish = RENAME if capabilities.has("os.rename") else COPY
+        code = finish.format(part=part, path=path, size=capabilities.block_bytes)
+        yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
+    except (DeviceError, ProtocolError):
+        # The REPL is still in step here; after a broken line, whoever recovers it discards the part.
+        yield from discard(repl, part)
+        raise
+    return Written(sent.size, sent.sha256.hexdigest(), verified)
+
+
+def discard(repl: RawRepl, part: str) -> Conversation[None]:
+    """Close and remove what a broken write left behind."""
+    yield from repl.execute(DISCARD.format(part=part).encode(), WRITE_SECONDS)
+
+
+def _send(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Digest]:
+    size = capabilities.block_bytes
+    base64 = capabilities.has("binascii.a2b_base64")
+    sent = Digest()
+    while piece := (yield Fetch()):
+        for start in range(0, len(piece), size):
+            block = piece[start : start + size]
+            code = (
+                BLOCK_BASE64.format(data=binascii.b2a_base64(block, newline=False))
+                if base64
+                else BLOCK_LITERAL.format(data=block)
+            )
+            answer = yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
+            if answer.strip() != str(len(block)).encode():
+                raise DeviceFull(
+                    f"the board wrote {answer.strip().decode(errors='replace')} of {len(block)} bytes",
+                    where=path,
+                    hint="Its storage is full: remove files you do not need",
+                )
+            sent.add(block)
+        yield from execute(repl, capabilities, FLUSH, path, WRITE_SECONDS)
+    return sent
+
+
+def digest(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[tuple[str, str]]:
+    """The name and the hexadecimal digest of the best hash that the board itself can take of a file."""
+    for feature, code in (("hashlib.sha256", SHA256), ("binascii.crc32", CRC32)):
+        if capabilities.has(feature):
+            text = code.format(path=path, size=capabilities.block_bytes)
+            answer = yield from execute(repl, capabilities, text, path, HASH_SECONDS)
+            return feature.rpartition(".")[2], answer.strip().decode("ascii", "replace")
+    return "", ""
+
+
+def _verify(repl: RawRepl, capabilities: Capabilities, part: str, path: str, sent: Digest) -> Conversation[str]:
+    """Compare what lies in `part` with what was sent; how it was compared."""
+    name, found = yield from digest(repl, capabilities, part)
+    if name:
+        expected = sent.sha256.hexdigest() if name == "sha256" else f"{sent.crc32:08x}"
+    else:
+        name, expected = "read back", sent.sha256.hexdigest()
+        found = yield from _read_back(repl, capabilities, part)
+    if found != expected:
+        raise ProtocolError(
+            "what the board wrote is not what was sent; the old file is untouched",
+            where=path,
+            hint="Write it again; if it happens often, use a lower speed or a better cable",
+        )
+    return name
+
+
+def _read_back(repl: RawRepl, capabilities: Capabilities, part: str) -> Conversation[str]:
+    """The sha256 of a file as it is read from the board."""
+    back = Digest()
+    steps = download(repl, capabilities, part)
+    try:
+        step = next(steps)
+        while True:
+            if isinstance(step, Deliver):
+                back.add(step.data)
+                step = steps.send(b"")
+            else:
+                step = steps.send((yield step))
+    except StopIteration:
+        return back.sha256.hexdigest()
