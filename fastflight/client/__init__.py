@@ -1,13 +1,15 @@
 """A fastflight server's devices, from Python: rows in, rows out, and no device code."""
 
-from fastflight.client.call import DEFAULT_LOCATION, Device, Entry
+from fastflight.client.aio import AsyncFastFlightClient, AsyncRowStream
+from fastflight.client.call import DEFAULT_LOCATION, Device, Entry, Written
 from fastflight.client.client import FastFlightClient
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
-from fastflight.client.upload import Written
 
 __all__ = [
     "DEFAULT_LOCATION",
+    "AsyncFastFlightClient",
+    "AsyncRowStream",
     "Device",
     "Entry",
     "FastFlightClient",

@@ -20,14 +20,6 @@ DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 # Seconds that a call without a stream may take: a hash of a large file on a small board is the slowest of them.
 DEFAULT_TIMEOUT = 60.0
 
-# Spelled as gRPC spells them; Arrow's documented names are ignored without a word. A table's batch may be of any
-# size, and a server that was started again is found again within two seconds.
-CHANNEL_OPTIONS: list[tuple[str, int]] = [
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -46,6 +38,15 @@ class Entry:
     kind: str
     size: int | None
     modified: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is on the device now: rows, the file's bytes, and their sha256 (empty where the board cannot tell)."""
+
+    rows: int
+    bytes: int
+    sha256: str
 
 
 def build(request: type[R], **values: Any) -> R:

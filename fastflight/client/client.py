@@ -6,21 +6,16 @@ take and give JSON. What this adds is typed errors, streams that are whole or ra
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from pyarrow import flight
-
 from fastflight.client import call
-from fastflight.client.call import Device, Entry
-from fastflight.client.failure import typed_errors
+from fastflight.client.call import Device, Entry, Written
+from fastflight.client.connection import Connection
 from fastflight.client.progress import Report
-from fastflight.client.rows import rows_of
-from fastflight.client.stream import RowStream, open_stream
-from fastflight.client.upload import Upload, Written
+from fastflight.client.stream import RowStream
 from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Mode, OnError, Request
 
 if TYPE_CHECKING:
@@ -36,13 +31,11 @@ class FastFlightClient:
 
     def __init__(self, location: str = call.DEFAULT_LOCATION, *, timeout: float = call.DEFAULT_TIMEOUT) -> None:
         self.location = location
-        self._options = flight.FlightCallOptions(timeout=timeout)
-        with typed_errors(location):
-            self._flight = flight.FlightClient(location, generic_options=call.CHANNEL_OPTIONS)
+        self._connection = Connection(location, timeout)
 
     def devices(self) -> list[Device]:
         """The devices of the server."""
-        return [call.device_of(given) for given in self._act("devices")]
+        return [call.device_of(given) for given in self._connection.act("devices")]
 
     def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
         """The entries of a folder."""
@@ -70,8 +63,8 @@ class FastFlightClient:
             device=device,
             path=path,
             format=format,
-            schema=None if schema is None else dict(schema),
-            columns=None if columns is None else tuple(columns),
+            schema=schema,
+            columns=columns,
             record=record,
             batch_rows=batch_rows,
             mode=mode,
@@ -82,7 +75,7 @@ class FastFlightClient:
 
     def read_request(self, request: Request, *, progress: Report | None = None) -> RowStream:
         """The rows of any request. Returns when their schema is known."""
-        return open_stream(self._flight, call.encode(request), location=self.location, report=progress)
+        return self._connection.stream(request).reporting(progress)
 
     def write(
         self,
@@ -106,12 +99,12 @@ class FastFlightClient:
             device=device,
             path=path,
             format=format,
-            columns=None if columns is None else tuple(columns),
+            columns=columns,
             record=record,
             mode=mode,
             interrupt=interrupt,
         )
-        return Upload(self._flight, call.encode(request), location=self.location, report=progress).run(rows_of(rows))
+        return self._connection.upload(request, rows, progress).run()
 
     def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
@@ -125,52 +118,43 @@ class FastFlightClient:
 
     def stat(self, device: str, path: str) -> Entry:
         """A file or folder. `FileMissing` where there is none."""
-        return call.entry_of(self._act_once("file.stat", device=device, path=path))
+        return call.entry_of(self._connection.act_once("file.stat", device=device, path=path))
 
     def hash(self, device: str, path: str) -> str:
         """The sha256 of a file, as hexadecimal digits, worked out on the device where it can."""
-        return call.sha256_of(self._act_once("file.hash", device=device, path=path))
+        return call.sha256_of(self._connection.act_once("file.hash", device=device, path=path))
 
     def mkdir(self, device: str, path: str) -> None:
         """Make a folder."""
-        self._act("file.mkdir", device=device, path=path)
+        self._connection.act("file.mkdir", device=device, path=path)
 
     def remove(self, device: str, path: str, *, recursive: bool = False) -> None:
         """Remove a file or an empty folder; with `recursive`, a folder and all that is in it."""
-        self._act("file.remove", device=device, path=path, **({"recursive": True} if recursive else {}))
+        self._connection.act("file.remove", device=device, path=path, recursive=recursive)
 
     def rename(self, device: str, path: str, to: str) -> None:
         """Give a file or folder another path on the same device."""
-        self._act("file.rename", device=device, path=path, to=to)
+        self._connection.act("file.rename", device=device, path=path, to=to)
 
     def info(self, device: str) -> dict[str, Any]:
         """What the board says of itself: its firmware, what it can do, free memory and space."""
-        return self._act_once("device.info", device=device)
+        return self._connection.act_once("device.info", device=device)
 
     def reset(self, device: str, *, hard: bool = False) -> None:
         """Start the board again: its program (soft), or the chip (hard)."""
-        self._act("device.reset", device=device, hard=hard)
+        self._connection.act("device.reset", device=device, hard=hard)
 
     def health(self) -> dict[str, Any]:
         """Whether the server serves."""
-        return self._act_once("health")
+        return self._connection.act_once("health")
 
     def stats(self) -> dict[str, Any]:
         """The server's counters."""
-        return self._act_once("stats")
-
-    def _act_once(self, name: str, **body: Any) -> dict[str, Any]:
-        return call.single(self._act(name, **body), name, self.location)
-
-    def _act(self, name: str, **body: Any) -> list[Any]:
-        action = flight.Action(name, json.dumps(body).encode())
-        with typed_errors(self.location):
-            bodies = [result.body.to_pybytes() for result in self._flight.do_action(action, self._options)]
-        return call.results_of(bodies, self.location)
+        return self._connection.act_once("stats")
 
     def close(self) -> None:
         """Give the connection back. Streams that are still open end."""
-        self._flight.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self

@@ -66,15 +66,20 @@ class Outcome:
 class RowStream:
     """Rows of one answer. `schema` is known from the start; iterate, or ask for all with `to_arrow`/`to_pandas`."""
 
-    def __init__(self, reader: flight.FlightStreamReader, *, location: str, meter: Meter) -> None:
+    def __init__(self, reader: flight.FlightStreamReader, location: str) -> None:
         self._reader = reader
         self._location = location
-        self._meter = meter
+        self._meter = Meter(None)
         self._outcome = Outcome(location)
         self._cancelled = False
         self._finished = False
         with typed_errors(location):
             self.schema: pa.Schema = reader.schema
+
+    def reporting(self, report: Report | None, total_bytes: int | None = None) -> Self:
+        """Call `report` for each batch from now on."""
+        self._meter = Meter(report, total_bytes)
+        return self
 
     @property
     def path(self) -> str:
@@ -124,6 +129,11 @@ class RowStream:
             self._cancelled = True
             self._reader.cancel()
 
+    def __del__(self) -> None:
+        # Arrow would read an answer that is dropped to its end; an attribute is missing where `__init__` failed.
+        if hasattr(self, "schema"):
+            self.cancel()
+
     def __enter__(self) -> Self:
         return self
 
@@ -137,15 +147,6 @@ def path_of(schema: pa.Schema) -> str:
     """The path that the server reports in a schema's metadata; empty where it reports none."""
     path: bytes = (schema.metadata or {}).get(PATH_KEY, b"")
     return path.decode()
-
-
-def open_stream(
-    client: flight.FlightClient, ticket: bytes, *, location: str, report: Report | None, total_bytes: int | None = None
-) -> RowStream:
-    """Ask for the rows of a ticket; returns when the schema has come."""
-    with typed_errors(location):
-        reader = client.do_get(flight.Ticket(ticket))
-    return RowStream(reader, location=location, meter=Meter(report, total_bytes))
 
 
 def _summary(metadata: bytes, location: str) -> Summary:

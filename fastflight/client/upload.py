@@ -10,36 +10,32 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
+from fastflight.client.call import Written, encode
 from fastflight.client.failure import typed_errors
+from fastflight.client.local import opened
 from fastflight.client.progress import Report
 from fastflight.client.rows import Rows
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
+from fastflight.service.requests import DeviceFile
 
 # The server's side of this is in its do_put: a message with this key ends the write as a failure.
 ABORT = json.dumps({"abort": True}).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What is on the device now: rows, the file's bytes, and their sha256 (empty where the board cannot tell)."""
-
-    rows: int
-    bytes: int
-    sha256: str
-
-
 class Upload:
     """One write. `run` returns when the device has the file; `give_up`, from any thread, makes it fail instead."""
 
-    def __init__(self, client: flight.FlightClient, command: bytes, *, location: str, report: Report | None) -> None:
+    def __init__(
+        self, client: flight.FlightClient, request: DeviceFile, source: Any, location: str, report: Report | None
+    ) -> None:
         self._client = client
-        self._descriptor = flight.FlightDescriptor.for_command(command)
+        self._request = request
+        self._source = source
         self._location = location
         self._report = report
         self._given_up = threading.Event()
@@ -52,10 +48,15 @@ class Upload:
         """Stop at the next batch; the old file stays."""
         self._given_up.set()
 
-    def run(self, rows: Rows) -> Written:
-        """Send all rows. Raises what the server, the device or the rows' own iterator raised."""
+    def run(self) -> Written:
+        """Send all rows; `report` is called from another thread.
+
+        Raises what the server, the device or the rows' own iterator raised.
+        """
+        request, rows = opened(self._request, self._source)
+        descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self._location):
-            writer, acknowledgements = self._client.do_put(self._descriptor, rows.schema)
+            writer, acknowledgements = self._client.do_put(descriptor, rows.schema)
         listener = threading.Thread(
             target=self._listen, args=(acknowledgements, rows.total_bytes), name="fastflight-acks", daemon=True
         )
@@ -64,13 +65,7 @@ class Upload:
         try:
             complete = self._send(writer, rows)
         finally:
-            with contextlib.suppress(pa.ArrowException, OSError):  # on a stream that the server has ended
-                if not complete:
-                    writer.write_metadata(ABORT)
-                writer.done_writing()
-            listener.join()
-            with contextlib.suppress(pa.ArrowException, OSError):  # the listener has its reason
-                writer.close()
+            self._close(writer, listener, complete)
         if failure := self._refused or self._broken:
             raise failure
         return self._written()
@@ -89,6 +84,19 @@ class Upload:
                 self._broken = error
                 return False
         return True
+
+    def _close(self, writer: flight.FlightStreamWriter, listener: threading.Thread, complete: bool) -> None:
+        """End the stream, as a failure unless it is complete. The server's reason comes to the listener or here."""
+        with contextlib.suppress(pa.ArrowException, OSError):  # on a stream that the server has ended
+            if not complete:
+                writer.write_metadata(ABORT)
+            writer.done_writing()
+        listener.join()
+        try:
+            with typed_errors(self._location):
+                writer.close()
+        except FastFlightError as error:
+            self._refused = self._refused or error
 
     def _listen(self, acknowledgements: flight.FlightMetadataReader, total_bytes: int | None) -> None:
         try:

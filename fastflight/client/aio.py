@@ -1,0 +1,272 @@
+"""`AsyncFastFlightClient`: the same for an event loop.
+
+Flight's Python client blocks; short calls run in a thread each, and a stream has a reader thread of its own that
+hands batches in ahead of the consumer, bounded by bytes. Leaving a stream cancels it at the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from fastflight.client import call
+from fastflight.client.call import Device, Entry, Written
+from fastflight.client.connection import Connection
+from fastflight.client.progress import Meter, Report
+from fastflight.client.stream import RowStream, Summary
+from fastflight.concurrency.handin import HandIn
+from fastflight.concurrency.offload import off_loop
+from fastflight.errors import Stopped
+from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Mode, OnError, Request
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fastflight.client.rows import Writable
+
+# Read ahead of the consumer per stream: two of the server's largest batches, so that neither side waits for a turn.
+MAX_AHEAD_BYTES = 4 * 1024 * 1024
+
+
+class AsyncRowStream:
+    """Rows of one answer for one task, read ahead by a thread. Like `RowStream`, and iterated with `async for`."""
+
+    def __init__(self, stream: RowStream, report: Report | None) -> None:
+        self._stream = stream
+        self._meter = Meter(report)
+        self._batches: HandIn[pa.RecordBatch] = HandIn(asyncio.get_running_loop(), MAX_AHEAD_BYTES)
+        self._cancelled = False
+        self._reader = threading.Thread(
+            target=_read_ahead, args=(stream, self._batches), name="fastflight-reader", daemon=True
+        )
+        self._reader.start()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._stream.schema
+
+    @property
+    def path(self) -> str:
+        """`sync` or `async`: the way that the rows took through the server, as the server reports it."""
+        return self._stream.path
+
+    @property
+    def summary(self) -> Summary:
+        """What the server said at the end: rows, bytes, sha256, rows set aside, duration."""
+        return self._stream.summary
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        if self._cancelled:
+            raise Stopped("this stream was cancelled")
+        batch = await anext(self._batches)
+        self._meter.add(batch)
+        return batch
+
+    async def to_arrow(self) -> pa.Table:
+        """The rest of the rows as one table."""
+        return pa.Table.from_batches([batch async for batch in self], self.schema)
+
+    async def to_pandas(self) -> pd.DataFrame:
+        """The rest of the rows as one DataFrame."""
+        table = await self.to_arrow()
+        frame: pd.DataFrame = await off_loop(table.to_pandas)
+        return frame
+
+    def cancel(self) -> None:
+        """Stop. Whoever iterates gets `Stopped`."""
+        self._cancelled = True
+        self._stream.cancel()
+        self._batches.fail(Stopped("this stream was cancelled"))
+        self._batches.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_reader"):
+            self.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.cancel()
+        await off_loop(self._reader.join)
+
+
+def _read_ahead(stream: RowStream, batches: HandIn[pa.RecordBatch]) -> None:
+    try:
+        for batch in stream:
+            batches.put(batch, batch.nbytes)
+    except BaseException as error:
+        stream.cancel()
+        batches.fail(error)
+    else:
+        batches.finish()
+
+
+class AsyncFastFlightClient:
+    """A connection to the server at `location`. Made lazily: an absent server shows at the first call.
+
+    `timeout` is the seconds that a call without a stream may take. Errors are those of `fastflight.errors`:
+    `TransportError` where the server is not reached, the others as the server describes them.
+    """
+
+    def __init__(self, location: str = call.DEFAULT_LOCATION, *, timeout: float = call.DEFAULT_TIMEOUT) -> None:
+        self.location = location
+        self._connection = Connection(location, timeout)
+
+    async def devices(self) -> list[Device]:
+        """The devices of the server."""
+        return [call.device_of(given) for given in await self._act("devices")]
+
+    async def ls(
+        self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False
+    ) -> list[Entry]:
+        """The entries of a folder."""
+        request = call.build(DeviceListing, device=device, path=path, recursive=recursive, interrupt=interrupt)
+        async with await self.read_request(request) as stream:
+            return call.entries_of([batch async for batch in stream])
+
+    async def read(
+        self,
+        device: str,
+        path: str,
+        *,
+        format: Format | None = None,
+        schema: Mapping[str, str] | None = None,
+        columns: Sequence[str] | None = None,
+        record: str | None = None,
+        batch_rows: int | None = None,
+        mode: Mode = "async",
+        on_error: OnError = "skip",
+        interrupt: bool = False,
+        progress: Report | None = None,
+    ) -> AsyncRowStream:
+        """The rows of a file. `format` and `schema` are found out by the server where they are not given."""
+        request = call.build(
+            DeviceFile,
+            device=device,
+            path=path,
+            format=format,
+            schema=schema,
+            columns=columns,
+            record=record,
+            batch_rows=batch_rows,
+            mode=mode,
+            on_error=on_error,
+            interrupt=interrupt,
+        )
+        return await self.read_request(request, progress=progress)
+
+    async def read_request(self, request: Request, *, progress: Report | None = None) -> AsyncRowStream:
+        """The rows of any request. Returns when their schema is known."""
+        stream = await off_loop(self._connection.stream, request, discard=RowStream.cancel)
+        return AsyncRowStream(stream, progress)
+
+    async def write(
+        self,
+        device: str,
+        path: str,
+        rows: Writable | Path,
+        *,
+        format: Format | None = None,
+        columns: Sequence[str] | None = None,
+        record: str | None = None,
+        mode: Mode = "async",
+        interrupt: bool = False,
+        progress: Report | None = None,
+    ) -> Written:
+        """Put a file on a device. Returns when it is whole; until then, and on any failure, the old file stays.
+
+        A local file (`pathlib.Path`) with the ending of `path` is copied as it is; others are converted. The rows are
+        taken, and `progress` is called, in threads. Cancelled, the write is given up at the next batch.
+        """
+        request = call.build(
+            DeviceFile,
+            device=device,
+            path=path,
+            format=format,
+            columns=columns,
+            record=record,
+            mode=mode,
+            interrupt=interrupt,
+        )
+        upload = self._connection.upload(request, rows, progress)
+        try:
+            return await off_loop(upload.run)
+        except asyncio.CancelledError:
+            upload.give_up()
+            raise
+
+    async def exec(
+        self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
+    ) -> AsyncRowStream:
+        """The output of a piece of code, as it runs. `DeviceException` after the last row, should it raise.
+
+        `timeout` is the seconds of silence after which the code is interrupted.
+        """
+        request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
+        return await self.read_request(request)
+
+    async def stat(self, device: str, path: str) -> Entry:
+        """A file or folder. `FileMissing` where there is none."""
+        return call.entry_of(await self._act_once("file.stat", device=device, path=path))
+
+    async def hash(self, device: str, path: str) -> str:
+        """The sha256 of a file, as hexadecimal digits, worked out on the device where it can."""
+        return call.sha256_of(await self._act_once("file.hash", device=device, path=path))
+
+    async def mkdir(self, device: str, path: str) -> None:
+        """Make a folder."""
+        await self._act("file.mkdir", device=device, path=path)
+
+    async def remove(self, device: str, path: str, *, recursive: bool = False) -> None:
+        """Remove a file or an empty folder; with `recursive`, a folder and all that is in it."""
+        await self._act("file.remove", device=device, path=path, recursive=recursive)
+
+    async def rename(self, device: str, path: str, to: str) -> None:
+        """Give a file or folder another path on the same device."""
+        await self._act("file.rename", device=device, path=path, to=to)
+
+    async def info(self, device: str) -> dict[str, Any]:
+        """What the board says of itself: its firmware, what it can do, free memory and space."""
+        return await self._act_once("device.info", device=device)
+
+    async def reset(self, device: str, *, hard: bool = False) -> None:
+        """Start the board again: its program (soft), or the chip (hard)."""
+        await self._act("device.reset", device=device, hard=hard)
+
+    async def health(self) -> dict[str, Any]:
+        """Whether the server serves."""
+        return await self._act_once("health")
+
+    async def stats(self) -> dict[str, Any]:
+        """The server's counters."""
+        return await self._act_once("stats")
+
+    async def _act(self, name: str, **body: Any) -> list[Any]:
+        return await off_loop(lambda: self._connection.act(name, **body))
+
+    async def _act_once(self, name: str, **body: Any) -> dict[str, Any]:
+        return await off_loop(lambda: self._connection.act_once(name, **body))
+
+    async def aclose(self) -> None:
+        """Give the connection back. Streams that are still open end."""
+        await off_loop(self._connection.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()

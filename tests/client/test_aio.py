@@ -1,0 +1,133 @@
+"""The async client: the sync one's names, and streams that leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from fastflight.client import AsyncFastFlightClient, AsyncRowStream, FastFlightClient, RowStream
+from fastflight.errors import DeviceException, ProtocolError, Stopped, UnknownName
+from tests.client.handmade import READINGS, HandmadeServer
+
+
+@pytest.fixture
+def server() -> Iterator[HandmadeServer]:
+    with HandmadeServer() as server:
+        yield server
+
+
+def signatures(cls: type) -> dict[str, list[str]]:
+    return {
+        name: [str(p) for p in inspect.signature(member).parameters.values()]
+        for name, member in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_") or name == "__init__"
+    }
+
+
+def test_parity_of_the_clients() -> None:
+    sync, asynchronous = signatures(FastFlightClient), signatures(AsyncFastFlightClient)
+    assert sync.pop("close") == asynchronous.pop("aclose")
+    assert sync == asynchronous
+    plain = {"__init__", "aclose"}
+    assert all(
+        inspect.iscoroutinefunction(getattr(AsyncFastFlightClient, name)) for name in asynchronous if name not in plain
+    )
+
+
+def test_parity_of_the_streams() -> None:
+    def public(cls: type) -> set[str]:
+        return {name for name in dir(cls) if not name.startswith("_")}
+
+    assert public(AsyncRowStream) | {"reporting", "schema"} == public(RowStream) | {"schema"}
+
+
+def test_a_file_becomes_a_table(server: HandmadeServer) -> None:
+    async def main() -> None:
+        seen: list[int] = []
+        async with AsyncFastFlightClient(server.location) as client:
+            stream = await client.read("demo", "/readings.csv", progress=lambda rows, size, total: seen.append(rows))
+            assert stream.path == "async"
+            assert (await stream.to_arrow()).replace_schema_metadata(None).equals(READINGS)
+            assert stream.summary["rows"] == seen[-1] == 10
+            assert len(await (await client.read("demo", "/readings.csv")).to_pandas()) == 10
+
+    asyncio.run(main())
+
+
+def test_failures_come_after_the_rows_before_them(server: HandmadeServer) -> None:
+    async def main() -> int:
+        rows = 0
+        async with AsyncFastFlightClient(server.location) as client:
+            with pytest.raises(DeviceException):
+                async for batch in await client.read("demo", "/raises.csv"):
+                    rows += batch.num_rows
+            with pytest.raises(UnknownName):
+                await client.read("elsewhere", "/readings.csv")
+            with pytest.raises(ProtocolError):
+                await (await client.read("demo", "/short.csv")).to_arrow()
+        return rows
+
+    assert asyncio.run(main()) == 4
+
+
+def test_a_stream_that_is_left_ends_its_thread(server: HandmadeServer) -> None:
+    async def main() -> None:
+        async with AsyncFastFlightClient(server.location) as client:
+            async with await client.read("demo", "/endless.csv") as stream:
+                assert (await anext(stream)).num_rows == 4
+                assert "fastflight-reader" in {thread.name for thread in threading.enumerate()}
+            assert "fastflight-reader" not in {thread.name for thread in threading.enumerate()}
+            with pytest.raises(Stopped):
+                await anext(stream)
+
+    asyncio.run(main())
+
+
+def test_cancelling_wakes_whoever_iterates(server: HandmadeServer) -> None:
+    async def main() -> None:
+        async with (
+            AsyncFastFlightClient(server.location) as client,
+            await client.read("demo", "/endless.csv") as stream,
+        ):
+            reading = asyncio.ensure_future(stream.to_arrow())
+            await asyncio.sleep(0)
+            stream.cancel()
+            with pytest.raises(Stopped):
+                await reading
+
+    asyncio.run(main())
+
+
+def test_rows_are_written(server: HandmadeServer) -> None:
+    async def main() -> None:
+        async with AsyncFastFlightClient(server.location) as client:
+            assert (await client.write("demo", "/new.csv", READINGS)).rows == 10
+            assert [device.name for device in await client.devices()] == ["demo"]
+
+    asyncio.run(main())
+    assert "/new.csv" in server.files
+
+
+def test_a_cancelled_write_leaves_the_old_file(server: HandmadeServer) -> None:
+    sent = threading.Event()
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        while True:
+            yield READINGS.to_batches()[0]
+            sent.set()
+
+    async def main() -> None:
+        async with AsyncFastFlightClient(server.location) as client:
+            writing = asyncio.ensure_future(client.write("demo", "/new.csv", endless()))
+            await asyncio.to_thread(sent.wait)
+            writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+
+    asyncio.run(main())
+    assert server.files == {}
