@@ -74,26 +74,31 @@ class Board:
             within = FIRST_ANSWER_SECONDS if self._known is None else ANSWER_SECONDS
             yield from self.repl.enter(interrupt=interrupt, within=within)
         if self._known is None:
-            output = yield from self.repl.execute(PROBE, SHORT_SECONDS)
-            if output.stderr:
-                raise failure(output.stderr, where="the board")
-            self._known = parse(output.stdout)
+            self._known = yield from self.guarded(self._probe())
+
+    def _probe(self) -> Conversation[Capabilities]:
+        output = yield from self.repl.execute(PROBE, SHORT_SECONDS)
+        if output.stderr:
+            raise failure(output.stderr, where="")
+        return parse(output.stdout)
 
     def end(self) -> Conversation[None]:
-        """Leave the board at its friendly prompt."""
+        """Leave the board at its friendly prompt, or as a reset left it."""
         if self.dirty:
             yield from self.mend()
-        yield from self.repl.leave()
+        if self.repl.entered:
+            yield from self.repl.leave()
 
     def mend(self) -> Conversation[None]:
         """After a broken conversation: stop what it started, get in step, and remove what it left behind."""
         yield from self.repl.recover()
+        self.dirty = False
         if self._part is not None:
             yield from upload.discard(self.repl, self._part)
             self._part = None
 
     def guarded(self, conversation: Conversation[T]) -> Conversation[T]:
-        """`conversation`, mending first what is broken, and with `dirty` set for as long as its outcome is not known."""
+        """`conversation`, after mending what is broken, with `dirty` set until its outcome is known."""
         if self.dirty:
             yield from self.mend()
         self.dirty = True
@@ -182,6 +187,7 @@ class Board:
         """Restart the board. It does not answer any more, and its port may vanish for a while."""
         self._needs("machine.reset", "machine.reset", "reset")
         yield Send(HARD_RESET + b"\x04")
+        self.repl.entered = False
 
     def _do(self, code: str, path: str, **names: str) -> Conversation[None]:
         path = self._file(path)

@@ -6,14 +6,13 @@ mended, is closed, and opened anew by the next lease.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from fastflight.concurrency import Exclusive, off_loop
 from fastflight.device.board import Board
 from fastflight.device.session import AsyncSession, Session, located
-from fastflight.errors import FastFlightError, UnknownName, nearest
+from fastflight.errors import ProtocolError, TransportError, UnknownName, nearest
 from fastflight.transport import Address, Port, arun, parse_url, run
 
 # Waiting for another owner to finish a file of ordinary size.
@@ -55,14 +54,22 @@ class Device:
         `interrupt` is false. `TransportError` when it cannot be reached.
         """
         with self._lock.held(holder, timeout), located(self.name):
-            port = self._port = self._port or self._address.open(OPEN_SECONDS)
+            if self._port is None:
+                self._port = self._address.open(OPEN_SECONDS)
+            port = self._port
             try:
                 run(self._board.begin(interrupt=interrupt), port)
+            except TransportError:
+                self._drop()
+                port.close()
+                raise
+            try:
                 yield Session(self.name, self._board, port)
             finally:
                 try:
                     run(self._board.end(), port)
-                except FastFlightError:
+                except (TransportError, ProtocolError):
+                    # What the lease was for has its own outcome; that the board could not be mended is for the next.
                     self._drop()
                     port.close()
 
@@ -73,20 +80,23 @@ class Device:
         """As `lease`, for an `async with` block."""
         async with self._lock.aheld(holder, timeout):
             with located(self.name):
-                port = self._port = self._port or await off_loop(
-                    self._address.open, OPEN_SECONDS, discard=lambda late: late.close()
-                )
+                if self._port is None:
+                    self._port = await off_loop(self._address.open, OPEN_SECONDS, discard=_close)
+                port = self._port
                 try:
                     await arun(self._board.begin(interrupt=interrupt), port)
+                except TransportError:
+                    self._drop()
+                    await port.aclose()
+                    raise
+                try:
                     yield AsyncSession(self.name, self._board, port)
                 finally:
                     try:
                         await arun(self._board.end(), port)
-                    except (FastFlightError, asyncio.CancelledError) as error:
+                    except (TransportError, ProtocolError):
                         self._drop()
                         await port.aclose()
-                        if isinstance(error, asyncio.CancelledError):
-                            raise
 
     def close(self) -> None:
         """Close the line. Nobody may have the device."""
@@ -134,3 +144,7 @@ class Inventory:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _close(port: Port) -> None:
+    port.close()

@@ -6,7 +6,7 @@ import ast
 
 from fastflight.device import path as paths
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.entry import Entry
+from fastflight.device.entry import Entry, Kind
 from fastflight.device.execute import execute
 from fastflight.errors import FileMissing, ProtocolError, RequestError
 from fastflight.protocol import Conversation, RawRepl
@@ -96,7 +96,7 @@ def _lines(repl: RawRepl, capabilities: Capabilities, code: str, where: str) -> 
 def _entry(line: str, capabilities: Capabilities, folder: str) -> Entry:
     try:
         name, mode, size, time = ast.literal_eval(line.strip())
-        kind = "folder" if mode & FOLDER_BIT else "file"
+        kind: Kind = "folder" if mode & FOLDER_BIT else "file"
         # 0 stands for boards that keep no times.
         modified = float(time + capabilities.epoch_offset) if time else None
         return Entry(paths.join(folder, str(name)), kind, int(size) if kind == "file" else 0, modified)

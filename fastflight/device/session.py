@@ -8,7 +8,7 @@ leaves the board to be mended, which the next call or the end of the lease does.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
 from typing import TypeVar
 
 from fastflight.device.board import Board
@@ -56,7 +56,7 @@ class Session(_Named):
         """One entry; `FileMissing` when there is none."""
         return self._run(self._board.stat(path))
 
-    def read(self, path: str) -> Iterator[bytes]:
+    def read(self, path: str) -> Generator[bytes, None, None]:
         """The bytes of a file, in order; empty pieces while the board is silent."""
         return self._stream(self._board.read(path))
 
@@ -84,7 +84,7 @@ class Session(_Named):
         """Run code to its end and collect what it wrote; `timeout` bounds each silence."""
         return self._run(self._board.execute(code, timeout))
 
-    def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> Iterator[bytes]:
+    def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> Generator[bytes, None, None]:
         """Run code and yield its output as it comes; raises `DeviceException` at the end if it raised."""
         return self._stream(self._board.follow(code, timeout))
 
@@ -100,7 +100,7 @@ class Session(_Named):
         with self._located():
             return run(self._board.guarded(conversation), self._port, content)
 
-    def _stream(self, conversation: Conversation[None]) -> Iterator[bytes]:
+    def _stream(self, conversation: Conversation[None]) -> Generator[bytes, None, None]:
         with self._located(), contextlib.closing(stream(self._board.guarded(conversation), self._port)) as pieces:
             yield from pieces
 
@@ -120,7 +120,7 @@ class AsyncSession(_Named):
         """As `Session.stat`."""
         return await self._run(self._board.stat(path))
 
-    def read(self, path: str) -> AsyncIterator[bytes]:
+    def read(self, path: str) -> AsyncGenerator[bytes, None]:
         """As `Session.read`."""
         return self._stream(self._board.read(path))
 
@@ -148,7 +148,7 @@ class AsyncSession(_Named):
         """As `Session.exec`."""
         return await self._run(self._board.execute(code, timeout))
 
-    def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> AsyncIterator[bytes]:
+    def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> AsyncGenerator[bytes, None]:
         """As `Session.follow`."""
         return self._stream(self._board.follow(code, timeout))
 
@@ -164,7 +164,7 @@ class AsyncSession(_Named):
         with self._located():
             return await arun(self._board.guarded(conversation), self._port, content)
 
-    async def _stream(self, conversation: Conversation[None]) -> AsyncIterator[bytes]:
+    async def _stream(self, conversation: Conversation[None]) -> AsyncGenerator[bytes, None]:
         with self._located():
             async with contextlib.aclosing(astream(self._board.guarded(conversation), self._port)) as pieces:
                 async for piece in pieces:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-from dataclasses import dataclass
 
 from fastflight.device import path as paths
 from fastflight.device.capabilities import Capabilities
@@ -97,14 +96,12 @@ _ff()
 """
 
 
-@dataclass(slots=True)
 class Digest:
     """What was sent, as it was sent."""
 
-    size: int = 0
-    crc32: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
+        self.size = 0
+        self.crc32 = 0
         self.sha256 = hashlib.sha256()
 
     def add(self, data: bytes) -> None:

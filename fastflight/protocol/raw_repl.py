@@ -50,10 +50,15 @@ class Output:
 
 
 class RawRepl:
-    """One board's raw REPL. `paste` tells whether raw paste works: None until it was tried."""
+    """One board's raw REPL.
+
+    `entered` is true while the board is in it, as far as we know. `paste` tells whether raw paste works: None until it
+    was tried.
+    """
 
     def __init__(self) -> None:
         self.inbox = Inbox()
+        self.entered = False
         self.paste: bool | None = None
 
     def enter(self, *, interrupt: bool, within: float = ANSWER_SECONDS) -> Conversation[None]:
@@ -68,6 +73,7 @@ class RawRepl:
         yield Send(CTRL_A)
         try:
             yield from self.inbox.until(PROMPT, within)
+            self.entered = True
         except (TransportTimeout, ProtocolError) as error:
             # Should the program end later, this takes the board back to the friendly prompt.
             yield Send(CTRL_B)
@@ -79,6 +85,7 @@ class RawRepl:
 
     def leave(self) -> Conversation[None]:
         """Back to the friendly REPL. Does not wait for its banner: `enter` skips what stands before its own."""
+        self.entered = False
         yield Send(CTRL_B)
 
     def recover(self) -> Conversation[None]:
@@ -96,6 +103,7 @@ class RawRepl:
                 yield Send(f"print('{token}')".encode() + CTRL_D)
                 # Old banners and answers may stand before it; only this attempt's echo proves that we are in step.
                 yield from self.inbox.until(f"OK{token}\r\n\x04\x04>".encode(), ANSWER_SECONDS)
+                self.entered = True
                 return
             except (TransportTimeout, ProtocolError) as error:
                 last = error
@@ -132,7 +140,7 @@ class RawRepl:
 
         Afterwards the board runs `main.py` or sits at its friendly prompt.
         """
-        yield Send(CTRL_B)
+        yield from self.leave()
         yield from self.inbox.until(b">>> ", ANSWER_SECONDS)
         yield Send(CTRL_D)
         yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from typing import TypeVar
 
 from fastflight.errors import TransportError
@@ -40,7 +40,7 @@ def run(conversation: Conversation[T], port: Port, content: Iterator[bytes] | No
         conversation.close()
 
 
-def stream(conversation: Conversation[None], port: Port) -> Iterator[bytes]:
+def stream(conversation: Conversation[None], port: Port) -> Generator[bytes, None, None]:
     """What `conversation` delivers, as it comes."""
     try:
         step = next(conversation)
@@ -92,7 +92,7 @@ async def arun(conversation: Conversation[T], port: Port, content: AsyncIterator
         conversation.close()
 
 
-async def astream(conversation: Conversation[None], port: Port) -> AsyncIterator[bytes]:
+async def astream(conversation: Conversation[None], port: Port) -> AsyncGenerator[bytes, None]:
     """`stream`, on an event loop."""
     try:
         step = next(conversation)
