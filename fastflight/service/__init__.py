@@ -1,0 +1,7 @@
+"""Requests, the catalog of sources that serve them, and the choice between sync and async."""
+
+from fastflight.service.catalog import Catalog
+from fastflight.service.source import Source
+from fastflight.service.wire import decode, decode_path, encode
+
+__all__ = ["Catalog", "Source", "decode", "decode_path", "encode"]

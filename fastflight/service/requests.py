@@ -30,7 +30,7 @@ BatchRows = Annotated[int, Field(ge=1, le=MAX_BATCH_ROWS)]
 class Request(BaseModel):
     """What all requests share. `mode` says which path serves it: the asking thread, or an event loop."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     type: ClassVar[str]
 

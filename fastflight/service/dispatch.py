@@ -1,0 +1,41 @@
+"""Which of a source's functions serves a request: decided by `mode` and by what was registered, before any runs."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from fastflight.errors import RequestError
+from fastflight.service.requests import Mode
+from fastflight.service.source import AsyncReader, AsyncWriter, Reader, Source, Writer
+
+F = TypeVar("F")
+
+
+def reader(source: Source[Any]) -> Reader[Any]:
+    """What serves a read with mode `sync`."""
+    return _registered(source, "sync", "read", source.read, source.aread)
+
+
+def async_reader(source: Source[Any]) -> AsyncReader[Any]:
+    """What serves a read with mode `async`."""
+    return _registered(source, "async", "read", source.aread, source.read)
+
+
+def writer(source: Source[Any]) -> Writer[Any]:
+    """What serves a write with mode `sync`."""
+    return _registered(source, "sync", "written", source.write, source.awrite)
+
+
+def async_writer(source: Source[Any]) -> AsyncWriter[Any]:
+    """What serves a write with mode `async`."""
+    return _registered(source, "async", "written", source.awrite, source.write)
+
+
+def _registered(source: Source[Any], mode: Mode, done: str, function: F | None, other: object) -> F:
+    if function is not None:
+        return function
+    name = source.request.type
+    if other is None:
+        raise RequestError(f"{name} cannot be {done}", where="type")
+    only = "sync" if mode == "async" else "async"
+    raise RequestError(f"{name} cannot be {done} with mode {mode!r}", where="mode", hint=f"Ask with mode {only!r}")

@@ -1,0 +1,113 @@
+"""Requests as bytes: `decode` a ticket or a command, `encode` a request.
+
+`decode` takes what any peer may send and raises nothing but `RequestError` (`UnknownName` is one), which names the
+key, what was given, what is allowed and the nearest match. `encode` is canonical: equal requests have equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from fastflight.errors import RequestError, nearest
+from fastflight.service.catalog import Catalog
+from fastflight.service.requests import MAX_REQUEST_BYTES, DeviceFile, Request
+
+M = TypeVar("M", bound=BaseModel)
+
+# A refused value inside a message: enough to recognise it.
+MAX_SHOWN_CHARACTERS = 80
+
+
+def decode(ticket: bytes, catalog: Catalog) -> Request:
+    """The request in `ticket`, of a type that `catalog` knows."""
+    content = parse(ticket, "request")
+    name = content.pop("type", None)
+    if not isinstance(name, str):
+        raise RequestError("no type is given", where="type", hint=nearest("", catalog.names))
+    request: type[Request] = catalog.source(name).request
+    return validate(request, content)
+
+
+def decode_path(path: Sequence[bytes]) -> DeviceFile:
+    """The request that the path descriptor `[device, path]` means."""
+    try:
+        parts = [part.decode() for part in path]
+    except UnicodeDecodeError:
+        raise RequestError("the path is not UTF-8", where="descriptor") from None
+    if len(parts) != 2:
+        raise RequestError(
+            f"a path descriptor has two parts, not {len(parts)}", where="descriptor", hint="Give [device, path]"
+        )
+    return validate(DeviceFile, {"device": parts[0], "path": parts[1]})
+
+
+def encode(request: Request) -> bytes:
+    """The canonical JSON of `request`: a ticket or a command."""
+    content = request.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return json.dumps({"type": request.type, **content}, sort_keys=True, separators=(",", ":")).encode()
+
+
+def parse(data: bytes, where: str) -> dict[str, Any]:
+    """The JSON object in `data`."""
+    if len(data) > MAX_REQUEST_BYTES:
+        raise RequestError(f"{len(data)} bytes are too many: {MAX_REQUEST_BYTES} are allowed", where=where)
+    hint = 'Send UTF-8 JSON: {"key": value, ...}'
+    try:
+        content = json.loads(data)
+    except UnicodeDecodeError:
+        raise RequestError("not UTF-8", where=where, hint=hint) from None
+    except json.JSONDecodeError as error:
+        raise RequestError(f"not JSON: {error.msg} at character {error.pos}", where=where, hint=hint) from None
+    except (ValueError, RecursionError):  # a number of thousands of digits; thousands of brackets
+        raise RequestError("not JSON that can be read: numbers too long or nested too deep", where=where) from None
+    if not isinstance(content, dict):
+        raise RequestError(f"a JSON object is needed, not {shown(content)}", where=where, hint=hint)
+    return content
+
+
+def validate(model: type[M], content: dict[str, Any]) -> M:
+    """`content` as a `model`; the first key that does not fit is named."""
+    keys = {field.alias or name for name, field in model.model_fields.items()}
+    for key in content:
+        if key not in keys:
+            raise RequestError("unknown key", where=shortened(key), hint=nearest(key, keys))
+    try:
+        # By way of JSON: only there is strict validation to JSON's types, where an array may be a tuple.
+        return model.model_validate_json(json.dumps(content), strict=True)
+    except (ValidationError, RecursionError) as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: ValidationError | RecursionError) -> RequestError:
+    if isinstance(error, RecursionError):
+        return RequestError("nested too deep", where="request")
+    first = error.errors(include_url=False)[0]
+    where = shortened(".".join(str(part) for part in first["loc"]) or "request")
+    if first["type"] == "missing":
+        return RequestError("this key is needed", where=where)
+    allowed = _allowed(first.get("ctx", {}).get("expected", ""))
+    given = first["input"]
+    hint = nearest(given, allowed) if allowed and isinstance(given, str) else first["msg"]
+    return RequestError(f"{shown(given)} is not allowed", where=where, hint=hint)
+
+
+def _allowed(expected: object) -> Iterable[str]:
+    """The names in pydantic's text for a literal: `'csv', 'jsonl' or 'raw'`."""
+    return str(expected).split("'")[1::2]
+
+
+def shown(value: object) -> str:
+    """`value` as JSON, shortened: for messages."""
+    try:
+        return shortened(json.dumps(value, default=str))
+    except (ValueError, RecursionError):
+        return f"this {type(value).__name__}"
+
+
+def shortened(text: str) -> str:
+    """The beginning of `text`: for messages."""
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 3] + "..."
