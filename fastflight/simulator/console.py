@@ -1,0 +1,146 @@
+"""The board's standard streams and `select.poll`, over its UART.
+
+Text output turns LF into CRLF and text input turns CR into LF, as MicroPython's do; the `buffer` of either moves
+bytes as they are. Reads wait until they have all that was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from fastflight.simulator.uart import Uart
+
+POLLIN = 1
+POLLOUT = 4
+# The longest line that `readline` gathers before it gives what it has: a board has no room for more.
+MAX_LINE = 64 * 1024
+LINE_END = re.compile(rb"\n")
+TEXT_LINE_END = re.compile(rb"[\r\n]")
+
+
+class BytesIn:
+    """`sys.stdin.buffer`."""
+
+    def __init__(self, uart: Uart, heap: Callable[[], int]) -> None:
+        self._uart = uart
+        self._heap = heap
+
+    def read(self, count: int = -1) -> Any:
+        """All of `count` bytes; without a count it waits for an end that never comes, as on a board."""
+        if count < 0:
+            self._uart.sleep_until(float("inf"))
+        if count > self._heap():
+            raise MemoryError(f"memory allocation failed, allocating {count} bytes")
+        return bytes(self._uart.read(count))
+
+    def readinto(self, buffer: Any, count: int | None = None) -> int:
+        view = memoryview(buffer).cast("B")
+        view = view if count is None else view[:count]
+        self._uart.read_into(view)
+        return len(view)
+
+    def readline(self, count: int = MAX_LINE) -> Any:
+        return self._line(LINE_END, count)
+
+    def _line(self, end: re.Pattern[bytes], count: int) -> bytes:
+        line = b""
+        while len(line) < count and not end.search(line[-1:]):
+            line += self._uart.read_until(end, count - len(line))
+        return line
+
+
+class TextIn(BytesIn):
+    """`sys.stdin`."""
+
+    def __init__(self, uart: Uart, heap: Callable[[], int]) -> None:
+        super().__init__(uart, heap)
+        self.buffer = BytesIn(uart, heap)
+
+    def read(self, count: int = -1) -> str:
+        """`count` characters."""
+        if count < 0:
+            super().read(count)
+        text = bytearray()
+        for _ in range(count):
+            first = self._uart.read(1)
+            follow = 0 if first[0] < 0xC0 else 1 if first[0] < 0xE0 else 2 if first[0] < 0xF0 else 3
+            text += first + self._uart.read(follow)
+        return str(text.replace(b"\r", b"\n"), "utf-8")
+
+    def readline(self, count: int = MAX_LINE) -> str:
+        return str(self._line(TEXT_LINE_END, count).replace(b"\r", b"\n"), "utf-8")
+
+
+class BytesOut:
+    """`sys.stdout.buffer`."""
+
+    def __init__(self, uart: Uart) -> None:
+        self._uart = uart
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._uart.write(view)
+        return len(view)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+class TextOut(BytesOut):
+    """`sys.stdout` and `sys.stderr`."""
+
+    def __init__(self, uart: Uart) -> None:
+        super().__init__(uart)
+        self.buffer = BytesOut(uart)
+
+    def write(self, data: Any) -> int:
+        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+        self._uart.write(raw.replace(b"\n", b"\r\n"))
+        return len(data)
+
+
+class Poll:
+    """`select.poll()`, for the standard streams: output is always ready, input when a byte is there."""
+
+    def __init__(self, uart: Uart) -> None:
+        self._uart = uart
+        self._streams: dict[int, tuple[Any, int]] = {}
+
+    def register(self, stream: Any, events: int = POLLIN | POLLOUT) -> None:
+        self._streams[id(stream)] = (stream, events)
+
+    def unregister(self, stream: Any) -> None:
+        self._streams.pop(id(stream), None)
+
+    def modify(self, stream: Any, events: int) -> None:
+        self.register(stream, events)
+
+    def poll(self, timeout: int = -1) -> list[tuple[Any, int]]:
+        """`timeout` in milliseconds, negative for none."""
+        deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
+        watches_input = any(self._reads(stream, events) for stream, events in self._streams.values())
+        if self._ready() or not watches_input:
+            return self._ready()
+        self._uart.readable(deadline)
+        return self._ready()
+
+    def ipoll(self, timeout: int = -1, flags: int = 0) -> Iterator[tuple[Any, int]]:
+        return iter(self.poll(timeout))
+
+    @staticmethod
+    def _reads(stream: Any, events: int) -> bool:
+        return bool(events & POLLIN) and isinstance(stream, BytesIn)
+
+    def _ready(self) -> list[tuple[Any, int]]:
+        ready = []
+        for stream, events in self._streams.values():
+            found = POLLIN if self._reads(stream, events) and len(self._uart.ring) else 0
+            found |= POLLOUT if events & POLLOUT and isinstance(stream, BytesOut) else 0
+            if found:
+                ready.append((stream, found))
+        return ready

@@ -1,0 +1,95 @@
+"""MicroPython's `deflate.DeflateIO`, over zlib."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+AUTO, RAW, ZLIB, GZIP = range(4)
+# zlib's window: what a stream says it needs when reading, MicroPython's default of 256 bytes when writing. zlib cannot
+# write windows of less than 512 bytes.
+MAX_WINDOW = 15
+MIN_WINDOW = 9
+# Compressed bytes taken from the stream below at a time.
+PIECE = 512
+
+
+class DeflateIO:
+    """Compresses what is written to it into `stream`, or decompresses what is read from it."""
+
+    def __init__(self, stream: Any, format: int = AUTO, wbits: int = 0, close: bool = False) -> None:
+        self._stream = stream
+        self._format = format
+        self._window = min(MAX_WINDOW, max(MIN_WINDOW, wbits))
+        self._close = close
+        self._packer: Any = None
+        self._unpacker: Any = None
+        self._ready = bytearray()
+
+    def write(self, data: Any) -> int:
+        if self._packer is None:
+            bits = {RAW: -self._window, GZIP: 16 + self._window}.get(self._format, self._window)
+            self._packer = zlib.compressobj(wbits=bits)
+        self._stream.write(self._packer.compress(data))
+        return len(memoryview(data).cast("B"))
+
+    def read(self, count: int = -1) -> bytes:
+        while count < 0 or len(self._ready) < count:
+            if not self._fill(count):
+                break
+        size = len(self._ready) if count < 0 else count
+        data = bytes(self._ready[:size])
+        del self._ready[:size]
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def readline(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            piece = self.read(1)
+            if not piece:
+                break
+            line += piece
+        return line
+
+    def close(self) -> None:
+        if self._packer is not None:
+            self._stream.write(self._packer.flush())
+            self._packer = None
+        if self._close:
+            self._stream.close()
+
+    def __enter__(self) -> DeflateIO:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _fill(self, count: int) -> bool:
+        if self._unpacker is not None and self._unpacker.eof:
+            return False
+        rest = b"" if self._unpacker is None else self._unpacker.unconsumed_tail
+        piece = rest or self._stream.read(PIECE)
+        if not piece:
+            # Output can be left inside zlib when the last piece went in whole.
+            left = b"" if self._unpacker is None else self._unpacker.flush()
+            self._ready += left
+            return bool(left)
+        if self._unpacker is None:
+            self._unpacker = zlib.decompressobj(self._bits(piece))
+        try:
+            self._ready += self._unpacker.decompress(piece, 0 if count < 0 else max(count, PIECE))
+        except zlib.error:
+            raise ValueError("invalid deflate stream") from None
+        return True
+
+    def _bits(self, head: bytes) -> int:
+        kind = self._format
+        if kind == AUTO:
+            kind = GZIP if head[:2] == b"\x1f\x8b" else ZLIB if head[0] & 15 == 8 else RAW
+        return {RAW: -MAX_WINDOW, ZLIB: MAX_WINDOW, GZIP: 16 + MAX_WINDOW}[kind]

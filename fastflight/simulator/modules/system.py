@@ -1,0 +1,179 @@
+"""Modules that are about the board: sys, os, io, gc, time, machine, micropython, select, errno, simulator."""
+
+from __future__ import annotations
+
+import os
+import time
+from calendar import timegm
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any
+
+from fastflight.simulator.console import POLLIN, POLLOUT, Poll
+from fastflight.simulator.files import MEMORY_STREAMS
+from fastflight.simulator.oserror import ERRNO, ERRNO_NAMES
+from fastflight.simulator.timers import Timer
+from fastflight.simulator.trace import format_exception
+from fastflight.simulator.uart import BoardReset
+
+if TYPE_CHECKING:
+    from fastflight.simulator.runtime import Runtime
+
+# Ticks wrap where MicroPython's small integers end.
+TICKS_PERIOD = 1 << 30
+MACHINE = "Simulated board with fastflight"
+# Any six bytes: a board's address, with the bit that says it was assigned locally.
+UNIQUE_ID = b"\x02simul"
+FREQUENCY = 240_000_000
+
+Uname = namedtuple("Uname", "sysname nodename release version machine")
+
+
+class Implementation(namedtuple("Implementation", "name version")):
+    """`sys.implementation`."""
+
+    _machine = MACHINE
+    _mpy = 0
+
+
+def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
+    """Attributes by module name."""
+    return {
+        "sys": _sys(runtime),
+        "os": _os(runtime),
+        "io": {"open": runtime.files.open, **MEMORY_STREAMS},
+        "gc": _gc(runtime),
+        "time": _time(runtime),
+        "machine": _machine(runtime),
+        "micropython": _micropython(runtime),
+        "select": {
+            "poll": lambda: Poll(runtime.uart),
+            "POLLIN": POLLIN,
+            "POLLOUT": POLLOUT,
+            "POLLERR": 8,
+            "POLLHUP": 16,
+        },
+        "errno": {**ERRNO, "errorcode": dict(ERRNO_NAMES)},
+        "simulator": dict(runtime.constants),
+    }
+
+
+def soft_reset(status: object = None) -> None:
+    raise SystemExit(status)
+
+
+def _sys(runtime: Runtime) -> dict[str, Any]:
+    def print_exception(error: BaseException, file: Any = runtime.stdout) -> None:
+        file.write(format_exception(error))
+
+    return {
+        "argv": [],
+        "byteorder": "little",
+        "exit": soft_reset,
+        "implementation": Implementation("micropython", (1, 27, 0, "")),
+        "maxsize": (1 << 31) - 1,
+        "modules": runtime.loaded,
+        "path": runtime.path,
+        "platform": "simulator",
+        "print_exception": print_exception,
+        "stderr": runtime.stdout,
+        "stdin": runtime.stdin,
+        "stdout": runtime.stdout,
+        "version": "3.4.0; MicroPython v1.27.0 (sim) on 2026-01-01",
+        "version_info": (3, 4, 0),
+    }
+
+
+def _os(runtime: Runtime) -> dict[str, Any]:
+    files = runtime.files
+    return {
+        "chdir": files.chdir,
+        "getcwd": files.getcwd,
+        "ilistdir": files.entries,
+        "listdir": files.names,
+        "mkdir": files.mkdir,
+        "remove": files.remove,
+        "rename": files.rename,
+        "rmdir": files.remove,
+        "sep": "/",
+        "stat": files.stat,
+        "statvfs": files.statvfs,
+        "sync": lambda: None,
+        "uname": lambda: Uname("simulator", "simulator", "1.27.0", "v1.27.0 (sim) on 2026-01-01", MACHINE),
+        "unlink": files.remove,
+        "urandom": os.urandom,
+    }
+
+
+def _gc(runtime: Runtime) -> dict[str, Any]:
+    return {
+        "collect": lambda: 0,
+        "disable": lambda: None,
+        "enable": lambda: None,
+        "isenabled": lambda: True,
+        "mem_alloc": lambda: runtime.heap - runtime.mem_free(),
+        "mem_free": runtime.mem_free,
+        "threshold": lambda *amount: -1,
+    }
+
+
+def _time(runtime: Runtime) -> dict[str, Any]:
+    def ticks_diff(end: int, start: int) -> int:
+        half = TICKS_PERIOD // 2
+        return (end - start + half) % TICKS_PERIOD - half
+
+    def calendar(seconds: float | None = None) -> tuple[int, ...]:
+        return tuple(time.gmtime(seconds))[:8]
+
+    return {
+        "gmtime": calendar,
+        "localtime": calendar,
+        "mktime": lambda moment: timegm(tuple(moment)[:6]),
+        "sleep": runtime.sleep,
+        "sleep_ms": lambda count: runtime.sleep(count / 1e3),
+        "sleep_us": lambda count: runtime.sleep(count / 1e6),
+        "ticks_add": lambda ticks, delta: (ticks + delta) % TICKS_PERIOD,
+        "ticks_cpu": lambda: time.monotonic_ns() % TICKS_PERIOD,
+        "ticks_diff": ticks_diff,
+        "ticks_ms": lambda: time.monotonic_ns() // 1_000_000 % TICKS_PERIOD,
+        "ticks_us": lambda: time.monotonic_ns() // 1_000 % TICKS_PERIOD,
+        "time": lambda: int(time.time()),
+        "time_ns": time.time_ns,
+    }
+
+
+def _machine(runtime: Runtime) -> dict[str, Any]:
+    def reset() -> None:
+        runtime.uart.reset()
+        raise BoardReset
+
+    return {
+        "PWRON_RESET": 1,
+        "SOFT_RESET": 5,
+        "Timer": type("Timer", (Timer,), {"timers": runtime.timers, "__module__": "machine"}),
+        "freq": lambda *hertz: FREQUENCY,
+        "idle": lambda: None,
+        "reset": reset,
+        "reset_cause": lambda: 1,
+        "soft_reset": soft_reset,
+        "unique_id": lambda: UNIQUE_ID,
+    }
+
+
+def _micropython(runtime: Runtime) -> dict[str, Any]:
+    def kbd_intr(char: int) -> None:
+        runtime.uart.interrupt_char = char
+
+    def mem_info(*_: object) -> None:
+        used = runtime.heap - runtime.mem_free()
+        runtime.stdout.write(f"GC: total: {runtime.heap}, used: {used}, free: {runtime.mem_free()}\n")
+
+    return {
+        "alloc_emergency_exception_buf": lambda size: None,
+        "const": lambda value: value,
+        "kbd_intr": kbd_intr,
+        "mem_info": mem_info,
+        "native": lambda function: function,
+        "opt_level": lambda *level: 0,
+        "schedule": lambda function, argument: function(argument),
+        "viper": lambda function: function,
+    }

@@ -1,0 +1,211 @@
+"""The board's three ways of taking code: friendly REPL, raw REPL, raw paste.
+
+Follows MicroPython's `shared/runtime/pyexec.c` and `docs/reference/repl.rst` byte for byte, with these
+simplifications: no cursor keys, history or completion in the friendly REPL, and raw paste notices a syntax error at
+window boundaries and not at each token.
+
+Both REPLs return how they ended: the next mode, or a soft reset.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from fastflight.simulator.readline import CTRL_A, CTRL_B, CTRL_C, CTRL_D, CTRL_E, LineEditor, continues
+from fastflight.simulator.runtime import BANNER, Outcome
+
+if TYPE_CHECKING:
+    from fastflight.simulator.runtime import Runtime
+
+RAW_BANNER = b"raw REPL; CTRL-B to exit\r\n"
+# Half of MicroPython's default stdin buffer of 256 bytes: the window that a raw-paste device announces.
+WINDOW = 128
+# The longest piece of a line taken at once; pieces end at a control character anyway.
+PIECE = 64 * 1024
+RAW_CONTROL = re.compile(rb"[\x01-\x04]")
+PASTE_END = re.compile(rb"[\x03\x04]")
+ANY = re.compile(rb"(?s).")
+
+
+class Mode(Enum):
+    """Which REPL the board is in, or is to go to."""
+
+    FRIENDLY = "friendly"
+    RAW = "raw"
+    SOFT_RESET = "soft reset"
+
+
+class Repl:
+    """The REPLs of one `Runtime`."""
+
+    def __init__(self, runtime: Runtime, *, raw_paste: bool = True) -> None:
+        self._runtime = runtime
+        self._uart = runtime.uart
+        self._raw_paste = raw_paste
+
+    def friendly(self) -> Mode:
+        """Run the friendly REPL, banner first."""
+        self._banner()
+        while True:
+            editor = LineEditor(self._echo)
+            editor.prompt(">>> ")
+            end = self._line(editor)
+            if end == CTRL_A:
+                self._echo("\r\n")
+                return Mode.RAW
+            if end == CTRL_D:
+                self._echo("\r\n")
+                return Mode.SOFT_RESET
+            if end == CTRL_E:
+                outcome = self._paste()
+            elif end:
+                self._echo("\r\n")
+                if end == CTRL_B:
+                    self._banner()
+                continue
+            elif not editor.text:
+                continue
+            else:
+                outcome = self._statement(editor)
+            if outcome is Outcome.SOFT_RESET:
+                return Mode.SOFT_RESET
+
+    def raw(self) -> Mode:
+        """Run the raw REPL, banner first."""
+        self._uart.write(RAW_BANNER)
+        while True:
+            self._uart.write(b">")
+            code = b""
+            while True:
+                piece = self._uart.read_until(RAW_CONTROL, PIECE)
+                if piece[-1] > CTRL_D or not piece[-1]:
+                    code += piece
+                    continue
+                code += piece[:-1]
+                if piece[-1] == CTRL_B:
+                    self._echo("\r\n")
+                    return Mode.FRIENDLY
+                if piece[-1] == CTRL_C:
+                    code = b""
+                    continue
+                break
+            if piece[-1] == CTRL_A:
+                if len(code) != 2 or code[0] != CTRL_E:
+                    self._uart.write(RAW_BANNER)
+                elif self._raw_paste_command(code[1:]) is Outcome.SOFT_RESET:
+                    return Mode.SOFT_RESET
+                continue
+            self._echo("OK")
+            if not code:
+                self._echo("\r\n")
+                return Mode.SOFT_RESET
+            if self._answer(code) is Outcome.SOFT_RESET:
+                return Mode.SOFT_RESET
+
+    def _banner(self) -> None:
+        self._echo(BANNER + 'Type "help()" for more information.\r\n')
+
+    def _echo(self, text: str) -> None:
+        self._uart.write(text.encode())
+
+    def _line(self, editor: LineEditor) -> int:
+        while True:
+            end = editor.feed(self._character())
+            if end is not None:
+                return end
+
+    def _character(self) -> int:
+        self._runtime.idle_until_input()
+        return self._uart.read_until(ANY, 1)[0]
+
+    def _statement(self, editor: LineEditor) -> Outcome:
+        while continues(editor.text):
+            editor.text += "\n"
+            editor.prompt("... ")
+            end = self._line(editor)
+            if end == CTRL_C:
+                self._echo("\r\n")
+                return Outcome.DONE
+            if end == CTRL_D:
+                break
+        return self._run(editor.text + "\n", "single")
+
+    def _paste(self) -> Outcome:
+        self._echo("\r\npaste mode; Ctrl-C to cancel, Ctrl-D to finish\r\n=== ")
+        text = bytearray()
+        while True:
+            char = self._character()
+            if char in (CTRL_C, CTRL_D):
+                self._echo("\r\n")
+                return self._run(bytes(text), "exec") if char == CTRL_D else Outcome.DONE
+            text.append(char)
+            self._uart.write(b"\r\n=== " if char == 13 else bytes([char]))
+
+    def _run(self, source: str | bytes, mode: str) -> Outcome:
+        return self._runtime.finish(self._runtime.execute(source, mode=mode))
+
+    def _answer(self, code: bytes) -> Outcome:
+        """Run code for a program on the other side: output, EOT, error, EOT."""
+        error = self._runtime.execute(code)
+        self._uart.write(b"\x04")
+        outcome = self._runtime.finish(error)
+        self._uart.write(b"\x04")
+        return outcome
+
+    def _raw_paste_command(self, command: bytes) -> Outcome:
+        if command != b"A" or not self._raw_paste:
+            self._uart.write(b"R\x00")
+            return Outcome.DONE
+        self._uart.write(b"R\x01" + WINDOW.to_bytes(2, "little") + b"\x01")
+        code = bytearray()
+        left = WINDOW
+        check_at = WINDOW
+        while True:
+            piece = self._uart.read_until(PASTE_END, left)
+            if piece[-1] in (CTRL_C, CTRL_D):
+                code += piece[:-1]
+                self._uart.write(b"\x04")
+                break
+            code += piece
+            left -= len(piece)
+            if left:
+                continue
+            if len(code) >= check_at:
+                check_at = 2 * len(code)
+                if is_hopeless(code):
+                    self._end_early()
+                    break
+            self._uart.write(b"\x01")
+            left = WINDOW
+        if piece[-1] == CTRL_C:
+            self._uart.write(b"\x04")
+            self._runtime.report(KeyboardInterrupt())
+            self._uart.write(b"\x04")
+            return Outcome.RAISED
+        return self._answer(bytes(code))
+
+    def _end_early(self) -> None:
+        """Say that enough has been seen, then drop what is on its way."""
+        self._uart.write(b"\x04")
+        while self._uart.read_until(PASTE_END, PIECE)[-1] not in (CTRL_C, CTRL_D):
+            pass
+
+
+def is_hopeless(code: bytes | bytearray) -> bool:
+    """Whether no continuation can make `code` valid: an error on a line before the last whole one."""
+    whole = code[: code.rfind(b"\n") + 1]
+    try:
+        text = whole.decode("utf-8")
+        compile(text, "<stdin>", "exec", ast.PyCF_ONLY_AST | ALLOW_INCOMPLETE)
+    except SyntaxError as error:
+        return "incomplete input" not in str(error) and (error.lineno or 0) < text.count("\n")
+    except ValueError:
+        return True
+    return False
+
+
+# `codeop` uses this flag to tell unfinished code from wrong code; it has no public name.
+ALLOW_INCOMPLETE = 0x4000

@@ -1,0 +1,258 @@
+"""What runs code on the board: a namespace, the modules, and the way exceptions come out.
+
+One `Runtime` lives from one reset to the next. Board code is CPython code in a namespace that holds what MicroPython
+has: its builtins, its modules (`modules/`), its files. `micropython` dialect that CPython lacks (native code, const
+folding, 31-bit integers) is not modelled; neither is the heap, beyond a figure for `gc.mem_free()` and `MemoryError`
+for single reads larger than it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+import time
+from enum import Enum
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from fastflight.simulator import confine
+from fastflight.simulator.console import TextIn, TextOut
+from fastflight.simulator.modules import build
+from fastflight.simulator.oserror import BoardOSError
+from fastflight.simulator.timers import Timers
+from fastflight.simulator.trace import PREFIX, format_exception
+from fastflight.simulator.uart import OWN_FILES, BoardReset, LineClosed, Uart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fastflight.simulator.files import FileSystem
+
+VERSION = (1, 27, 0)
+BANNER = "MicroPython v{}.{}.{} (sim) on 2026-01-01; Simulated board with fastflight\r\n".format(*VERSION)
+HELP = "Simulated board: code runs on the host, in a namespace like MicroPython's.\nSee sys, os, machine, time.\n"
+# What the board's own data and code take of its heap before anything runs.
+HEAP_IN_USE = 8_000
+
+BUILTINS = """
+    ArithmeticError AssertionError AttributeError BaseException Ellipsis EOFError Exception GeneratorExit ImportError
+    IndentationError IndexError KeyError KeyboardInterrupt LookupError MemoryError NameError NotImplemented
+    NotImplementedError OverflowError RuntimeError StopAsyncIteration StopIteration SyntaxError SystemExit TypeError
+    UnicodeError ValueError ZeroDivisionError abs all any bin bool bytearray bytes callable chr classmethod complex
+    delattr dict divmod enumerate filter float frozenset hash hex id int isinstance issubclass iter len list map max
+    memoryview min next object oct ord pow property range repr reversed round set slice sorted staticmethod str sum
+    super tuple type zip True False None __build_class__
+""".split()
+
+
+class Outcome(Enum):
+    """How a piece of code ended."""
+
+    DONE = "done"
+    RAISED = "raised"
+    SOFT_RESET = "soft reset"
+
+
+class Runtime:
+    """`constants` become the board module `simulator`; `without` names modules and attributes to leave out."""
+
+    def __init__(
+        self,
+        uart: Uart,
+        files: FileSystem,
+        *,
+        heap: int = HEAP_IN_USE + 120_000,
+        without: frozenset[str] = frozenset(),
+        constants: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.uart = uart
+        self.files = files
+        self.heap = heap
+        self.constants = dict(constants or {})
+        self.stdin = TextIn(uart, self.mem_free)
+        self.stdout = TextOut(uart)
+        self.timers = Timers(self.report)
+        files.folder = "/"
+        self.path = ["", "/lib"]
+        self.loaded: dict[str, Any] = {}
+        self.modules = build(self)
+        for name in without:
+            module, _, attribute = name.partition(".")
+            if not attribute:
+                self.modules.pop(module, None)
+                self.modules.pop("u" + module, None)
+            elif module in self.modules:
+                vars(self.modules[module]).pop(attribute, None)
+        self.builtins = self._builtins()
+        self.globals: dict[str, Any] = {"__name__": "__main__", "__builtins__": self.builtins}
+
+    def execute(self, source: str | bytes, filename: str = "<stdin>", mode: str = "exec") -> BaseException | None:
+        """Run a piece of code with Ctrl-C in force; gives what it raised."""
+        try:
+            try:
+                code = confine.restrict(source, PREFIX + filename, mode)
+                sys.displayhook = self._show
+                if mode == "exec":
+                    self.globals["__file__"] = filename
+                self.uart.arm()
+                exec(code, self.globals)
+            finally:
+                self.uart.disarm()
+            self.uart.checkpoint()
+        except (LineClosed, BoardReset):
+            raise
+        except BaseException as error:
+            self.uart.disarm()
+            self.uart.checkpoint()
+            return error
+        return None
+
+    def finish(self, error: BaseException | None) -> Outcome:
+        """Print what `execute` gave, as a board does at its end."""
+        if error is None:
+            return Outcome.DONE
+        if isinstance(error, SystemExit):
+            return Outcome.SOFT_RESET
+        self.report(error)
+        return Outcome.RAISED
+
+    def run_file(self, name: str) -> Outcome:
+        """Run a file of the board if it is there."""
+        try:
+            source = self._source(name)
+        except BoardOSError:
+            return Outcome.DONE
+        return self.finish(self.execute(source, name))
+
+    def report(self, error: BaseException) -> None:
+        self.stdout.write(format_exception(error))
+
+    def mem_free(self) -> int:
+        """What is left of the heap, going by the size of what the global names hold."""
+        held = sum(
+            sys.getsizeof(value) for value in self.globals.values() if isinstance(value, (bytes, bytearray, str))
+        )
+        return max(0, self.heap - HEAP_IN_USE - held)
+
+    def idle_until_input(self) -> None:
+        """Wait for a byte at the friendly prompt, running timers."""
+        while not self.uart.readable(self.timers.run_due()):
+            pass
+
+    def sleep(self, seconds: float) -> None:
+        """`time.sleep`: runs timers, and ends early only by an exception."""
+        end = time.monotonic() + seconds
+        while True:
+            due = self.timers.run_due()
+            self.uart.sleep_until(end if due is None else min(end, due))
+            if time.monotonic() >= end:
+                return
+
+    def _source(self, path: str) -> bytes:
+        with self.files.open(path, "rb") as file:
+            return file.read_all()
+
+    def _show(self, value: object) -> None:
+        if value is not None:
+            self.builtins["_"] = value
+            self.stdout.write(repr(value) + "\n")
+
+    def _builtins(self) -> dict[str, Any]:
+        names = {name: getattr(builtins, name) for name in BUILTINS}
+        names |= {
+            "OSError": BoardOSError,
+            "__import__": self.import_module,
+            confine.MISSING: confine.missing_attribute,
+            "getattr": confine.get,
+            "hasattr": confine.has,
+            "setattr": confine.put,
+            "dir": lambda *thing: confine.names(thing[0]) if thing else sorted(self.globals),
+            "open": self.files.open,
+            "print": self._print,
+            "input": self._input,
+            "help": lambda *thing: self._print(HELP, end=""),
+            "globals": lambda: self.globals,
+            "locals": lambda: self.globals,
+            "eval": self._eval,
+            "exec": self._exec,
+            "compile": lambda source, filename, mode: confine.restrict(source, PREFIX + filename, mode),
+            "const": lambda value: value,
+        }
+        return names
+
+    def _print(self, *values: object, sep: str = " ", end: str = "\n", file: Any = None) -> None:
+        (file or self.stdout).write(sep.join(map(str, values)) + end)
+
+    def _input(self, prompt: str = "") -> str:
+        self.stdout.write(prompt)
+        line = self.stdin.readline().rstrip("\n")
+        self.stdout.write(line + "\n")
+        return line
+
+    def _eval(self, source: Any, scope: Any = None, local: Any = None) -> Any:
+        code = confine.restrict(source.strip(), PREFIX + "<string>", "eval") if isinstance(source, str) else source
+        return eval(code, self._scope(scope), local)
+
+    def _exec(self, source: Any, scope: Any = None, local: Any = None) -> None:
+        code = confine.restrict(source, PREFIX + "<string>", "exec") if isinstance(source, (str, bytes)) else source
+        exec(code, self._scope(scope), local)
+
+    def _scope(self, scope: dict[str, Any] | None) -> dict[str, Any]:
+        scope = self.globals if scope is None else scope
+        scope["__builtins__"] = self.builtins
+        return scope
+
+    def import_module(self, name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> Any:
+        """The board's `__import__`: its modules, then `.py` files and packages on `sys.path`."""
+        if level:
+            parts = str((scope or {}).get("__package__") or "").split(".")
+            parts = parts[: len(parts) - level + 1]
+            name = ".".join([*parts, name]) if name else ".".join(parts)
+        module = parent = None
+        done = ""
+        for part in name.split("."):
+            done = f"{done}.{part}" if done else part
+            module = self._load(done, parent)
+            if parent is not None:
+                setattr(parent, part, module)
+            parent = module
+        for attribute in wanted or ():
+            if attribute != "*" and not hasattr(module, attribute) and hasattr(module, "__path__"):
+                setattr(module, attribute, self._load(f"{name}.{attribute}", module))
+        return module if wanted else self._load(name.partition(".")[0], None)
+
+    def _load(self, name: str, parent: Any) -> Any:
+        if name in self.loaded:
+            return self.loaded[name]
+        if name in self.modules:
+            self.loaded[name] = self.modules[name]
+            return self.modules[name]
+        leaf = name.rpartition(".")[2]
+        for folder in self.path if parent is None else getattr(parent, "__path__", []):
+            base = f"{folder}/{leaf}" if folder else leaf
+            for path, package in ((f"{base}/__init__.py", True), (f"{base}.py", False)):
+                try:
+                    source = self._source(path)
+                except BoardOSError:
+                    continue
+                return self._run_module(name, path, base if package else "", source)
+        raise ImportError(f"no module named '{name}'")
+
+    def _run_module(self, name: str, path: str, package: str, source: bytes) -> ModuleType:
+        module = ModuleType(name)
+        vars(module).clear()
+        vars(module).update(__name__=name, __file__=path, __builtins__=self.builtins)
+        vars(module)["__package__"] = name if package else name.rpartition(".")[0]
+        if package:
+            vars(module)["__path__"] = [package]
+        self.loaded[name] = module
+        try:
+            exec(confine.restrict(source, PREFIX + path, "exec"), vars(module))
+        except BaseException:
+            del self.loaded[name]
+            raise
+        return module
+
+
+# `execute` arms and disarms: a handler that raised in between its own steps would escape it.
+OWN_FILES.add(__file__)

@@ -1,0 +1,78 @@
+"""`machine.Timer` for a board with one thread.
+
+Callbacks run in the main thread and only where the board waits: at the friendly prompt and in `time.sleep*`. They do
+not run while it computes, reads its stdin or sits in the raw REPL. That is simpler than a board, on purpose: output
+of a timer never lands between the bytes of an answer.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Timers:
+    """The armed timers of one board."""
+
+    def __init__(self, report: Callable[[BaseException], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self.armed: dict[Timer, float] = {}
+        self.clock = clock
+        self._report = report
+
+    def run_due(self) -> float | None:
+        """Call what is due; gives the moment at which the next one will be."""
+        for timer, due in sorted(self.armed.items(), key=lambda item: item[1]):
+            now = self.clock()
+            if due > now or timer not in self.armed:
+                continue
+            if timer.repeats:
+                # Ticks that were missed stay missed; the beat is kept.
+                self.armed[timer] = due + timer.period * (1 + (now - due) // timer.period)
+            else:
+                del self.armed[timer]
+            try:
+                timer.call()
+            except Exception as error:
+                self._report(error)
+        return min(self.armed.values(), default=None)
+
+
+class Timer:
+    """`machine.Timer`; a board's class is made from it by binding `timers`."""
+
+    ONE_SHOT = 0
+    PERIODIC = 1
+    timers: Timers
+
+    def __init__(self, id: int = -1, **options: Any) -> None:
+        self.period = 1.0
+        self.repeats = True
+        self._callback: Callable[[Timer], object] | None = None
+        if options:
+            self.init(**options)
+
+    def init(
+        self,
+        *,
+        mode: int = PERIODIC,
+        period: int = -1,
+        freq: float = -1,
+        callback: Callable[[Timer], object] | None = None,
+    ) -> None:
+        """`period` in milliseconds, or `freq` in Hz."""
+        self.period = 1 / freq if freq > 0 else period / 1000
+        if self.period <= 0:
+            raise ValueError("period or freq must be positive")
+        self.repeats = mode == self.PERIODIC
+        self._callback = callback
+        self.timers.armed[self] = self.timers.clock() + self.period
+
+    def deinit(self) -> None:
+        self.timers.armed.pop(self, None)
+
+    def call(self) -> None:
+        if self._callback is not None:
+            self._callback(self)

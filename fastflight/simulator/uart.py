@@ -1,0 +1,329 @@
+"""The simulated UART: what a board's program sees of its line.
+
+Received bytes come in by `arrive` (called from a line thread, see `line.py`) and wait in a `Ring` until the program
+reads them. Without flow control the ring is as small as a board's and bytes that find it full are lost and counted;
+with flow control `arrive` blocks instead, like native USB. Sent bytes leave through the `send` callable, at most as
+fast as the `Pacer` allows.
+
+Theory of operation. The board's program runs in the main thread and can be asked to stop in two ways: an interrupt
+(Ctrl-C while `interrupt_char` is in force) and a reset. Whoever asks sets `_pending`, wakes every wait, and pokes the
+main thread (`poke`, in the child `_thread.interrupt_main`), whose signal handler is `on_signal`. The handler raises
+only in code of the board: inside this file's waits an exception out of nowhere would leave locks torn, so they look at
+`_pending` themselves. A pending interrupt is used up by being raised; a pending reset is raised at every step until
+`restart`, so that a program which catches everything is stopped too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from fastflight.simulator.faults import Faults
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
+# Bits on the wire per byte: one start bit, eight data bits, one stop bit.
+BITS_PER_BYTE = 10
+# Bytes a UART takes from the program before it makes it wait: the usual size of a hardware transmit FIFO.
+TRANSMIT_FIFO = 128
+# A flow-controlled line can lose nothing, so how much waits is invisible to both ends: enough for bulk speed.
+FLOW_CONTROLLED_RING = 1 << 20
+# Pokes until the main thread has seen a request, and the seconds between them: the first can hit it between two steps.
+POKES = 50
+POKE_INTERVAL = 0.01
+# How often a line thread that waits for room asks whether the peer is still there.
+PEER_CHECK_INTERVAL = 0.25
+
+
+class LineClosed(BaseException):
+    """The line is gone for good. Not an `Exception`: board code must not be able to go on."""
+
+
+class BoardReset(BaseException):
+    """The board restarts as if its power had been cycled. Not an `Exception`, for the same reason."""
+
+
+class Ring:
+    """Received bytes in order, at most `capacity` of them. Not locked: its owner does that."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._chunks: deque[bytes] = deque()
+        self._start = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, data: bytes) -> int:
+        """Keep what fits of `data`; gives how many bytes that was."""
+        taken = min(len(data), self.capacity - self._size)
+        if taken:
+            self._chunks.append(data if taken == len(data) else data[:taken])
+            self._size += taken
+        return taken
+
+    def take_into(self, view: memoryview) -> int:
+        """Move as many bytes as there are, at most `len(view)`; gives how many."""
+        done = 0
+        while done < len(view) and self._chunks:
+            piece = memoryview(self._chunks[0])[self._start : self._start + len(view) - done]
+            view[done : done + len(piece)] = piece
+            done += len(piece)
+            self._drop(len(piece))
+        return done
+
+    def take_until(self, stop: re.Pattern[bytes], limit: int) -> bytes:
+        """Take at least one byte and at most `limit`, ending with the first match of `stop` if there is one."""
+        head = self._chunks[0]
+        end = min(len(head), self._start + limit)
+        match = stop.search(head, self._start, end)
+        data = head[self._start : match.end() if match else end]
+        self._drop(len(data))
+        return data
+
+    def clear(self) -> None:
+        self._chunks.clear()
+        self._start = self._size = 0
+
+    def _drop(self, count: int) -> None:
+        self._start += count
+        self._size -= count
+        if self._start == len(self._chunks[0]):
+            self._chunks.popleft()
+            self._start = 0
+
+
+class Pacer:
+    """Says how many bytes a line of `rate` bytes a second has room for now.
+
+    The schedule is absolute: a late wake-up is made up for by the next, so the average is exact. Call `begin` before
+    each burst (an idle line saves nothing up), then ask `due`, report `moved`, and wait until `next_at`.
+    """
+
+    def __init__(self, rate: float, *, fifo: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self.fifo = fifo
+        # About a millisecond's worth at a time: finer wake-ups cost more than they show.
+        self.slice = max(1, int(rate / 1000))
+        self._clock = clock
+        self._start = clock()
+        self._moved = 0
+
+    def begin(self) -> None:
+        now = self._clock()
+        if now >= self._start + self._moved / self.rate:
+            self._start, self._moved = now, 0
+
+    def due(self) -> int:
+        return max(0, int((self._clock() - self._start) * self.rate) + self.fifo - self._moved)
+
+    def moved(self, count: int) -> None:
+        self._moved += count
+
+    def next_at(self, wanted: int) -> float:
+        """The moment at which `wanted` bytes, or a slice if that is less, will be due."""
+        count = self._moved + min(wanted, self.slice) - self.fifo
+        # A part of a byte more, lest rounding leave the last byte not due at the very moment that was waited for.
+        return self._start + (count + 0.01) / self.rate
+
+
+class Uart:
+    """One UART. `rate` is in bytes per second, 0 for a flow-controlled line without a pace."""
+
+    def __init__(
+        self,
+        send: Callable[[memoryview], None],
+        *,
+        rate: float = 0,
+        ring: int = 512,
+        faults: Faults | None = None,
+        poke: Callable[[], None] = lambda: None,
+        peer_check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.flow_control = not rate
+        self.ring = Ring(FLOW_CONTROLLED_RING if self.flow_control else ring)
+        self.interrupt_char = -1
+        self.received = 0
+        self.sent = 0
+        self.overflowed = 0
+        self._send = send
+        self._poke = poke
+        self._peer_check = peer_check
+        self._faults = faults or Faults()
+        self._pacer = Pacer(rate, fifo=TRANSMIT_FIFO) if rate else None
+        self._change = threading.Condition()
+        self._pending: type[KeyboardInterrupt | BoardReset] | None = None
+        self._stalled = False
+        self._closed = False
+
+    # The line's side: called from line threads.
+
+    def arrive(self, data: bytes) -> None:
+        """Bytes come off the wire. Blocks while a flow-controlled ring is full."""
+        with self._change:
+            if self._stalled:
+                return
+            before, self.received = self.received, self.received + len(data)
+            data, event = self._faults.on_receive(data, before)
+            data = self._without_interrupts(data)
+        self._poke_main()
+        with self._change:
+            while data:
+                taken = self.ring.put(data)
+                data = data[taken:]
+                self._change.notify_all()
+                if not data:
+                    break
+                if not self.flow_control:
+                    self.overflowed += len(data)
+                    break
+                if not self._change.wait(PEER_CHECK_INTERVAL):
+                    self._peer_check()
+        if event == "reset":
+            self.reset()
+        elif event == "stall":
+            self._stalled = True
+
+    def reset(self) -> None:
+        """Ask for a reset from outside: the button on the board."""
+        with self._change:
+            self._pending = BoardReset
+            self.ring.clear()
+            self._change.notify_all()
+        self._poke_main()
+
+    def hang_up(self) -> None:
+        """Nothing more will arrive: reads that find the ring empty raise `LineClosed`."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+
+    def _without_interrupts(self, data: bytes) -> bytes:
+        if self.interrupt_char >= 0 and self.interrupt_char in data:
+            data = data.replace(bytes([self.interrupt_char]), b"")
+            self._pending = self._pending or KeyboardInterrupt
+            self._change.notify_all()
+        return data
+
+    def _poke_main(self) -> None:
+        for _ in range(POKES):
+            with self._change:
+                if self._pending is None:
+                    return
+                self._poke()
+                self._change.wait(POKE_INTERVAL)
+
+    # The program's side: called from the main thread.
+
+    def on_signal(self, signum: int, frame: FrameType | None) -> None:
+        """The handler of the signal that `poke` sends."""
+        if self._pending and frame is not None and frame.f_code.co_filename not in OWN_FILES:
+            raise self._use_pending()
+
+    def arm(self) -> None:
+        """From now on Ctrl-C interrupts: board code is about to run."""
+        self.interrupt_char = 3
+
+    def disarm(self) -> None:
+        """Ctrl-C is a character again, and one that came too late is forgotten."""
+        self.interrupt_char = -1
+        if self._pending is KeyboardInterrupt:
+            self._pending = None
+
+    def checkpoint(self) -> None:
+        """Raise what is pending."""
+        if self._pending:
+            raise self._use_pending()
+
+    def restart(self) -> None:
+        """The reset has been carried out."""
+        with self._change:
+            self.disarm()
+            self._pending = None
+            self.ring.clear()
+
+    def readable(self, deadline: float | None) -> bool:
+        """Wait until there is a byte to read or `deadline` (of `time.monotonic`) has passed."""
+        with self._change:
+            return self._wait(deadline, lambda: len(self.ring) > 0)
+
+    def sleep_until(self, deadline: float) -> None:
+        with self._change:
+            self._wait(deadline, lambda: False)
+
+    def read_into(self, view: memoryview) -> None:
+        """Fill `view`, waiting as long as that takes."""
+        done = 0
+        while done < len(view):
+            with self._change:
+                self._wait(None, lambda: len(self.ring) > 0)
+                done += self.ring.take_into(view[done:])
+                if self.flow_control:
+                    self._change.notify_all()
+
+    def read(self, count: int) -> bytearray:
+        data = bytearray(count)
+        self.read_into(memoryview(data))
+        return data
+
+    def read_until(self, stop: re.Pattern[bytes], limit: int) -> bytes:
+        """Wait for input, then as `Ring.take_until`."""
+        with self._change:
+            self._wait(None, lambda: len(self.ring) > 0)
+            data = self.ring.take_until(stop, limit)
+            if self.flow_control:
+                self._change.notify_all()
+            return data
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of `data`, at the line's pace."""
+        view = memoryview(data).cast("B")
+        if self._pacer:
+            self._pacer.begin()
+        while view:
+            if self._stalled or self._pending:
+                with self._change:
+                    self._wait(None, lambda: not self._stalled)
+            count = self._faults.send_allowance(self.sent, len(view))
+            if self._pacer:
+                count = min(count, self._pacer.due())
+            if count:
+                self._send(view[:count])
+                self.sent += count
+                view = view[count:]
+                if self._pacer:
+                    self._pacer.moved(count)
+                if self._faults.on_sent(self.sent) == "reset":
+                    self._pending = BoardReset
+            elif self._pacer:
+                with self._change:
+                    self._wait(self._pacer.next_at(len(view)), lambda: False)
+        self.checkpoint()
+
+    def _wait(self, deadline: float | None, ready: Callable[[], bool]) -> bool:
+        while True:
+            self.checkpoint()
+            if ready():
+                return True
+            if self._closed:
+                raise LineClosed
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            self._change.wait(left)
+
+    def _use_pending(self) -> BaseException:
+        pending = self._pending or KeyboardInterrupt
+        if pending is KeyboardInterrupt:
+            self._pending = None
+        return pending()
+
+
+# Code in which a signal handler must not raise.
+OWN_FILES = {__file__, threading.__file__}
