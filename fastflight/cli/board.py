@@ -1,0 +1,90 @@
+"""Devices as such: `devices`, `info`, `exec`, `reset`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.exits import asynchronous
+from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Interrupt, Server
+from fastflight.client import AsyncFastFlightClient
+
+DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
+
+
+@asynchronous
+async def devices(json: AsJson = False, server: Server = DEFAULT_LOCATION) -> None:
+    """List the server's devices."""
+    async with AsyncFastFlightClient(server) as client:
+        known = await client.devices()
+    if json:
+        screen.as_json([{"name": device.name, "url": device.url, **device.details} for device in known])
+        return
+    keys = sorted({key for device in known for key in device.details})
+    rows = [(device.name, device.url, *(_word(device.details.get(key)) for key in keys)) for device in known]
+    screen.table(("name", "url", *(key.replace("_", " ") for key in keys)), rows)
+
+
+@asynchronous
+async def info(device: DeviceName, json: AsJson = False, server: Server = DEFAULT_LOCATION) -> None:
+    """Show what a board says of itself: firmware, memory, space, what it can do."""
+    async with AsyncFastFlightClient(server) as client:
+        told = await client.info(device)
+    if json:
+        screen.as_json(told)
+        return
+    width = max(map(len, told), default=0)
+    for key, value in told.items():
+        screen.line(f"{key.replace('_', ' '):{width}}  {_word(value)}")
+
+
+@asynchronous
+async def exec(
+    device: DeviceName,
+    code: Annotated[str, typer.Argument(metavar="CODE", help="Python to run on the board; - reads it from stdin.")],
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Silence after which it is interrupted.")
+    ] = None,
+    interrupt: Interrupt = False,
+    json: AsJson = False,
+    server: Server = DEFAULT_LOCATION,
+) -> None:
+    """Run code on a device and show its output as it comes.
+
+    Exit code 1, with the board's traceback on stderr, if it raises. With --json, one object per line of output.
+    """
+    program = sys.stdin.read() if code == "-" else code
+    async with (
+        AsyncFastFlightClient(server) as client,
+        await client.exec(device, program, timeout=timeout, interrupt=interrupt) as stream,
+    ):
+        async for batch in stream:
+            for row in batch.to_pylist():
+                if json:
+                    screen.as_json(row)
+                else:
+                    screen.line(row["line"])
+
+
+@asynchronous
+async def reset(
+    device: DeviceName,
+    hard: Annotated[bool, typer.Option("--hard", help="Restart the chip, not only its program.")] = False,
+    server: Server = DEFAULT_LOCATION,
+) -> None:
+    """Restart a device."""
+    async with AsyncFastFlightClient(server) as client:
+        await client.reset(device, hard=hard)
+
+
+def _word(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,64 @@
+"""How a command ends: its exit code, and one line that says what was wrong.
+
+====  ==========================================================================
+code  means
+====  ==========================================================================
+0     done
+1     the server or the device said no, or a local file could not be written
+2     the command line is wrong
+3     the server, or the line to the device, cannot be reached
+130   interrupted (Ctrl-C)
+====  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec
+
+import typer
+
+from fastflight.cli import screen
+from fastflight.errors import DeviceException, FastFlightError, TransportError
+
+P = ParamSpec("P")
+
+REFUSED = 1
+UNREACHABLE = 3
+INTERRUPTED = 130
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Turn errors into a line on stderr and an exit code. Errors that are not ours stay what they are."""
+    try:
+        yield
+    except DeviceException as error:
+        screen.complain(error.traceback.rstrip() or str(error))
+        raise typer.Exit(REFUSED) from error
+    except TransportError as error:
+        screen.complain(f"error: {error}")
+        raise typer.Exit(UNREACHABLE) from error
+    except FastFlightError as error:
+        screen.complain(f"error: {error}")
+        raise typer.Exit(REFUSED) from error
+    except OSError as error:
+        screen.complain(f"error: {error.filename or 'this computer'}: {error.strerror or error}")
+        raise typer.Exit(REFUSED) from error
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        screen.complain("interrupted")
+        raise typer.Exit(INTERRUPTED) from error
+
+
+def asynchronous(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A coroutine function as a command: Ctrl-C cancels it, and with it whatever it reads."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with told_in_one_line():
+            asyncio.run(command(*args, **kwargs))
+
+    return run

@@ -1,0 +1,26 @@
+"""The command `fastflight`."""
+
+from __future__ import annotations
+
+import typer
+
+from fastflight.cli import board, files, serve
+
+app = typer.Typer(
+    help="MicroPython devices as tables. `serve` owns the boards; the other commands ask a server.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(serve.serve)
+app.command()(board.devices)
+app.command()(files.ls)
+app.command()(files.get)
+app.command()(files.put)
+app.command()(board.exec)
+app.command()(files.rm)
+app.command()(files.mkdir)
+app.command()(files.mv)
+app.command()(board.info)
+app.command()(board.reset)

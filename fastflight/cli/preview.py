@@ -1,0 +1,67 @@
+"""A table on the screen: names and types, the first rows and the last, and how many there are."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+FIRST_ROWS = 10
+LAST_ROWS = 5
+# A cell of a `raw` file or a long text must not push the others off the screen.
+MAX_CELL_CHARACTERS = 48
+
+
+class Preview:
+    """Keeps the ends of a stream of batches, whatever its length."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._first: list[list[str]] = []
+        self._last: deque[list[str]] = deque(maxlen=LAST_ROWS)
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        wanted = min(FIRST_ROWS - len(self._first), batch.num_rows)
+        self._first += _cells(batch.slice(0, wanted))
+        start = max(wanted, batch.num_rows - LAST_ROWS)
+        self._last.extend(_cells(batch.slice(start)))
+        self._rows += batch.num_rows
+
+    def table(self) -> Group:
+        shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        for field in self._schema:
+            numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+            heading = Text(field.name).append(f"\n{field.type}", style="dim not bold")
+            shown.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+        for row in self._first:
+            shown.add_row(*map(Text, row))
+        if self._rows > len(self._first) + len(self._last):
+            shown.add_row(*(Text("...", style="dim") for _ in self._schema))
+        for row in self._last:
+            shown.add_row(*map(Text, row))
+        rows = "1 row" if self._rows == 1 else f"{self._rows:,} rows"
+        columns = "1 column" if len(self._schema) == 1 else f"{len(self._schema)} columns"
+        return Group(shown, Text(f"{rows}, {columns}", style="dim"))
+
+
+def _cells(batch: pa.RecordBatch) -> list[list[str]]:
+    return [[_cell(value) for value in row.values()] for row in batch.to_pylist()]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "backslashreplace")
+    elif isinstance(value, datetime):
+        text = value.isoformat(" ")
+    else:
+        text = str(value)
+    text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 3] + "..."

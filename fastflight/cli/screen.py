@@ -1,0 +1,107 @@
+"""What commands print: results on stdout, for people or as JSON; progress and complaints on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from fastflight.client import Report
+
+# A pipe has no width: its reader must not get lines cut to that of a terminal.
+PIPE_COLUMNS = 10_000
+
+
+def line(text: str) -> None:
+    """One line of a result."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def complain(text: str) -> None:
+    """Something went wrong, or wants to be noticed."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def as_json(value: Any) -> None:
+    """A result for a script."""
+    line(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """A result for a person."""
+    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        shown.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
+    for row in rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    show(shown)
+
+
+def show(content: Any) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_COLUMNS)
+    console.print(content)
+
+
+def size(number: int | None) -> str:
+    """Bytes for people: exact below 10,000, in decimal units above."""
+    if number is None:
+        return "-"
+    if number < 10_000:
+        return f"{number} B"
+    for unit, bytes_each in (("kB", 10**3), ("MB", 10**6)):
+        if number < bytes_each * 1000:
+            return f"{number / bytes_each:.1f} {unit}"
+    return f"{number / 10**9:.1f} GB"
+
+
+@contextmanager
+def progress(label: str, *, hidden: bool) -> Iterator[Report | None]:
+    """A bar with rate and time left; on a terminal only, and gone when done."""
+    console = Console(stderr=True)
+    if hidden or not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(label, total=None)
+
+        def report(rows: int, done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield report
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value)

@@ -1,0 +1,59 @@
+"""`DEVICE:PATH` on the command line, and the options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from fastflight.client import DEFAULT_LOCATION
+
+Server = Annotated[
+    str,
+    typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="The server to ask."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Interrupt = Annotated[bool, typer.Option("--interrupt", help="Stop the program that runs on the device.")]
+
+__all__ = ["DEFAULT_LOCATION", "AsJson", "Interrupt", "Server", "Target", "schema_of", "target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A path on a device."""
+
+    device: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.device}:{self.path}"
+
+    def under(self, name: str) -> Target:
+        """This target, or the file `name` in it where it was written as a folder (`demo:` or `demo:/data/`)."""
+        return Target(self.device, self.path + name) if self.path.endswith("/") else self
+
+
+def target(text: str, *, folder: bool = False) -> Target:
+    """Read `DEVICE:PATH`; with `folder`, the path may be left out."""
+    device, colon, path = text.partition(":")
+    if not device or not (path or folder):
+        raise typer.BadParameter(f"{text!r} is not DEVICE:PATH, as in demo:/readings.csv")
+    return Target(device, path if path.startswith("/") else f"/{path}")
+
+
+def schema_of(text: str | None) -> dict[str, str] | None:
+    """Read a schema: `time=timestamp[us],celsius=double`, or a JSON object where a type has commas."""
+    if text is None:
+        return None
+    if text.lstrip().startswith("{"):
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise typer.BadParameter(f"the schema is not JSON: {error}") from error
+        return {str(name): str(kind) for name, kind in given.items()}
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name and kind for name, _, kind in pairs):
+        raise typer.BadParameter(f"{text!r} is not a schema, as in time=timestamp[us],celsius=double")
+    return {name.strip(): kind.strip() for name, _, kind in pairs}
