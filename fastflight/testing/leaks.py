@@ -1,0 +1,98 @@
+"""What a test left behind: open descriptors, threads, child processes.
+
+Take `held()` before, and ask `leaked(before)` after: it gives a line for each thing that is held now and was not held
+then, or nothing. Things that are on their way out (a thread that is ending, a socket that gRPC closes on a thread of
+its own) are waited for, up to `GRACE_SECONDS`; a clean test does not wait at all.
+
+Descriptors and children are seen on Linux only. Daemon threads are not counted, since they hold nobody up, and neither
+is what these libraries keep for the life of the process: gRPC's pollers (`eventfd` and `epoll` descriptors, counted
+while `pyarrow.flight` is not loaded) and the helper process of `multiprocessing`.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+# Generous, since only a test that is about to fail waits this long.
+GRACE_SECONDS = 5.0
+POLL_SECONDS = 0.01
+
+_PROCESS = Path("/proc/self")
+_POLLERS = ("anon_inode:[eventfd]", "anon_inode:[eventpoll]")
+_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Descriptors with what they refer to, threads, and the process ids of children."""
+
+    descriptors: frozenset[tuple[int, str]]
+    threads: frozenset[threading.Thread]
+    children: frozenset[int]
+
+
+def held() -> Held:
+    """What this process holds now."""
+    threads = frozenset(thread for thread in threading.enumerate() if not thread.daemon)
+    return Held(_descriptors(), threads, _children())
+
+
+def leaked(before: Held, within: float = GRACE_SECONDS) -> list[str]:
+    """A line for each thing that is held now and was not `before`, once nothing has gone away `within` seconds."""
+    deadline = time.monotonic() + within
+    lines = _new(before)
+    if lines:
+        gc.collect()
+        lines = _new(before)
+    while lines and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+        lines = _new(before)
+    return lines
+
+
+def _new(before: Held) -> list[str]:
+    now = held()
+    return [
+        *(f"descriptor {number}: {target}" for number, target in sorted(now.descriptors - before.descriptors)),
+        *(f"thread {thread.name!r}" for thread in now.threads - before.threads),
+        *(f"child process {pid}: {_command(pid)}" for pid in sorted(now.children - before.children)),
+    ]
+
+
+def _descriptors() -> frozenset[tuple[int, str]]:
+    folder = _PROCESS / "fd"
+    if not folder.is_dir():
+        return frozenset()
+    ignored = _POLLERS if "pyarrow.flight" in sys.modules else ()
+    found: set[tuple[int, str]] = set()
+    for entry in folder.iterdir():
+        try:
+            target = str(entry.readlink())
+        except OSError:
+            continue  # The descriptor that listed the folder, or one that was closed meanwhile.
+        if target not in ignored and not target.startswith("/proc/"):
+            found.add((int(entry.name), target))
+    return frozenset(found)
+
+
+def _children() -> frozenset[int]:
+    found: set[int] = set()
+    for listing in _PROCESS.glob("task/*/children"):
+        try:
+            found.update(int(word) for word in listing.read_text().split())
+        except OSError:
+            continue  # The thread ended meanwhile; its children are listed under another one.
+    return frozenset(pid for pid in found if not any(helper in _command(pid) for helper in _HELPERS))
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        words = []
+    return b" ".join(words).decode(errors="replace").strip() or "ended, not waited for"

@@ -1,0 +1,88 @@
+"""Fixtures for every test: real targets, boards on a desk, and the leak check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack
+
+import pytest
+
+from fastflight.testing import targets
+from fastflight.testing.leaks import held, leaked
+from fastflight.testing.targets import TargetMissing
+
+_passed = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="run the tests of `desk_board` on this board too (may be given again)",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "desk_board" in metafunc.fixturenames:
+        urls = metafunc.config.getoption("--device")
+        missing = pytest.param("", marks=pytest.mark.skip(reason="no board on the desk: give --device URL"), id="none")
+        metafunc.parametrize("desk_board", urls or [missing])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        item.stash[_passed] = report.passed
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves descriptors, threads or processes behind.
+
+    A test that failed is not asked: its traceback keeps alive what it had open.
+    """
+    before = held()
+    yield
+    if request.node.stash.get(_passed, False) and (lines := leaked(before)):
+        pytest.fail("\n  ".join(["the test left behind:", *lines]))
+
+
+@pytest.fixture
+def microbit() -> Iterator[str]:
+    """The URL of a micro:bit that was just switched on."""
+    yield from _running(targets.microbit(), required=True)
+
+
+@pytest.fixture
+def webassembly() -> Iterator[str]:
+    """The URL of the WebAssembly VM as it is: it never comes back from a request for raw paste."""
+    yield from _running(targets.webassembly(), required=True)
+
+
+@pytest.fixture
+def webassembly_without_raw_paste() -> Iterator[str]:
+    """The URL of the WebAssembly VM behind a driver that says that it has no raw paste."""
+    yield from _running(targets.webassembly(refuse_raw_paste=True), required=True)
+
+
+@pytest.fixture
+def unix_port() -> Iterator[str]:
+    """The URL of the unix port, where it is installed."""
+    yield from _running(targets.unix_port(), required=False)
+
+
+def _running(target: AbstractContextManager[str], *, required: bool) -> Iterator[str]:
+    """Give the target's URL, or skip by name; fail instead where CI must have it."""
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(target)
+        except TargetMissing as missing:
+            if required and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+                pytest.fail(str(missing))
+            pytest.skip(str(missing))
+        yield url

@@ -1,0 +1,77 @@
+"""The leak check sees what it is for, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fastflight.testing.leaks import held, leaked
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors and children are read from /proc")
+
+
+def test_nothing_is_leaked_when_all_was_given_back() -> None:
+    before = held()
+    socket.socket().close()
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    assert leaked(before) == []
+
+
+@linux
+def test_an_open_socket_is_named_with_its_descriptor() -> None:
+    before = held()
+    with socket.socket() as left:
+        (line,) = leaked(before, within=0)
+        assert line.startswith(f"descriptor {left.fileno()}: socket:")
+
+
+@linux
+def test_a_file_behind_a_descriptor_number_that_was_free_before_is_seen() -> None:
+    first = os.open(os.devnull, os.O_RDONLY)
+    before = held()
+    os.close(first)
+    ends = os.pipe()
+    try:
+        assert len(leaked(before, within=0)) == 2
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def test_a_thread_that_ends_in_time_is_no_leak_and_one_that_stays_is() -> None:
+    before = held()
+    done = threading.Event()
+    stray = threading.Thread(target=done.wait, name="stray")
+    stray.start()
+    assert leaked(before, within=0) == ["thread 'stray'"]
+    done.set()
+    assert leaked(before) == []
+
+
+def test_a_daemon_thread_holds_nobody_up() -> None:
+    before = held()
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait, daemon=True)
+    thread.start()
+    assert leaked(before, within=0) == []
+    done.set()
+    thread.join()
+
+
+@linux
+def test_a_child_is_named_by_its_command_until_it_is_waited_for() -> None:
+    before = held()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    pipe, process = leaked(before, within=0)
+    assert pipe.startswith("descriptor")
+    assert f"child process {child.pid}" in process and "input()" in process
+    child.communicate(b"\n")
+    assert leaked(before) == []
