@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pydantic import ValidationError
 
-from fastflight.errors import ProtocolError, RequestError
+from fastflight.errors import ProtocolError
 from fastflight.service.requests import Request
+from fastflight.service.wire import validate
 
 R = TypeVar("R", bound=Request)
 
@@ -51,18 +51,13 @@ class Written:
 
 def build(request: type[R], **values: Any) -> R:
     """A request of these values, those that are None left to their defaults. `RequestError` names what is wrong."""
-    try:
-        return request(**{key: value for key, value in values.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise RequestError(first["msg"], where=f"{request.type} {key}".strip()) from error
+    return validate(request, {key: _as_json(value) for key, value in values.items() if value is not None})
 
 
-def encode(request: Request) -> bytes:
-    """A request as the bytes of a ticket or of a command."""
-    values = request.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return json.dumps({"type": request.type, **values}, ensure_ascii=False).encode()
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def device_of(given: Mapping[str, Any]) -> Device:

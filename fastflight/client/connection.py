@@ -13,6 +13,7 @@ from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.upload import Upload
 from fastflight.service.requests import DeviceFile, Request
+from fastflight.service.wire import encode
 
 # Spelled as gRPC spells them; Arrow's documented names are ignored without a word. A table's batch may be of any
 # size, and a server that was started again is found again within two seconds.
@@ -35,7 +36,7 @@ class Connection:
     def stream(self, request: Request) -> RowStream:
         """The answer to a request, once its schema has come."""
         with typed_errors(self.location):
-            reader = self._client.do_get(flight.Ticket(call.encode(request)))
+            reader = self._client.do_get(flight.Ticket(encode(request)))
         return RowStream(reader, self.location)
 
     def upload(self, request: DeviceFile, source: Any, report: Report | None) -> Upload:

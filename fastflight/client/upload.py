@@ -15,13 +15,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight.client.call import Written, encode
+from fastflight.client.call import Written
 from fastflight.client.failure import typed_errors
 from fastflight.client.local import opened
 from fastflight.client.progress import Report
 from fastflight.client.rows import Rows
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
 from fastflight.service.requests import DeviceFile
+from fastflight.service.wire import encode
 
 # The server's side of this is in its do_put: a message with this key ends the write as a failure.
 ABORT = json.dumps({"abort": True}).encode()

@@ -1,0 +1,89 @@
+"""What `serve` is told, and what it refuses to be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastflight.cli.settings import ServeSettings, settings_of
+from fastflight.errors import RequestError
+
+HERE = "grpc://127.0.0.1:0"
+
+
+def fleet(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "fleet.toml"
+    path.write_text(text)
+    return path
+
+
+def test_without_devices_there_is_a_simulated_one() -> None:
+    assert settings_of(HERE, [], None) == ServeSettings(HERE, {"demo": "sim:"})
+
+
+def test_devices_keep_their_order_and_their_urls() -> None:
+    settings = settings_of(HERE, ["b=sim:?baud=9600", "a=exec:micropython -X heapsize=4M"], None)
+    assert list(settings.devices.items()) == [("b", "sim:?baud=9600"), ("a", "exec:micropython -X heapsize=4M")]
+
+
+def test_a_fleet_file_comes_first(tmp_path: Path) -> None:
+    path = fleet(tmp_path, '[devices.weather]\nurl = "/dev/ttyACM0"\n')
+    assert settings_of(HERE, ["extra=sim:"], path).devices == {"weather": "/dev/ttyACM0", "extra": "sim:"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[devices.a]\nurl = 'sim:'\nbuad = 9600\n", r"devices\.a\.buad: unknown key"),
+        ("[devices.a]\nurl = 'sim:'\nrecord = true\n", "not available in this version"),
+        ("[devices.a]\nurl = 'sim:'\nbridge = { socket = 1 }\n", "not available in this version"),
+        ("[devices.a]\n", r"devices\.a\.url"),
+        ("[device.a]\nurl = 'sim:'\n", "Did you mean 'devices'|Field required"),
+        ("[devices.'a b']\nurl = 'sim:'\n", "'a b' is no name"),
+        ("devices", "not TOML"),
+        ("#" * (1024 * 1024 + 1), "not a fleet file"),
+    ],
+)
+def test_a_wrong_fleet_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(RequestError, match=says):
+        settings_of(HERE, [], fleet(tmp_path, text))
+
+
+def test_a_missing_fleet_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="nowhere.toml: No such file"):
+        settings_of(HERE, [], tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    "text", ["weather", "=sim:", "weather=", "a b=sim:", "a:b=sim:", "*=sim:", "x" * 256 + "=sim:"]
+)
+def test_a_device_is_name_and_url(text: str) -> None:
+    with pytest.raises(RequestError, match="NAME=URL"):
+        settings_of(HERE, [text], None)
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(RequestError, match="demo: two devices"):
+        settings_of(HERE, ["demo=sim:", "demo=/dev/ttyACM0"], None)
+
+
+@pytest.mark.parametrize(
+    "location", ["grpc://0.0.0.0:8815", "grpc://[::]:8815", "grpc://10.0.0.1:1", "grpc://board.lan:1"]
+)
+def test_only_this_computer_is_served(location: str) -> None:
+    with pytest.raises(RequestError, match="ssh -L"):
+        settings_of(location, [], None)
+
+
+@pytest.mark.parametrize(
+    "location", ["8815", "127.0.0.1:8815", "http://127.0.0.1:1", "grpc://127.0.0.1", "grpc://127.0.0.1:x"]
+)
+def test_an_address_has_all_its_parts(location: str) -> None:
+    with pytest.raises(RequestError, match="8815"):
+        settings_of(location, [], None)
+
+
+@pytest.mark.parametrize("location", ["grpc://localhost:0", "grpc://[::1]:0", "grpc+tcp://127.0.0.2:1"])
+def test_loopback_has_several_names(location: str) -> None:
+    assert settings_of(location, [], None).location == location
