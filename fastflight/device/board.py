@@ -49,8 +49,10 @@ HARD_RESET = b"import machine\nmachine.reset()\n"
 class Board:
     """One open board. Its methods are conversations; `begin` comes first, `end` last."""
 
-    def __init__(self) -> None:
-        self.repl = RawRepl()
+    def __init__(self, paste: bool | None = None) -> None:
+        """`paste`: whether it takes raw paste; None to find out."""
+        self.repl = RawRepl(paste)
+        self._paste = paste
         self.dirty = False
         self._known: Capabilities | None = None
         self._part: str | None = None
@@ -61,6 +63,11 @@ class Board:
         if self._known is None:
             raise RuntimeError("the board was not asked yet what it can do: run begin() first")
         return self._known
+
+    @property
+    def hung_by_probe(self) -> bool:
+        """Whether the board stopped answering when it was asked for raw paste (the WebAssembly port does)."""
+        return self._paste is None and self.repl.paste is False and self._known is None
 
     def begin(self, *, interrupt: bool) -> Conversation[None]:
         """Make the board ready for the next conversations, and learn what it can do if that is not known.
@@ -94,7 +101,7 @@ class Board:
         yield from self.repl.recover()
         self.dirty = False
         if self._part is not None:
-            yield from upload.discard(self.repl, self._part)
+            yield from upload.discard(self.repl, self.capabilities, self._part)
             self._part = None
 
     def guarded(self, conversation: Conversation[T]) -> Conversation[T]:
@@ -177,7 +184,7 @@ class Board:
         """Run code and deliver its output as it comes, `b""` while it is silent. Its exception is raised at the end."""
         stderr = yield from ticking(self.repl.follow(code.encode(), within), TICK_SECONDS)
         if stderr:
-            raise failure(stderr, where="code", platform=self.capabilities.platform)
+            raise failure(stderr, where="", platform=self.capabilities.platform)
 
     def soft_reset(self) -> Conversation[None]:
         """Restart the interpreter, `boot.py` and `main.py`. The session is over: close it."""
@@ -191,14 +198,16 @@ class Board:
 
     def _do(self, code: str, path: str, **names: str) -> Conversation[None]:
         path = self._file(path)
-        yield from execute(self.repl, self.capabilities, code.format(path=path, **names), path, SHORT_SECONDS)
+        spelled = {name: self.capabilities.spelled(value) for name, value in names.items()}
+        code = code.format(path=self.capabilities.spelled(path), **spelled)
+        yield from execute(self.repl, self.capabilities, code, path, SHORT_SECONDS)
 
     def _file(self, path: str) -> str:
-        """The path as this board wants it; the root is no file."""
+        """The absolute form of a path that is not the root."""
         path = paths.normal(path)
         if path == "/":
             raise RequestError("the root folder cannot be used here", where=path, hint="Name a file or folder in it")
-        return path if self.capabilities.folders else path.removeprefix("/")
+        return path
 
     def _needs(self, feature: str, what: str, where: str) -> None:
         if not self.capabilities.has(feature):

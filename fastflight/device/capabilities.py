@@ -65,6 +65,10 @@ class Capabilities:
         """False where all files lie flat in one folder."""
         return self.has("os.mkdir")
 
+    def spelled(self, path: str) -> str:
+        """An absolute path as this board's functions want it: a flat file system knows names without a slash."""
+        return path if self.folders else path.removeprefix("/")
+
     @property
     def block_bytes(self) -> int:
         """How much to move at once."""
@@ -85,7 +89,7 @@ def parse(output: bytes) -> Capabilities:
     for line in output.decode("utf-8", "replace").split("\n"):
         name, equals, value = line.strip().partition("=")
         if not equals:
-            features.add(name)
+            features.update([name] if name else [])
             continue
         try:
             values[name] = ast.literal_eval(value)

@@ -64,7 +64,7 @@ LINE_LIMIT = 4 * 2048 + 64
 def download(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[None]:
     """Deliver the bytes of the file at `path`. `ProtocolError` when a block was changed on the way."""
     binary = capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
-    code = (BINARY if binary else TEXT).format(path=path, size=capabilities.block_bytes)
+    code = (BINARY if binary else TEXT).format(path=capabilities.spelled(path), size=capabilities.block_bytes)
     yield from repl.submit(code.encode())
     while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:
         yield Deliver((yield from (_binary_block if binary else _text_block)(repl, mark, path)))

@@ -92,8 +92,8 @@ def _name(detail: str, platform: str) -> str:
     number = _NUMBER.search(detail)
     if number:
         return NUMBERS.get(platform, LINUX).get(abs(int(number[0])), "")
-    # The micro:bit's MicroPython 1.9 says it in words.
-    return "ENOENT" if "not found" in detail else ""
+    # Code of ours raises by name, because numbers differ between ports.
+    return detail if detail in MEANING else ""
 
 
 def _missing(detail: str, where: str) -> DeviceError:

@@ -54,22 +54,14 @@ class Device:
         `interrupt` is false. `TransportError` when it cannot be reached.
         """
         with self._lock.held(holder, timeout), located(self.name):
-            if self._port is None:
-                self._port = self._address.open(OPEN_SECONDS)
-            port = self._port
-            try:
-                run(self._board.begin(interrupt=interrupt), port)
-            except TransportError:
-                self._drop()
-                port.close()
-                raise
+            port = self._ready(interrupt)
             try:
                 yield Session(self.name, self._board, port)
             finally:
                 try:
                     run(self._board.end(), port)
                 except (TransportError, ProtocolError):
-                    # What the lease was for has its own outcome; that the board could not be mended is for the next.
+                    # What the lease was for has its own outcome; a board that cannot be mended is for the next one.
                     self._drop()
                     port.close()
 
@@ -80,15 +72,7 @@ class Device:
         """As `lease`, for an `async with` block."""
         async with self._lock.aheld(holder, timeout):
             with located(self.name):
-                if self._port is None:
-                    self._port = await off_loop(self._address.open, OPEN_SECONDS, discard=_close)
-                port = self._port
-                try:
-                    await arun(self._board.begin(interrupt=interrupt), port)
-                except TransportError:
-                    self._drop()
-                    await port.aclose()
-                    raise
+                port = await self._aready(interrupt)
                 try:
                     yield AsyncSession(self.name, self._board, port)
                 finally:
@@ -97,6 +81,38 @@ class Device:
                     except (TransportError, ProtocolError):
                         self._drop()
                         await port.aclose()
+
+    def _ready(self, interrupt: bool) -> Port:
+        """The open line, with a board behind it that is ready for conversations."""
+        if self._port is None:
+            self._port = self._address.open(OPEN_SECONDS)
+        port = self._port
+        try:
+            run(self._board.begin(interrupt=interrupt), port)
+        except TransportError:
+            again = self._board.hung_by_probe
+            self._drop()
+            port.close()
+            if not again:
+                raise
+            return self._ready(interrupt)
+        return port
+
+    async def _aready(self, interrupt: bool) -> Port:
+        """As `_ready`."""
+        if self._port is None:
+            self._port = await off_loop(self._address.open, OPEN_SECONDS, discard=_close)
+        port = self._port
+        try:
+            await arun(self._board.begin(interrupt=interrupt), port)
+        except TransportError:
+            again = self._board.hung_by_probe
+            self._drop()
+            await port.aclose()
+            if not again:
+                raise
+            return await self._aready(interrupt)
+        return port
 
     def close(self) -> None:
         """Close the line. Nobody may have the device."""
@@ -107,9 +123,12 @@ class Device:
         self._address.dispose()
 
     def _drop(self) -> None:
-        """Forget the line and what was known of the board behind it: another one may be there next time."""
+        """Forget the line and what was known of the board behind it: another one may be there next time.
+
+        That the probe for raw paste hung it is remembered: only a board that is probed no more can be used.
+        """
         self._port = None
-        self._board = Board()
+        self._board = Board(paste=False if self._board.hung_by_probe else None)
 
 
 class Inventory:

@@ -34,7 +34,7 @@ try:
 except (OSError,AttributeError):
  _d=0
 if _d:
- raise OSError(21)
+ raise OSError('EISDIR')
 _ff=open({part!r},'wb')
 """
 BLOCK_BASE64 = "import binascii\nprint(_ff.write(binascii.a2b_base64({data!r})))\n"
@@ -118,24 +118,25 @@ def part_of(path: str) -> str:
 def upload(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Written]:
     """Fetch content until it ends, and make it the file at `path`."""
     part = part_of(path)
-    yield from execute(repl, capabilities, OPEN.format(path=path, part=part), path, WRITE_SECONDS)
+    names = {"path": capabilities.spelled(path), "part": capabilities.spelled(part)}
+    yield from execute(repl, capabilities, OPEN.format(**names), path, WRITE_SECONDS)
     try:
         sent = yield from _send(repl, capabilities, path)
         yield from execute(repl, capabilities, CLOSE, path, WRITE_SECONDS)
         verified = yield from _verify(repl, capabilities, part, path, sent)
         finish = RENAME if capabilities.has("os.rename") else COPY
-        code = finish.format(part=part, path=path, size=capabilities.block_bytes)
+        code = finish.format(**names, size=capabilities.block_bytes)
         yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
     except (DeviceError, ProtocolError):
         # The REPL is still in step here; after a broken line, whoever recovers it discards the part.
-        yield from discard(repl, part)
+        yield from discard(repl, capabilities, part)
         raise
     return Written(sent.size, sent.sha256.hexdigest(), verified)
 
 
-def discard(repl: RawRepl, part: str) -> Conversation[None]:
+def discard(repl: RawRepl, capabilities: Capabilities, part: str) -> Conversation[None]:
     """Close and remove what a broken write left behind."""
-    yield from repl.execute(DISCARD.format(part=part).encode(), WRITE_SECONDS)
+    yield from repl.execute(DISCARD.format(part=capabilities.spelled(part)).encode(), WRITE_SECONDS)
 
 
 def _send(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Digest]:
@@ -166,7 +167,7 @@ def digest(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation
     """The name and the hexadecimal digest of the best hash that the board itself can take of a file."""
     for feature, code in (("hashlib.sha256", SHA256), ("binascii.crc32", CRC32)):
         if capabilities.has(feature):
-            text = code.format(path=path, size=capabilities.block_bytes)
+            text = code.format(path=capabilities.spelled(path), size=capabilities.block_bytes)
             answer = yield from execute(repl, capabilities, text, path, HASH_SECONDS)
             return feature.rpartition(".")[2], answer.strip().decode("ascii", "replace")
     return "", ""

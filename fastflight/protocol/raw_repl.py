@@ -27,8 +27,9 @@ BANNER = b"raw REPL; CTRL-B to exit\r\n"
 PROMPT = BANNER + b">"
 SOFT_REBOOT = b"soft reboot\r\n"
 
-# Plain raw mode has no flow control. mpremote's pace, which boards with rings of 256 bytes survive.
-PLAIN_BLOCK_BYTES = 256
+# Plain raw mode has no flow control. The smallest ring, the micro:bit's, holds 64 bytes, and garbage collection on a
+# small heap takes less than the pause.
+PLAIN_BLOCK_BYTES = 64
 PLAIN_PAUSE_SECONDS = 0.01
 # A board at its prompt answers within milliseconds; flash housekeeping and slow links take the rest.
 ANSWER_SECONDS = 1.0
@@ -56,10 +57,10 @@ class RawRepl:
     was tried.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paste: bool | None = None) -> None:
         self.inbox = Inbox()
         self.entered = False
-        self.paste: bool | None = None
+        self.paste = paste
 
     def enter(self, *, interrupt: bool, within: float = ANSWER_SECONDS) -> Conversation[None]:
         """Go from the prompt to the raw REPL; with `interrupt`, stop whatever runs first.
@@ -172,6 +173,8 @@ class RawRepl:
             yield from self.inbox.until(END + END + b">", ANSWER_SECONDS)
             return True
         except (TransportTimeout, ProtocolError):
+            # Known before recovery, which may fail too: then the line must be opened anew, and not be probed again.
+            self.paste = False
             yield from self.recover()
             return False
 
