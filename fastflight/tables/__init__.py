@@ -1,0 +1,84 @@
+"""Tables in files: a reader and a writer of rows for each format.
+
+reader = open_reader(Layout("csv"))
+for piece in pieces:
+    batches = reader.feed(piece)      # the rows that are complete so far
+batches = reader.finish()             # the rest; `reader.rejected` says what was set aside
+
+writer = open_writer(Layout("csv"), schema)
+data = writer.begin() + writer.encode(batch) + writer.finish()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from fastflight.errors import RequestError, nearest
+from fastflight.tables.arrow import ArrowReader, ArrowWriter
+from fastflight.tables.batching import Batcher
+from fastflight.tables.codec import Layout, Rejected, RejectedRow, RowReader, RowWriter
+from fastflight.tables.csv import csv_reader
+from fastflight.tables.jsonl import jsonl_reader
+from fastflight.tables.packed import PackedReader, PackedWriter
+from fastflight.tables.raw import RawReader, RawWriter
+from fastflight.tables.schemas import schema_from_names
+from fastflight.tables.writing import CsvWriter, JsonlWriter
+
+__all__ = [
+    "Batcher",
+    "Layout",
+    "Rejected",
+    "RejectedRow",
+    "RowReader",
+    "RowWriter",
+    "format_of",
+    "open_reader",
+    "open_writer",
+    "schema_from_names",
+]
+
+_CODECS: dict[str, tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]] = {
+    "csv": (csv_reader, CsvWriter),
+    "jsonl": (jsonl_reader, JsonlWriter),
+    "packed": (PackedReader, PackedWriter),
+    "arrow": (ArrowReader, ArrowWriter),
+    "raw": (RawReader, RawWriter),
+}
+
+_ENDINGS = {
+    "csv": "csv",
+    "tsv": "csv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "arrow": "arrow",
+    "arrows": "arrow",
+    "ipc": "arrow",
+}
+
+
+def open_reader(layout: Layout) -> RowReader:
+    """A reader for one file; `RequestError` if the layout can not be."""
+    return _codec(layout)[0](layout)
+
+
+def open_writer(layout: Layout, schema: pa.Schema) -> RowWriter:
+    """A writer for batches of `schema`; `RequestError` or `DataError` if the format can not hold them."""
+    return _codec(layout)[1](layout, schema)
+
+
+def _codec(layout: Layout) -> tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]:
+    try:
+        return _CODECS[layout.format]
+    except KeyError:
+        raise RequestError(
+            f"no format is named {layout.format!r}", where="format", hint=nearest(layout.format, _CODECS)
+        ) from None
+
+
+def format_of(path: str) -> str:
+    """The format that a file's ending says; `raw` where it says nothing."""
+    name = path.rpartition("/")[2]
+    _, dot, ending = name.rpartition(".")
+    return _ENDINGS.get(ending.lower(), "raw") if dot else "raw"

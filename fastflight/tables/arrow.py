@@ -1,0 +1,216 @@
+"""Arrow: an IPC stream (an IPC file is read too), as pyarrow, pandas or DuckDB write it.
+
+Reading is incremental: each message is handed to Arrow once it is whole and within the limits of `ipc`, and every batch
+is validated in full before anybody touches it: a bad offset would crash the process. Dictionaries are decoded, because
+the Flight server can not stream them. A stream that breaks is a `DataError` (what comes after can not be found); a
+batch that reads but is not valid is set aside, and so is what stands in the middle of a message at the end of the file.
+"""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+
+from fastflight.errors import DataError, RequestError
+from fastflight.tables.codec import Layout, Rejected
+from fastflight.tables.ipc import (
+    DICTIONARY_BATCH,
+    MAX_BODY_BYTES,
+    RECORD_BATCH,
+    SCHEMA,
+    Message,
+    MessageSplitter,
+    broken,
+    check_size,
+)
+from fastflight.tables.schemas import conform, project
+
+
+class _Whole(io.RawIOBase):
+    """What pyarrow's stream reader reads from: whole messages only, so that it never finds a part of one."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def put(self, data: bytes) -> None:
+        self._data += data
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = len(self._data) if size is None or size < 0 else size
+        taken = bytes(self._data[:end])
+        del self._data[:end]
+        return taken
+
+
+class ArrowReader:
+    """`RowReader` of IPC streams."""
+
+    def __init__(self, layout: Layout) -> None:
+        if layout.schema is not None:
+            raise RequestError(
+                "an arrow file brings its own schema", where="schema", hint="Leave it out; choose with columns"
+            )
+        self._columns = layout.columns
+        self._fail = layout.on_error == "fail"
+        self.rejected = Rejected()
+        self._splitter = MessageSplitter()
+        self._source = _Whole()
+        self._reader: pa.ipc.RecordBatchStreamReader | None = None
+        self._schema: pa.Schema | None = None
+        self._trailing = 0
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return self._schema
+
+    def feed(self, data: bytes) -> list[pa.RecordBatch]:
+        batches = []
+        for message in self._splitter.feed(data):
+            batches += self._take(message)
+        return batches
+
+    def finish(self) -> list[pa.RecordBatch]:
+        if self._splitter.left:
+            self._reject(self._splitter.offset, "the file ends in the middle of a message")
+        if self._schema is None:
+            self._schema = project(pa.schema([]), self._columns)
+        return []
+
+    def _take(self, message: Message) -> list[pa.RecordBatch]:
+        try:
+            if self._reader is None:
+                self._open(message)
+                return []
+            if message.kind not in (DICTIONARY_BATCH, RECORD_BATCH):
+                raise broken(f"a message of kind {message.kind} where a batch should be", message.offset)
+            check_size(message)
+            self._source.put(message.data)
+            if message.kind == DICTIONARY_BATCH:
+                return []
+            batch = self._reader.read_next_batch()
+        except (pa.ArrowException, OSError, EOFError, StopIteration, MemoryError) as error:
+            raise broken(f"a message can not be read: {_first_line(error)}", message.offset) from None
+        try:
+            batch.validate(full=True)
+            return [self._decoded(batch)]
+        except pa.ArrowException as error:
+            self._reject(message.offset, f"the batch is not valid: {_first_line(error)}")
+            return []
+
+    def _open(self, message: Message) -> None:
+        if message.kind != SCHEMA:
+            raise broken("the first message is no schema", message.offset)
+        self._source.put(message.data)
+        self._reader = pa.ipc.open_stream(self._source)
+        fields = []
+        for field in self._reader.schema:
+            if _hides_dictionary(field.type):
+                raise DataError(
+                    f"column {field.name!r} holds a dictionary inside of {field.type}",
+                    where=f"byte {message.offset}",
+                    hint="Write it with plain values",
+                )
+            plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            fields.append(pa.field(field.name, plain, field.nullable, field.metadata))
+        self._schema = project(pa.schema(fields, self._reader.schema.metadata), self._columns)
+
+    def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        assert self._schema is not None
+        if self._columns is not None:
+            batch = batch.select(self._schema.names)
+        columns = [_decode(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema) if columns else batch
+
+    def _reject(self, offset: int, reason: str) -> None:
+        if self._fail:
+            raise DataError(reason, where=f"byte {offset}", hint="Write the file anew, or leave on_error at 'skip'")
+        self.rejected.add(offset, reason)
+
+
+def _decode(column: pa.DictionaryArray) -> pa.Array:
+    """Look the values up, unless a small batch would become a huge one: one long value, a million references."""
+    values = column.dictionary
+    width = pc.max(pc.binary_length(values)).as_py() if _has_length(values.type) and len(values) else 8
+    if (width or 0) * len(column) > MAX_BODY_BYTES:
+        raise pa.ArrowInvalid(f"its dictionary decodes to more than {MAX_BODY_BYTES} bytes")
+    return column.dictionary_decode()
+
+
+def _has_length(type_: pa.DataType) -> bool:
+    return any(
+        test(type_)
+        for test in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_fixed_size_binary,
+        )
+    )
+
+
+def _hides_dictionary(type_: pa.DataType) -> bool:
+    """A dictionary that can not be decoded: inside another type, or of values that are not plain."""
+    if pa.types.is_dictionary(type_):
+        return bool(pa.types.is_nested(type_.value_type) or pa.types.is_dictionary(type_.value_type))
+    if not pa.types.is_nested(type_):
+        return False
+    inner = [type_.field(index).type for index in range(type_.num_fields)]
+    return any(pa.types.is_dictionary(item) or _hides_dictionary(item) for item in inner)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+class _Sink(io.RawIOBase):
+    """What pyarrow's stream writer writes to: parts that are taken away after each batch."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        part = bytes(memoryview(data))  # type: ignore[arg-type]
+        self._parts.append(part)
+        self._size += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        return self._size
+
+    def take(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+class ArrowWriter:
+    """`RowWriter` of IPC streams. Dictionary columns stay dictionaries, with deltas where they grow."""
+
+    def __init__(self, layout: Layout, schema: pa.Schema) -> None:
+        self._schema = project(schema, layout.columns)
+        self._sink = _Sink()
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+
+    def begin(self) -> bytes:
+        self._writer = pa.ipc.new_stream(self._sink, self._schema)
+        return self._sink.take()
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        assert self._writer is not None, "begin() comes first"
+        self._writer.write_batch(conform(batch, self._schema))
+        return self._sink.take()
+
+    def finish(self) -> bytes:
+        assert self._writer is not None, "begin() comes first"
+        self._writer.close()
+        return self._sink.take()

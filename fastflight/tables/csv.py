@@ -1,0 +1,247 @@
+"""CSV: a header line, then rows of cells (RFC 4180, with LF or CRLF).
+
+Reading: the delimiter is a comma, else a tab, else a semicolon, whichever the header line holds. Columns are matched to
+an explicit schema by name: extra columns of the file are dropped, missing ones are a `DataError`. An empty cell is null
+unless it is quoted; blank lines are skipped, except in a table of one column, where each is a null. A carriage return
+that is not followed by a line feed may only stand inside quotes.
+
+Writing is the inverse: commas, LF, quotes only where needed, timestamps as ISO 8601 (UTC where the column has a zone).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.csv
+
+from fastflight.errors import DataError, RequestError, nearest
+from fastflight.tables.codec import Layout
+from fastflight.tables.inference import infer_cells
+from fastflight.tables.rows import RowSplitter, cell_pattern, row_pattern
+from fastflight.tables.schemas import MAX_COLUMNS, project, schema_from_names
+from fastflight.tables.text import TextReader, shorten
+
+DELIMITERS = b",\t;"
+TRUE = ["true", "True", "TRUE", "1"]
+FALSE = ["false", "False", "FALSE", "0"]
+
+_BARE_CR = re.compile(rb"\r(?!\n)")
+_QUOTED_CELL = re.compile(rb'"(?:[^"]++|"")*+"')
+_BOM = b"\xef\xbb\xbf"
+
+
+def csv_reader(layout: Layout) -> TextReader:
+    splitter = RowSplitter(DELIMITERS)
+    return TextReader(CsvGrammar(layout, splitter), splitter, layout.on_error)
+
+
+class CsvGrammar:
+    """`Grammar` of CSV."""
+
+    def __init__(self, layout: Layout, splitter: RowSplitter) -> None:
+        self._splitter = splitter
+        self._columns = layout.columns
+        self._wanted = None if layout.schema is None else schema_from_names(layout.schema)
+        self._header: list[str] = []
+        self.schema: pa.Schema | None = None
+        if self._wanted is not None:
+            self.schema = project(self._wanted, layout.columns)
+            self._refuse_unreadable(self.schema)
+
+    @staticmethod
+    def _refuse_unreadable(schema: pa.Schema) -> None:
+        for field in schema:
+            try:
+                _read(b"\n", [field.name], pa.schema([field]), b",")
+            except pa.ArrowNotImplementedError:
+                raise RequestError(
+                    f"a CSV cell can not hold {field.type}",
+                    where=f"schema.{field.name}",
+                    hint="Read it as string, or keep such columns in a jsonl or arrow file",
+                ) from None
+
+    def begin(self, row: bytes) -> bool:
+        if self._header:
+            return False
+        if not row:
+            raise DataError("the first row is too long or not closed", where="byte 0", hint="Start with a header line")
+        if self._is_empty(row):
+            return True
+        delimiter = self._splitter.delimiter or b","
+        self._cell = re.compile(cell_pattern(delimiter))
+        self._row = row_pattern(delimiter)
+        self._header = self._names(row)
+        if self._wanted is not None:
+            for name in self._wanted.names:
+                if name not in self._header:
+                    raise DataError(
+                        f"the file has no column {name!r}", where="header", hint=nearest(name, self._header)
+                    )
+        return True
+
+    def _names(self, row: bytes) -> list[str]:
+        try:
+            names = [text for text, _ in self._cells(row.decode())]
+        except UnicodeDecodeError as error:
+            raise DataError(
+                "the header is not UTF-8", where=f"byte {error.start}", hint="Is this a CSV file? Try format raw"
+            ) from None
+        if len(names) > MAX_COLUMNS:
+            raise DataError(f"the header has {len(names)} columns", where="header", hint=f"At most {MAX_COLUMNS}")
+        for position, name in enumerate(names):
+            if name in names[:position]:
+                raise DataError(
+                    f"two columns are named {shorten(name)}", where="header", hint="Give each column a name of its own"
+                )
+        return names
+
+    def _cells(self, row: str) -> list[tuple[str, bool]]:
+        """The cells of a row, unquoted, and whether each was quoted."""
+        data = row.rstrip("\n").removesuffix("\r").encode()
+        cells, at = [], 0
+        while True:
+            match = self._cell.match(data, at)
+            raw = match[0] if match else b""
+            quoted = _QUOTED_CELL.match(raw)
+            if quoted:
+                inner = quoted[0][1:-1].replace(b'""', b'"') + raw[quoted.end() :]
+                cells.append((inner.decode(), True))
+            else:
+                cells.append((raw.decode(), False))
+            at += len(raw) + 1
+            if at > len(data):
+                return cells
+
+    def infer(self, rows: Sequence[bytes]) -> None:
+        columns: list[list[str | None]] = [[] for _ in self._header]
+        for row in rows:
+            try:
+                cells = self._cells(row.decode())
+            except UnicodeDecodeError:
+                continue
+            if len(cells) == len(columns):
+                for column, (text, quoted) in zip(columns, cells, strict=True):
+                    column.append(text if text or quoted else None)
+        fields = [pa.field(name, infer_cells(cells)) for name, cells in zip(self._header, columns, strict=True)]
+        self.schema = project(pa.schema(fields), self._columns)
+
+    def rows(self, data: bytes) -> Iterator[bytes]:
+        if b'"' in data and self._splitter.delimiter is not None:
+            return (match[0] for match in row_pattern(self._splitter.delimiter).finditer(data) if match[0])
+        return iter(data.splitlines(keepends=True) if b"\r" not in data else _lines(data))
+
+    @staticmethod
+    def _is_empty(row: bytes) -> bool:
+        return row in (b"\n", b"\r\n")
+
+    def is_blank(self, row: bytes) -> bool:
+        return len(self._header) > 1 and self._is_empty(row)
+
+    def parse(self, data: bytes) -> pa.RecordBatch:
+        if _BARE_CR.search(data):
+            raise pa.ArrowInvalid("a carriage return")
+        if not data.isascii():
+            _require_utf8(data)
+        schema = self.schema
+        if not data.endswith(b"\n"):
+            data += b"\n"
+        return _read(data, self._header, schema, self._splitter.delimiter or b",")
+
+    def screen(self, row: bytes) -> bytes | str:
+        try:
+            text = row.decode()
+        except UnicodeDecodeError as error:
+            return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
+        if "\r" in text and _BARE_CR.search(_QUOTED_CELL.sub(b"", row)):
+            return "a carriage return stands outside of quotes"
+        cells = self._cells(text)
+        if len(cells) != len(self._header):
+            return f"the row has {len(cells)} cells, the header has {len(self._header)}"
+        for field in self.schema or ():
+            cell, quoted = cells[self._header.index(field.name)]
+            if (cell or quoted) and not _may_be(field.type)(cell):
+                return _misfit(field, cell)
+        return row if row.endswith(b"\n") else row + b"\n"
+
+    def explain(self, row: bytes) -> str:
+        cells = self._cells(row.decode())
+        for field in self.schema or ():
+            try:
+                _read(row, self._header, pa.schema([field]), self._splitter.delimiter or b",")
+            except pa.ArrowInvalid:
+                return _misfit(field, cells[self._header.index(field.name)][0])
+        return "the row can not be read"
+
+
+def _misfit(field: pa.Field, cell: str) -> str:
+    return f"column {shorten(field.name)}: {shorten(cell)} is not {field.type}"
+
+
+def _lines(data: bytes) -> list[bytes]:
+    lines = [line + b"\n" for line in data.split(b"\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _require_utf8(data: bytes) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise pa.ArrowInvalid("not UTF-8") from None
+
+
+def _read(data: bytes, header: list[str], schema: pa.Schema, delimiter: bytes) -> pa.RecordBatch:
+    """Read whole rows. pyarrow drops a byte order mark wherever a block starts with one: give it another to drop."""
+    if data.startswith(_BOM):
+        data = _BOM + data
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(data),
+        # One block, so that nothing depends on where pyarrow would cut it.
+        pyarrow.csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=header),
+        pyarrow.csv.ParseOptions(
+            delimiter=delimiter.decode(),
+            newlines_in_values=b'"' in data,
+            ignore_empty_lines=len(header) > 1,
+        ),
+        pyarrow.csv.ConvertOptions(
+            check_utf8=False,  # done for the whole row, so that a column that is not asked for changes nothing
+            column_types=schema,
+            include_columns=schema.names,
+            null_values=[""],
+            true_values=TRUE,
+            false_values=FALSE,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    if not schema.names:
+        return pa.RecordBatch.from_pylist([], schema)
+    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
+
+
+def _number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return "(" in cell  # "nan(...)", which only C reads
+    return True
+
+
+_INTEGER = re.compile(r"[ \t]*(-?[0-9]+|0[xX][0-9a-fA-F]+)[ \t]*").fullmatch
+_TIME = re.compile(r"[0-9][0-9TZ:+. -]{3,40}").fullmatch
+
+# Quick tests that let every cell pass that pyarrow reads, and few others: a file of garbage is refused at their pace.
+_TESTS: list[tuple[Callable[[pa.DataType], bool], Callable[[str], object]]] = [
+    (pa.types.is_integer, _INTEGER),
+    (pa.types.is_floating, _number),
+    (pa.types.is_timestamp, _TIME),
+    (pa.types.is_date, _TIME),
+    (pa.types.is_time, _TIME),
+    (pa.types.is_boolean, frozenset(TRUE + FALSE).__contains__),
+]
+
+
+def _may_be(type_: pa.DataType) -> Callable[[str], object]:
+    return next((test for matches, test in _TESTS if matches(type_)), lambda cell: True)

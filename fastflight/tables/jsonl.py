@@ -1,0 +1,169 @@
+"""JSON lines: one object per line.
+
+Reading: a key that a row lacks is null, keys without a column are ignored. In a `string` column a value that is no
+string is kept as its JSON text. Timestamps are ISO 8601 text, taken as UTC where the column has a zone and the text has
+none; dates and decimals are text too. `NaN` and `Infinity` are read, though JSON has none.
+
+Writing is the inverse: one compact object per row, timestamps as ISO 8601, NaN and infinities as null. Bytes,
+times of day and durations have no form in JSON and are refused.
+
+pyarrow's reader with an explicit schema is iterative: it survives any depth of nesting. Python's is not, and raises
+`RecursionError`, which the screening below takes for "ask pyarrow".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.json
+
+from fastflight.errors import DataError, RequestError
+from fastflight.tables.codec import Layout
+from fastflight.tables.inference import infer_objects
+from fastflight.tables.rows import RowSplitter
+from fastflight.tables.schemas import MAX_COLUMNS, project, schema_from_names
+from fastflight.tables.text import TextReader, shorten
+
+_BLANK = b" \t\r\n"
+
+
+def jsonl_reader(layout: Layout) -> TextReader:
+    return TextReader(JsonGrammar(layout), RowSplitter(), layout.on_error)
+
+
+class JsonGrammar:
+    """`Grammar` of JSON lines."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._columns = layout.columns
+        self.schema: pa.Schema | None = None
+        if layout.schema is not None:
+            self._settle(schema_from_names(layout.schema))
+
+    def _settle(self, schema: pa.Schema) -> None:
+        schema = project(schema, self._columns)
+        for field in schema:
+            try:
+                if any(test(field.type) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time)):
+                    raise pa.ArrowNotImplementedError  # pyarrow reads them, from raw text and from bare numbers
+                _read(b"{}\n", 1, pa.schema([field]))
+            except pa.ArrowNotImplementedError:
+                raise RequestError(
+                    f"a JSON value can not hold {field.type}",
+                    where=f"schema.{field.name}",
+                    hint="Read it as string, or keep such columns in an arrow or packed file",
+                ) from None
+        self.schema = schema
+
+    def begin(self, row: bytes) -> bool:
+        return False
+
+    def rows(self, data: bytes) -> Iterator[bytes]:
+        lines = data.split(b"\n")
+        yield from (line + b"\n" for line in lines[:-1])
+        if lines[-1]:
+            yield lines[-1]
+
+    def is_blank(self, row: bytes) -> bool:
+        return not row.strip(_BLANK)
+
+    def infer(self, rows: Sequence[bytes]) -> None:
+        objects = []
+        for row in rows:
+            try:
+                value = json.loads(row.decode())
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, dict):
+                objects.append(value)
+        columns = infer_objects(objects, MAX_COLUMNS + 1)
+        if len(columns) > MAX_COLUMNS:
+            raise DataError(f"more than {MAX_COLUMNS} different keys", hint="Name the columns to read in a schema")
+        self._settle(pa.schema(list(columns.items())))
+
+    def parse(self, data: bytes) -> pa.RecordBatch:
+        if not data.isascii():
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                raise pa.ArrowInvalid("not UTF-8") from None
+        if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == data.count(b"\n") - 1):
+            data = self._tidy(data)
+        # Every line starts with "{" and ends with "}", so none continues another ("}" and "{" can only meet between
+        # two objects), and if there are as many rows as lines, each line is one row.
+        return _read(data, data.count(b"\n"), self.schema)
+
+    def _tidy(self, data: bytes) -> bytes:
+        lines = [stripped for line in data.split(b"\n") if (stripped := line.strip(_BLANK))]
+        if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+            raise pa.ArrowInvalid("not one object per line")
+        return b"".join(line + b"\n" for line in lines)
+
+    def screen(self, row: bytes) -> bytes | str:
+        row = row.strip(_BLANK)
+        try:
+            text = row.decode()
+        except UnicodeDecodeError as error:
+            return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
+        if not (row.startswith(b"{") and row.endswith(b"}")):
+            return f"{shorten(text)} is not a JSON object"
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError as error:
+            if b"Inf" not in row:  # pyarrow reads more spellings of infinity
+                return f"not JSON: {error.msg} at character {error.pos} of {shorten(text)}"
+            return row + b"\n"
+        except (ValueError, RecursionError):  # an integer of 5000 digits, a thousand brackets
+            return row + b"\n"
+        return self._with_text(value, row) + b"\n"
+
+    def _with_text(self, value: dict[str, Any], row: bytes) -> bytes:
+        """The row with JSON text where a string column has something else; pyarrow would refuse it."""
+        changed = False
+        for field in self.schema or ():
+            inner = value.get(field.name)
+            if pa.types.is_string(field.type) and inner is not None and not isinstance(inner, str):
+                value[field.name] = json.dumps(inner, ensure_ascii=False, separators=(",", ":"))
+                changed = True
+        return json.dumps(value, ensure_ascii=False).encode() if changed else row
+
+    def explain(self, row: bytes) -> str:
+        for field in self.schema or ():
+            try:
+                _read(row, 1, pa.schema([field]))
+            except pa.ArrowInvalid:
+                try:
+                    value = shorten(json.loads(row)[field.name])
+                except (ValueError, KeyError, RecursionError):
+                    value = "a value nested too deeply or too long"
+                return f"column {shorten(field.name)}: {value} is not {field.type}"
+        return f"{shorten(row.decode().strip())} is not one JSON object with each key once"
+
+
+# What pyarrow's JSON reader is asked for where it can not make the type from text itself; cast afterwards.
+def _wire_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_date(type_):
+        return pa.timestamp("s")
+    return type_
+
+
+def _read(data: bytes, rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Read `rows` objects, or raise `pa.ArrowInvalid`."""
+    if not rows:
+        return pa.RecordBatch.from_pylist([], schema)
+    wire = pa.schema([(field.name, _wire_type(field.type)) for field in schema])
+    table = pyarrow.json.read_json(
+        pa.BufferReader(data),
+        # One block, so that nothing depends on where pyarrow would cut it.
+        pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        pyarrow.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != rows:
+        raise pa.ArrowInvalid(f"{table.num_rows} objects on {rows} lines")
+    if not schema.names:
+        return pa.RecordBatch.from_pylist([], schema)
+    return table.select(schema.names).cast(schema).combine_chunks().to_batches()[0]

@@ -1,0 +1,200 @@
+"""Packed: records of one fixed size, described by a `struct` format and the names of its fields.
+
+Reading: one row per record. `schema` gives a field another type than its code implies, by a cast: seconds of a uint32
+to `timestamp[s]`, the bytes of a `16s` to `string` (padding NULs removed). A record whose value does not survive the
+cast is set aside, and so is part of a record at the end of the file.
+
+Writing is the inverse. Packed knows no null; a value that its field can not hold is a `DataError`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastflight.errors import DataError, RequestError, nearest
+from fastflight.tables.codec import Layout, Rejected
+from fastflight.tables.record import Field, Record
+from fastflight.tables.schemas import conform, schema_from_names
+from fastflight.tables.text import shorten
+
+# Records turned into one batch: bounds the copies that a large feed costs.
+_BLOCK_BYTES = 1024 * 1024
+
+
+def _record(layout: Layout) -> Record:
+    names = layout.columns
+    if names is None and layout.schema is not None:
+        names = tuple(layout.schema)
+    return Record.parse(layout.record, names)
+
+
+class PackedReader:
+    """`RowReader` of packed records."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._record = _record(layout)
+        self._dtype = self._record.dtype
+        self._fail = layout.on_error == "fail"
+        self.rejected = Rejected()
+        self._pending = bytearray()
+        self._offset = 0
+        self._schema = self._target(layout)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return self._schema
+
+    def _target(self, layout: Layout) -> pa.Schema:
+        wanted = schema_from_names(layout.schema or {})
+        names = [field.name for field in self._record.fields]
+        for name in wanted.names:
+            if name not in names:
+                raise RequestError(f"no field is named {name!r}", where=f"schema.{name}", hint=nearest(name, names))
+        types = []
+        for field in self._record.fields:
+            target = wanted.field(field.name).type if field.name in wanted.names else field.type
+            try:
+                _cast(pa.array([], field.type), target)
+            except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+                raise RequestError(
+                    f"{field.code!r} in the record can not be read as {target}",
+                    where=f"schema.{field.name}",
+                    hint=f"Leave it out to get {field.type}",
+                ) from None
+            types.append((field.name, target))
+        return pa.schema(types)
+
+    def feed(self, data: bytes) -> list[pa.RecordBatch]:
+        self._pending += data
+        batches = []
+        step = max(_BLOCK_BYTES // self._record.size, 1) * self._record.size
+        whole = len(self._pending) // self._record.size * self._record.size
+        for start in range(0, whole, step):
+            batches += self._read(bytes(self._pending[start : min(start + step, whole)]), self._offset + start)
+        del self._pending[:whole]
+        self._offset += whole
+        return batches
+
+    def finish(self) -> list[pa.RecordBatch]:
+        if self._pending:
+            reason = f"the file ends after {len(self._pending)} of the {self._record.size} bytes of a record"
+            self._reject(self._offset, reason)
+            self._pending.clear()
+        return []
+
+    def _read(self, data: bytes, offset: int) -> list[pa.RecordBatch]:
+        values = np.frombuffer(data, self._dtype)
+        columns = [_column(values[f"f{index}"], field) for index, field in enumerate(self._record.fields)]
+        parts = self._convert(pa.record_batch(columns, [field.name for field in self._record.fields]), offset)
+        return [pa.concat_batches(parts)] if len(parts) > 1 else parts
+
+    def _convert(self, batch: pa.RecordBatch, offset: int) -> list[pa.RecordBatch]:
+        """Cast all rows at once; where that fails, in halves, down to the rows that do not fit."""
+        for column, field in zip(batch.columns, self._schema, strict=True):
+            try:
+                _cast(column, field.type)
+            except pa.ArrowInvalid:
+                if batch.num_rows == 1:
+                    value = shorten(column[0].as_py())
+                    self._reject(offset, f"column {shorten(field.name)}: {value} is not {field.type}")
+                    return []
+                middle = batch.num_rows // 2
+                head, tail = batch.slice(0, middle), batch.slice(middle)
+                return self._convert(head, offset) + self._convert(tail, offset + middle * self._record.size)
+        columns = [_cast(column, field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
+        return [pa.record_batch(columns, schema=self._schema)]
+
+    def _reject(self, offset: int, reason: str) -> None:
+        if self._fail:
+            raise DataError(reason, where=f"byte {offset}", hint="Check the record format, or leave on_error at 'skip'")
+        self.rejected.add(offset, reason)
+
+
+def _column(values: np.ndarray[Any, Any], field: Field) -> pa.Array:
+    if field.code in "sc":
+        fixed = pa.binary(field.dtype.itemsize)
+        data = pa.py_buffer(np.ascontiguousarray(values).tobytes())
+        return pa.Array.from_buffers(fixed, len(values), [None, data]).cast(pa.binary())
+    if field.code == "?":
+        return pa.array(values != 0)
+    native = np.ascontiguousarray(values).astype(field.type.to_pandas_dtype(), copy=False)
+    return pa.array(native, field.type)
+
+
+def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
+    if column.type == target:
+        return column
+    if pa.types.is_temporal(target) and pa.types.is_integer(column.type):
+        width = pa.int32() if target.bit_width == 32 else pa.int64()
+        return column.cast(width).cast(target)
+    if pa.types.is_binary(column.type) and (pa.types.is_string(target) or pa.types.is_large_string(target)):
+        return pc.utf8_rtrim(column.cast(target), characters="\0")
+    return column.cast(target)
+
+
+class PackedWriter:
+    """`RowWriter` of packed records. The batches' columns are found by name; others are left out."""
+
+    def __init__(self, layout: Layout, schema: pa.Schema) -> None:
+        names = layout.columns if layout.columns is not None else tuple(layout.schema or schema.names)
+        self._record = Record.parse(layout.record, names)
+        for field in self._record.fields:
+            if field.name not in schema.names:
+                raise DataError(f"the table has no column {field.name!r}", hint=nearest(field.name, schema.names))
+            self._values(pa.array([], schema.field(field.name).type), field)
+        self._schema = pa.schema([schema.field(field.name) for field in self._record.fields])
+
+    def begin(self) -> bytes:
+        return b""
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        batch = conform(batch, self._schema)
+        records = np.zeros(batch.num_rows, self._record.dtype)
+        for index, (column, field) in enumerate(zip(batch.columns, self._record.fields, strict=True)):
+            records[f"f{index}"] = self._values(column, field)
+        return records.tobytes()
+
+    def finish(self) -> bytes:
+        return b""
+
+    def _values(self, column: pa.Array, field: Field) -> np.ndarray[Any, Any]:
+        where = f"column {field.name}"
+        if column.null_count:
+            raise DataError("a packed record can not hold null", where=where, hint="Fill or drop the nulls first")
+        try:
+            if field.code in "sc":
+                return _fixed(column, field)
+            if pa.types.is_temporal(column.type):
+                column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+            values: np.ndarray[Any, Any] = column.cast(field.type).to_numpy(zero_copy_only=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(
+                f"{column.type} does not fit {field.code!r} of the record: {str(error)[:120]}",
+                where=where,
+                hint=f"Cast the column to {field.type} first, or give the record a wider field",
+            ) from None
+        if field.code in "ef":
+            with np.errstate(over="ignore"):
+                narrow = values.astype(field.dtype)
+            source = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            if (np.isinf(narrow) & ~np.isinf(source)).any():
+                raise DataError(f"a value is too large for {field.code!r}", where=where, hint="Use d in the record")
+            return narrow
+        return values
+
+
+def _fixed(column: pa.Array, field: Field) -> np.ndarray[Any, Any]:
+    width = field.dtype.itemsize
+    rows: list[bytes] = column.cast(pa.binary()).to_pylist()
+    for row in rows:
+        if len(row) > width:
+            raise DataError(
+                f"{shorten(row)} is longer than {width} bytes",
+                where=f"column {field.name}",
+                hint="Shorten the values, or give the record a wider field",
+            )
+    return np.frombuffer(b"".join(row.ljust(width, b"\0") for row in rows), f"V{width}")

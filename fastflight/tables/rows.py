@@ -1,0 +1,241 @@
+"""Rows out of bytes: where text rows end, however the bytes arrive.
+
+`RowSplitter.feed` is given pieces of a file and returns what they complete, in file order: `Rows` (one or more whole
+rows, each ending in a line feed, as one block) and `Refused` (a row that can not be one). `finish()` gives the rest;
+its last row may lack the line feed.
+
+With `delimiters` the rows are CSV: a cell that starts with a quote runs to its closing quote (a doubled quote stands
+for itself) and may hold line feeds; a quote inside a cell that did not start with one is an ordinary character. Without
+one every line feed ends a row.
+
+A quote that is never closed would swallow the rest of the file. A row that has not ended after `MAX_ROW_BYTES`, or at
+the end of the file, therefore loses its first line only, and reading goes on at the next line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+# Held in memory while a row is incomplete: far above any row a device writes, far below what hurts a server.
+MAX_ROW_BYTES = 1024 * 1024
+# Bytes handled at once. Rows leave a large feed in blocks of about this size, and no block holds an overlong row.
+# pyarrow's CSV reader is at its best here: its buffers then come from the heap and not from the kernel.
+BLOCK_BYTES = 64 * 1024
+# Below this many quotes in a piece a regular expression is quicker than numpy.
+_FEW_QUOTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Whole rows: the bytes of the file from `offset` on."""
+
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A stretch of the file that can not be a row."""
+
+    offset: int
+    reason: str
+
+
+class RowSplitter:
+    """Cuts a file into rows. A byte order mark before the first one is no part of it.
+
+    `delimiters` are those that a CSV file may have: the first of them that its first line holds is its `delimiter`.
+    """
+
+    def __init__(self, delimiters: bytes = b"") -> None:
+        self.delimiter: bytes | None = None
+        self._delimiters = delimiters
+        self._begun = False
+        self._opening = re.compile(b'"')
+        self._pending = bytearray()  # the file from `_offset` on; starts at the start of a row
+        self._offset = 0
+        self._at = 0  # scanned so far
+        self._quoted = False  # the byte at `_at` is inside a quoted cell
+        self._end = 0  # end of the last whole row in what was scanned
+        self._skipping = False  # inside a line that was too long, up to its line feed
+
+    def _begin(self, *, ended: bool) -> bool:
+        """Look at the first bytes; False if more are needed."""
+        if self._offset == 0:
+            if not ended and len(self._pending) < len(BOM) and BOM.startswith(self._pending):
+                return False
+            if self._pending.startswith(BOM):
+                self._drop(len(BOM))
+        match = _FIRST_LINE.match(self._pending)
+        if self._delimiters and match:
+            if not (match[2] or ended or len(self._pending) > MAX_ROW_BYTES):
+                return False
+            unquoted = _QUOTED_TEXT.sub(b"", match[1])
+            held = [bytes((code,)) for code in self._delimiters if code in unquoted]
+            self.delimiter = held[0] if held else self._delimiters[:1]
+            self._opening = re.compile(rb"(?<![^\n" + re.escape(self.delimiter) + rb'])"')
+        self._begun = True
+        return True
+
+    def feed(self, data: bytes) -> list[Rows | Refused]:
+        found: list[Rows | Refused] = []
+        for start in range(0, len(data), BLOCK_BYTES):
+            self._pending += data[start : start + BLOCK_BYTES] if len(data) > BLOCK_BYTES else data
+            if self._begun or self._begin(ended=False):
+                self._advance(found)
+        return found
+
+    def finish(self) -> list[Rows | Refused]:
+        found: list[Rows | Refused] = []
+        if not self._begun:
+            self._begin(ended=True)
+            self._advance(found)
+        while self._pending:
+            if self._quoted and not self._closes_at_the_end():
+                self._refuse_line(found, "a quote is not closed before the file ends")
+                self._advance(found)
+            else:
+                self._emit(found, len(self._pending))
+        return found
+
+    def _closes_at_the_end(self) -> bool:
+        """A quote as the last byte could have been the first of two; now it is known to close."""
+        return self._at == len(self._pending) - 1
+
+    def _advance(self, found: list[Rows | Refused]) -> None:
+        while self._pending:
+            if self._skipping and not self._skip_line():
+                return
+            self._scan()
+            if self._end and not self._starts_too_long():
+                self._emit(found, self._end)
+            elif len(self._pending) <= MAX_ROW_BYTES:
+                return
+            else:
+                self._refuse_long(found)
+
+    def _starts_too_long(self) -> bool:
+        """Only the first row of a block can be too long: the others came with the last piece."""
+        if self._end <= MAX_ROW_BYTES + 1:
+            return False
+        if self.delimiter is None:
+            return self._pending.find(b"\n", 0, MAX_ROW_BYTES + 1) < 0
+        match = row_pattern(self.delimiter).match(self._pending)
+        return match is None or match.end() > MAX_ROW_BYTES + 1
+
+    def _emit(self, found: list[Rows | Refused], end: int) -> None:
+        found.append(Rows(self._offset, bytes(self._pending[:end])))
+        self._drop(end)
+
+    def _drop(self, end: int) -> None:
+        del self._pending[:end]
+        self._offset += end
+        self._at = max(self._at - end, 0)
+        self._end = 0
+        if not self._pending:
+            self._quoted = False
+
+    def _refuse_long(self, found: list[Rows | Refused]) -> None:
+        if self._pending.find(b"\n", 0, MAX_ROW_BYTES + 1) < 0:
+            found.append(Refused(self._offset, f"the row is longer than {MAX_ROW_BYTES} bytes"))
+            self._skipping = True
+        else:
+            self._refuse_line(found, f"a quote is not closed within {MAX_ROW_BYTES} bytes")
+
+    def _refuse_line(self, found: list[Rows | Refused], reason: str) -> None:
+        """Give up the first line of a row whose quote never closes, and start afresh after it."""
+        found.append(Refused(self._offset, reason))
+        end = self._pending.find(b"\n") + 1 or len(self._pending)
+        self._at, self._quoted = end, False
+        self._drop(end)
+
+    def _skip_line(self) -> bool:
+        end = self._pending.find(b"\n") + 1
+        self._skipping = not end
+        self._at, self._quoted = end or len(self._pending), False
+        self._drop(end or len(self._pending))
+        return bool(end)
+
+    def _scan(self) -> None:
+        """Look at the bytes that were not looked at yet: move `_at`, `_quoted` and `_end`."""
+        pending = self._pending
+        if self.delimiter is None or (not self._quoted and pending.find(b'"', self._at) < 0):
+            self._end = pending.rfind(b"\n", self._at) + 1 or self._end
+            self._at = len(pending)
+            return
+        regular: bool | None = None
+        while self._at < len(pending):
+            if self._quoted:
+                if not self._leave_quotes():
+                    return
+                continue
+            if regular is None:
+                regular = pending.count(b'"', self._at) > _FEW_QUOTES and self._scan_regular()
+            if not regular:
+                match = self._opening.search(pending, self._at)
+                stop = match.start() if match else len(pending)
+                self._end = pending.rfind(b"\n", self._at, stop) + 1 or self._end
+                self._quoted = match is not None
+                self._at = stop + 1 if match else stop
+            elif self._at < len(pending):
+                return
+
+    def _leave_quotes(self) -> bool:
+        """Go to the closing quote; False when it has not come, or could still be the first of a doubled one."""
+        match = _QUOTED_REST.match(self._pending, self._at)
+        self._at = match.end() if match else self._at
+        if self._at + 1 >= len(self._pending):
+            return False
+        self._at += 1
+        self._quoted = False
+        return True
+
+    def _scan_regular(self) -> bool:
+        """Scan all that is left at once, if every second quote stands where a cell can start (the usual case)."""
+        start = self._at
+        rest = np.frombuffer(bytes(self._pending[start:]), np.uint8)
+        quotes = np.flatnonzero(rest == ord('"'))
+        opening, closing = quotes[0::2], quotes[1::2]
+        before = rest[opening - 1]
+        regular = (before == ord("\n")) | (before == ord(self.delimiter or b","))
+        regular[1:] |= opening[1:] == closing[: len(opening) - 1] + 1
+        if opening[0] == 0:
+            regular[0] = start == 0 or bytes(self._pending[start - 1 : start]) in (b"\n", self.delimiter)
+        if not regular.all():
+            return False
+        stop = len(rest)
+        if len(quotes) % 2:
+            stop, self._quoted, self._at = int(quotes[-1]), True, start + len(rest)
+            # The pairs seen inside an open cell are whole: `_at` is after them all.
+        elif quotes[-1] == len(rest) - 1:
+            self._quoted, self._at = True, start + len(rest) - 1
+        else:
+            self._at = start + len(rest)
+        while (newline := self._pending.rfind(b"\n", start, start + stop) - start) >= 0:
+            inside = int(np.searchsorted(quotes, newline))
+            if inside % 2 == 0:
+                self._end = start + newline + 1
+                break
+            stop = int(quotes[inside - 1])
+        return True
+
+
+BOM = b"\xef\xbb\xbf"
+_FIRST_LINE = re.compile(rb"[\r\n]*+([^\n]*+)(\n?)")
+_QUOTED_TEXT = re.compile(rb'"(?:[^"]++|"")*+"?')
+_QUOTED_REST = re.compile(rb'(?:[^"]++|"")*+')
+
+
+def cell_pattern(delimiter: bytes) -> bytes:
+    """One CSV cell as a regular expression that never backtracks."""
+    other = rb"[^\n" + re.escape(delimiter) + rb"]*+"
+    return rb'(?:"(?:[^"]++|"")*+"?' + other + rb'|(?!")' + other + rb")"
+
+
+def row_pattern(delimiter: bytes) -> re.Pattern[bytes]:
+    """One CSV row, with its line feed if it has one."""
+    cell = cell_pattern(delimiter)
+    return re.compile(cell + rb"(?:" + re.escape(delimiter) + cell + rb")*+\n?")

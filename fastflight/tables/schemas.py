@@ -1,0 +1,157 @@
+"""Schemas by name: Arrow type names to types, and the choice of columns.
+
+A type name is what `str(type)` gives, or one of Arrow's aliases: `int64`, `float`, `timestamp[us]`,
+`timestamp[us, UTC]`, `decimal128(9, 2)`, `list<int64>`, `struct<x: int64, y: string>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from fastflight.errors import DataError, RequestError, nearest
+
+# Arrow's C++ recurses over nested types; nobody nests a device's table deeper.
+MAX_TYPE_DEPTH = 8
+# As many columns as a request may name; a header of a million commas is not a table.
+MAX_COLUMNS = 4096
+# "struct<...>" with a few hundred fields; longer is an attack on the parser below.
+MAX_TYPE_NAME_CHARACTERS = 8192
+
+PLAIN_TYPES: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "float": pa.float32(),
+    "float32": pa.float32(),
+    "double": pa.float64(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "utf8": pa.string(),
+    "large_string": pa.large_string(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "date32": pa.date32(),
+    "date32[day]": pa.date32(),
+    "date64": pa.date64(),
+    "date64[ms]": pa.date64(),
+    "time32[s]": pa.time32("s"),
+    "time32[ms]": pa.time32("ms"),
+    "time64[us]": pa.time64("us"),
+    "time64[ns]": pa.time64("ns"),
+    **{f"timestamp[{unit}]": pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")},
+    **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
+}
+
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([A-Za-z0-9_+:/-]{1,64})\]")
+_DECIMAL = re.compile(r"decimal128\((\d{1,2}),\s*(-?\d{1,2})\)")
+_NESTED = re.compile(r"(list|struct)<(.*)>", re.DOTALL)
+_FIELD = re.compile(r"\s*([^:<>,\s]+)\s*:\s*(.+?)\s*", re.DOTALL)
+
+
+def schema_from_names(names: Mapping[str, str]) -> pa.Schema:
+    """The schema with these columns, in order; `RequestError` names the column and the nearest known type."""
+    if len(names) > MAX_COLUMNS:
+        raise RequestError(f"{len(names)} columns", where="schema", hint=f"At most {MAX_COLUMNS} columns")
+    return pa.schema([(column, _type_of(str(name), column, 0)) for column, name in names.items()])
+
+
+def _type_of(name: str, column: str, depth: int) -> pa.DataType:
+    text = name.strip()
+    if text in PLAIN_TYPES:
+        return PLAIN_TYPES[text]
+    if depth < MAX_TYPE_DEPTH and len(text) <= MAX_TYPE_NAME_CHARACTERS:
+        if match := _ZONED.fullmatch(text):
+            return pa.timestamp(match[1], match[2])
+        if match := _DECIMAL.fullmatch(text):
+            return _decimal(int(match[1]), int(match[2]), column)
+        if match := _NESTED.fullmatch(text):
+            return _nested(match[1], match[2], column, depth + 1)
+    raise RequestError(
+        f"no Arrow type is named {text[:80]!r}", where=f"schema.{column}", hint=nearest(text, PLAIN_TYPES)
+    )
+
+
+def _decimal(precision: int, scale: int, column: str) -> pa.DataType:
+    if not 1 <= precision <= 38:
+        raise RequestError(
+            f"a precision of {precision}", where=f"schema.{column}", hint="decimal128 has 1 to 38 digits"
+        )
+    return pa.decimal128(precision, scale)
+
+
+def _nested(kind: str, inner: str, column: str, depth: int) -> pa.DataType:
+    if kind == "list":
+        # Arrow prints a list's only field with its name ("item: int64"); people leave it out.
+        match = _FIELD.fullmatch(inner)
+        return pa.list_(_type_of(match[2] if match and match[1] in ("item", "element") else inner, column, depth))
+    fields = []
+    for part in _split_fields(inner):
+        match = _FIELD.fullmatch(part)
+        if match is None:
+            raise RequestError(
+                f"{part.strip()[:80]!r} is no field of a struct",
+                where=f"schema.{column}",
+                hint="Write struct<name: type, name: type>",
+            )
+        fields.append((match[1], _type_of(match[2], column, depth)))
+    return pa.struct(fields)
+
+
+def _split_fields(text: str) -> list[str]:
+    """Split at the commas that stand outside of brackets."""
+    if not text.strip():
+        return []
+    parts, level, start = [], 0, 0
+    for position, character in enumerate(text):
+        level += (character in "<[(") - (character in ">])")
+        if character == "," and level == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    return [*parts, text[start:]]
+
+
+def project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """Keep `columns` of `schema`, in their order; None keeps all. An unknown or repeated one is a `RequestError`."""
+    if columns is None:
+        return schema
+    for position, name in enumerate(columns):
+        if name not in schema.names:
+            raise RequestError(f"no column is named {name!r}", where="columns", hint=nearest(name, schema.names))
+        if name in columns[:position]:
+            raise RequestError(f"column {name!r} is asked for twice", where="columns", hint="Name each column once")
+    return pa.schema([schema.field(name) for name in columns], schema.metadata)
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema` out of `batch`; `DataError` if one is missing or of another type."""
+    if batch.schema.equals(schema):
+        return batch
+    for field in schema:
+        position = batch.schema.get_field_index(field.name)
+        if position < 0:
+            raise DataError(f"the batch has no column {field.name!r}", hint=nearest(field.name, batch.schema.names))
+        if batch.schema.field(position).type != field.type:
+            raise DataError(
+                f"column {field.name!r} is {batch.schema.field(position).type}, not {field.type}",
+                hint="All batches of a stream have its schema",
+            )
+    return batch.select(schema.names)
+
+
+def require_unique(schema: pa.Schema) -> None:
+    """`DataError` if two columns share a name: a file that names its columns could not be read back."""
+    if not schema.names:
+        raise DataError("the table has no columns", hint="Write at least one column")
+    for name in schema.names:
+        if len(schema.get_all_field_indices(name)) > 1:
+            raise DataError(f"two columns are named {name!r}", hint="Give each column a name of its own")

@@ -1,0 +1,191 @@
+"""Reading text rows: what CSV and JSON lines share.
+
+A `TextReader` cuts the file into rows, finds the schema from a bounded first part if none was given, and hands blocks
+of whole rows to its grammar. Reading a block is all or nothing and fast. A block that fails is sifted: rows that the
+grammar can refuse by looking at them are set aside, the others are read again, in halves where that fails too. A row is
+thus accepted exactly if it can be read alone, and how the bytes arrived never shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from fastflight.errors import DataError
+from fastflight.tables.codec import OnError, Rejected
+from fastflight.tables.rows import Refused, Rows, RowSplitter
+
+# The part of a file that its schema is inferred from. It is held in memory, and a live reader sees nothing until it has
+# come: some pages of a file, some minutes of telemetry.
+INFERENCE_BYTES = 64 * 1024
+INFERENCE_ROWS = 1000
+# Characters of a value quoted in a reason: enough to recognise it.
+MAX_VALUE_CHARACTERS = 40
+
+
+class Grammar(Protocol):
+    """How one text format turns rows into columns."""
+
+    def begin(self, row: bytes) -> bool:
+        """Take a row that stands before the first row of data; False if this row is data."""
+
+    def rows(self, data: bytes) -> Iterator[bytes]:
+        """Cut whole rows apart; joined they are `data`."""
+
+    def is_blank(self, row: bytes) -> bool:
+        """Nothing to read and nothing wrong."""
+
+    def infer(self, rows: Sequence[bytes]) -> None:
+        """Find the schema; `rows` may be empty."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Known from the start, or after `infer`."""
+
+    def parse(self, data: bytes) -> pa.RecordBatch:
+        """Read whole rows, or raise `pa.ArrowInvalid` if any of them is bad, or might be."""
+
+    def screen(self, row: bytes) -> bytes | str:
+        """The row as it should be read, or why it certainly can not be."""
+
+    def explain(self, row: bytes) -> str:
+        """Why this row, which `screen` let pass, could not be read."""
+
+
+class TextReader:
+    """`RowReader` for any text grammar."""
+
+    def __init__(self, grammar: Grammar, splitter: RowSplitter, on_error: OnError) -> None:
+        self.rejected = Rejected()
+        self._grammar = grammar
+        self._splitter = splitter
+        self._fail = on_error == "fail"
+        self._begun = False
+        self._held: list[Rows | Refused] = []
+        self._sample: list[bytes] = []
+        self._sampled = False
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return self._grammar.schema
+
+    def feed(self, data: bytes) -> list[pa.RecordBatch]:
+        return self._take(self._splitter.feed(data))
+
+    def finish(self) -> list[pa.RecordBatch]:
+        batches = self._take(self._splitter.finish())
+        if self._grammar.schema is None:
+            self._grammar.infer(self._sample)
+            batches += self._release()
+        return batches
+
+    def _take(self, found: list[Rows | Refused]) -> list[pa.RecordBatch]:
+        if not self._begun:
+            found = self._begin(found)
+        if self._grammar.schema is not None:
+            return self._read(found)
+        for item in found:
+            self._held.append(item)
+            if isinstance(item, Rows) and not self._sampled:
+                self._add_to_sample(item)
+        if not self._sampled:
+            return []
+        self._grammar.infer(self._sample)
+        return self._release()
+
+    def _release(self) -> list[pa.RecordBatch]:
+        held, self._held, self._sample = self._held, [], []
+        return self._read(held)
+
+    def _begin(self, found: list[Rows | Refused]) -> list[Rows | Refused]:
+        """Give the first rows to the grammar until it says that data has begun; what is left of `found` is data."""
+        for index, item in enumerate(found):
+            if isinstance(item, Refused):
+                # Nothing can be read without what should have stood here (a header), where the grammar wants it.
+                self._begun = not self._grammar.begin(b"")
+                return found[index:]
+            offset = item.offset
+            for row in self._grammar.rows(item.data):
+                if not self._grammar.begin(row):
+                    self._begun = True
+                    return [Rows(offset, item.data[offset - item.offset :]), *found[index + 1 :]]
+                offset += len(row)
+        return []
+
+    def _add_to_sample(self, block: Rows) -> None:
+        """The sample is a function of the file alone: whole rows within its first bytes, and at least one."""
+        end = block.offset
+        for row in self._grammar.rows(block.data):
+            end += len(row)
+            if self._grammar.is_blank(row):
+                continue
+            self._sampled = end > INFERENCE_BYTES or len(self._sample) + 1 >= INFERENCE_ROWS
+            if end <= INFERENCE_BYTES or not self._sample:
+                self._sample.append(row)
+            if self._sampled:
+                return
+
+    def _read(self, found: list[Rows | Refused]) -> list[pa.RecordBatch]:
+        batches = []
+        for item in found:
+            if isinstance(item, Refused):
+                self._reject(item)
+                continue
+            try:
+                batch = self._grammar.parse(item.data)
+            except pa.ArrowInvalid:
+                batch = self._sift(item)
+            if batch.num_rows:
+                batches.append(batch)
+        return batches
+
+    def _sift(self, block: Rows) -> pa.RecordBatch:
+        offset = block.offset
+        refused: list[Refused] = []
+        passed: list[Rows] = []
+        for row in self._grammar.rows(block.data):
+            if not self._grammar.is_blank(row):
+                verdict = self._grammar.screen(row)
+                if isinstance(verdict, str):
+                    refused.append(Refused(offset, verdict))
+                else:
+                    passed.append(Rows(offset, verdict))
+            offset += len(row)
+        parts = self._halve(passed, refused)
+        for item in sorted(refused, key=lambda item: item.offset):
+            self._reject(item)
+        schema = self._grammar.schema
+        return pa.Table.from_batches(parts, schema).combine_chunks().to_batches()[0] if parts else _empty(schema)
+
+    def _halve(self, rows: list[Rows], refused: list[Refused]) -> list[pa.RecordBatch]:
+        if not rows:
+            return []
+        try:
+            return [self._grammar.parse(b"".join(row.data for row in rows))]
+        except pa.ArrowInvalid:
+            if len(rows) == 1:
+                refused.append(Refused(rows[0].offset, self._grammar.explain(rows[0].data)))
+                return []
+        middle = len(rows) // 2
+        return self._halve(rows[:middle], refused) + self._halve(rows[middle:], refused)
+
+    def _reject(self, item: Refused) -> None:
+        if self._fail:
+            raise DataError(
+                item.reason,
+                where=f"byte {item.offset}",
+                hint="Mend the file, give a schema that fits, or leave on_error at 'skip'",
+            )
+        self.rejected.add(item.offset, item.reason)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
+
+
+def shorten(value: object) -> str:
+    """A value as a reason quotes it."""
+    text = repr(value)
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."

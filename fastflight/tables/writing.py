@@ -1,0 +1,168 @@
+"""Columns as text: what the CSV and the JSON lines writer share.
+
+`as_text` turns a column into strings that our readers turn back: timestamps as ISO 8601 (in UTC, with `Z`, where the
+column has a zone), floats always with a point or an exponent, so that inference finds floats again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastflight.errors import DataError
+from fastflight.tables.codec import Layout
+from fastflight.tables.schemas import conform, project, require_unique
+
+TEXT = pa.large_string()
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """Strings for the values of a column of a plain type; nulls stay null."""
+    type_ = column.type
+    if pa.types.is_dictionary(type_):
+        return as_text(column.dictionary_decode())
+    if pa.types.is_float16(type_):
+        column = column.cast(pa.float32())
+    if pa.types.is_floating(type_):
+        return pc.replace_substring_regex(column.cast(TEXT), r"^(-?[0-9]+)$", r"\1.0")
+    if pa.types.is_timestamp(type_):
+        utc = column.cast(pa.timestamp(type_.unit, "UTC")) if type_.tz else column
+        return pc.replace_substring(utc.cast(TEXT), " ", "T", max_replacements=1)
+    if pa.types.is_duration(type_):
+        column = column.cast(pa.int64())
+    return column.cast(TEXT)
+
+
+def plain(type_: pa.DataType) -> pa.DataType:
+    """The type of the values, for a dictionary; else the type itself."""
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+        or pa.types.is_binary_view(type_)
+    )
+
+
+def _is_string(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+
+
+def _refuse(field: pa.Field, format_: str, hint: str) -> DataError:
+    return DataError(f"{format_} can not hold {field.type}", where=f"column {field.name}", hint=hint)
+
+
+class CsvWriter:
+    """`RowWriter` of CSV."""
+
+    def __init__(self, layout: Layout, schema: pa.Schema) -> None:
+        self._schema = project(schema, layout.columns)
+        require_unique(self._schema)
+        for field in self._schema:
+            type_ = plain(field.type)
+            if _is_bytes(type_):
+                raise _refuse(field, "csv", "Write it as arrow or packed, or encode it as text first")
+            if pa.types.is_nested(type_):
+                raise _refuse(field, "csv", "Write it as jsonl or arrow, or flatten it first")
+
+    def begin(self) -> bytes:
+        names = pa.array(self._schema.names, TEXT)
+        # Quoted also where a reader would look for a delimiter, a byte order mark or a blank line.
+        return (",".join(_quoted(names, r'[",\r\n\t;]|^$|^\x{feff}').to_pylist()) + "\n").encode()
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        batch = conform(batch, self._schema)
+        if not batch.num_rows:
+            return b""
+        cells = []
+        for column in batch.columns:
+            text = as_text(column)
+            cells.append(_quoted(text, r'[",\r\n]|^$') if _is_string(plain(column.type)) else text)
+        comma, line_feed, nothing = (pa.scalar(text, TEXT) for text in (",", "\n", ""))
+        rows = pc.binary_join_element_wise(*cells, comma, null_handling="replace", null_replacement="")
+        lines = pc.binary_join_element_wise(rows, nothing, line_feed)
+        size = pc.sum(pc.binary_length(lines)).as_py()
+        return bytes(lines.buffers()[2].slice(0, size))
+
+    def finish(self) -> bytes:
+        return b""
+
+
+def _quoted(text: pa.Array, where: str) -> pa.Array:
+    """Quote the strings that match `where`; a quote inside is doubled."""
+    needed = pc.match_substring_regex(text, where)
+    if not pc.any(needed).as_py():
+        return text
+    quote, nothing = pa.scalar('"', TEXT), pa.scalar("", TEXT)
+    doubled = pc.replace_substring(text, '"', '""')
+    return pc.if_else(needed, pc.binary_join_element_wise(quote, doubled, quote, nothing), text)
+
+
+class JsonlWriter:
+    """`RowWriter` of JSON lines."""
+
+    def __init__(self, layout: Layout, schema: pa.Schema) -> None:
+        self._schema = project(schema, layout.columns)
+        require_unique(self._schema)
+        for field in self._schema:
+            type_ = plain(field.type)
+            if pa.types.is_nested(type_):
+                _require_json(field, type_)
+            elif _is_bytes(type_) or pa.types.is_duration(type_) or pa.types.is_time(type_):
+                raise _refuse(field, "jsonl", "Write it as arrow, or turn it into text or numbers first")
+
+    def begin(self) -> bytes:
+        return b""
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        batch = conform(batch, self._schema)
+        columns = [_json_values(column) for column in batch.columns]
+        names = self._schema.names
+        lines = [
+            json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            for row in zip(*columns, strict=True)
+        ]
+        return "".join(line + "\n" for line in lines).encode()
+
+    def finish(self) -> bytes:
+        return b""
+
+
+def _require_json(field: pa.Field, type_: pa.DataType) -> None:
+    """Inside of lists and structs only what JSON itself has."""
+    if pa.types.is_nested(type_) and not (pa.types.is_map(type_) or pa.types.is_union(type_)):
+        for index in range(type_.num_fields):
+            _require_json(field, type_.field(index).type)
+        return
+    is_json = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null, _is_string)
+    if not any(test(type_) for test in is_json):
+        raise _refuse(field, "jsonl", f"Write it as arrow, or turn the {type_} inside of it into text or numbers first")
+
+
+def _json_values(column: pa.Array) -> list[Any]:
+    type_ = plain(column.type)
+    if pa.types.is_temporal(type_) or pa.types.is_decimal(type_):
+        values: list[Any] = as_text(column).to_pylist()
+        return values
+    values = column.to_pylist()
+    if pa.types.is_floating(type_) or pa.types.is_nested(type_):
+        return [_finite(value) for value in values]
+    return values
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value
