@@ -1,0 +1,5 @@
+"""The Arrow Flight server: an edge in front of the catalog's sources."""
+
+from fastflight.server.flight import DEFAULT_LOCATION, FlightServer
+
+__all__ = ["DEFAULT_LOCATION", "FlightServer"]

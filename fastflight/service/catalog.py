@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fastflight.errors import UnknownName, nearest
+from fastflight.errors import RequestError, nearest
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
 
@@ -35,13 +35,13 @@ class Catalog:
         return iter(self._sources.values())
 
     def source(self, name: str) -> Source[Any]:
-        """The source of a wire name; `UnknownName` with the nearest match."""
+        """The source of a wire name, or `RequestError` with the nearest match."""
         try:
             return self._sources[name]
         except KeyError:
             shown = name[:MAX_SHOWN_CHARACTERS]
             hint = nearest(shown, self._sources)
-            raise UnknownName(f"no such request type: {shown!r}", where="type", hint=hint) from None
+            raise RequestError(f"no such request type: {shown!r}", where="type", hint=hint) from None
 
     def source_of(self, request: Request) -> Source[Any]:
         """The source that serves `request`."""

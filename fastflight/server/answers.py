@@ -1,0 +1,149 @@
+"""do_get: a source's batches as a Flight stream.
+
+`sync_answer` reads in the calling thread, `async_answer` on the shard; both end in one generator that Flight iterates.
+It sends batches of a size that every client takes, then one empty batch whose app metadata is the trailer: JSON with
+rows, bytes, duration_seconds and the source's summary. It owns the source's iterator: however it ends, that is closed.
+
+While an async source is idle the client is looked after every 20 ms. A sync source is asked in the handler's thread,
+where nothing can interrupt it: one that can be idle must give an empty batch now and then, as DESIGN's live streams do.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from fastflight.concurrency import Shard, drain
+from fastflight.errors import DataError, Stopped
+from fastflight.server.ledger import Stream
+from fastflight.server.status import flight_error
+from fastflight.service import dispatch, encode
+from fastflight.service.requests import Mode, Request
+from fastflight.service.source import AsyncReading, Source, Summary
+
+# Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
+MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+# What waits between the loop and the handler: four full messages, beyond which more gain nothing.
+HANDOFF_BYTES = 8 * 1024 * 1024
+
+
+def sync_answer(source: Source[Any], request: Request, stream: Stream) -> flight.FlightDataStream:
+    """Open the source here and answer from this thread."""
+    reading = dispatch.reader(source)(request)
+    schema = described(reading.schema, request, "sync")
+    return _begin(schema, reading.batches, reading.summary, stream)
+
+
+def async_answer(source: Source[Any], request: Request, stream: Stream, shard: Shard) -> flight.FlightDataStream:
+    """Open and iterate the source on the shard; answer from this thread."""
+    items = _on_loop(dispatch.async_reader(source), request)
+    drained = drain(shard, items, max_bytes=HANDOFF_BYTES, size_of=_size, still_wanted=stream.check)
+    reading = cast(AsyncReading, next(drained))
+    return _begin(reading.schema, cast("Iterator[pa.RecordBatch]", drained), reading.summary, stream)
+
+
+async def _on_loop(read: Callable[[Request], Any], request: Request) -> AsyncIterator[AsyncReading | pa.RecordBatch]:
+    """The reading, then its batches: opened and iterated by one task, so that one cancellation ends both."""
+    reading: AsyncReading = await read(request)
+    try:
+        yield AsyncReading(described(reading.schema, request, "async"), reading.batches, reading.summary)
+        async for batch in reading.batches:
+            yield batch
+    finally:
+        aclose = getattr(reading.batches, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+def described(schema: pa.Schema, request: Request, path: Mode) -> pa.Schema:
+    """`schema` as it is sent: saying what was asked and what served it; dictionaries become their values."""
+    # Flight's GeneratorStream cannot send dictionary columns (apache/arrow#38480).
+    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
+    metadata = {**(schema.metadata or {}), b"fastflight.request": encode(request), b"fastflight.path": path.encode()}
+    return pa.schema(fields, metadata)
+
+
+def _size(item: AsyncReading | pa.RecordBatch) -> int:
+    return 0 if isinstance(item, AsyncReading) else pa.ipc.get_record_batch_size(item)
+
+
+def _begin(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], summary: Callable[[], Summary], stream: Stream
+) -> flight.FlightDataStream:
+    generator = _send(schema, batches, summary, stream)
+    next(generator)  # from here on, dropping it runs its `finally`: a client may leave before the first batch
+    return flight.GeneratorStream(schema, generator)
+
+
+def _send(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], summary: Callable[[], Summary], stream: Stream
+) -> Generator[Any, None, None]:
+    outcome = "cancelled"
+    measured = _Measured()
+    try:
+        yield None
+        for batch in batches:
+            stream.check()
+            if not batch.schema.equals(schema):
+                batch = _conformed(batch, schema)
+            stream.count(batch.num_rows, measured.size(batch))
+            if pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES:
+                yield batch
+            else:
+                yield from split(batch)
+        trailer = {
+            "rows": stream.rows,
+            "bytes": stream.bytes,
+            "duration_seconds": round(time.perf_counter() - stream.began, 6),
+            **summary(),
+        }
+        yield pa.RecordBatch.from_pylist([], schema=schema), pa.py_buffer(json.dumps(trailer, default=str).encode())
+        outcome = "finished"
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        outcome = "cancelled" if isinstance(error, Stopped) else "failed"
+        raise flight_error(error) from None
+    finally:
+        stream.close(outcome)
+        close = getattr(batches, "close", None)
+        if close is not None:
+            close()
+
+
+class _Measured:
+    """The bytes of batches. Measuring takes 2 us a column, so one that a source gives again is not measured again."""
+
+    def __init__(self) -> None:
+        self._batch: pa.RecordBatch | None = None
+        self._size = 0
+
+    def size(self, batch: pa.RecordBatch) -> int:
+        if batch is not self._batch:
+            self._batch, self._size = batch, batch.nbytes
+        return self._size
+
+
+def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """`batch` in pieces of at most `MAX_MESSAGE_BYTES`; a single row may be larger."""
+    if batch.num_rows <= 1 or pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from split(batch.slice(0, half))
+    yield from split(batch.slice(half))
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with dictionary columns as the plain one that is sent."""
+    if batch.schema.names != schema.names:
+        raise DataError("the source gave a batch with other columns than its schema has")
+    try:
+        return batch.cast(schema)
+    except pa.ArrowException as error:
+        raise DataError("the source gave a batch that does not fit its schema") from error

@@ -1,0 +1,132 @@
+"""The streams of a server: how many, whose, how much, and how to end them.
+
+A handler opens a `Stream` in the `Ledger` and closes it with its outcome. `Stream.check` is asked between batches and
+while waiting: it raises `Stopped` once the peer has left, the stream was cancelled, or the server shuts down.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from fastflight.errors import BusyError, Stopped
+
+# Flight holds a thread per open stream: 256 are about as many as one process serves well.
+MAX_OPEN_STREAMS = 256
+# Sources that counters are kept for: names come from the catalog, so this is only a guard.
+COUNTED = ("started", "finished", "failed", "cancelled", "rows", "bytes")
+
+
+class Stream:
+    """One running do_get, do_put or do_exchange."""
+
+    def __init__(self, ledger: Ledger, source: str, ticket: bytes, left: Callable[[], bool]) -> None:
+        self._ledger = ledger
+        self._left = left
+        self.source = source
+        self.ticket = ticket
+        self.rows = 0
+        self.bytes = 0
+        self.began = time.perf_counter()
+        self.why_stop = ""
+
+    def check(self) -> bool:
+        """True while the stream is wanted; raises `Stopped` when it no longer is."""
+        if self.why_stop:
+            raise Stopped(self.why_stop, hint="Ask again")
+        if self._left():
+            raise Stopped("the client has left")
+        return True
+
+    def count(self, rows: int, size: int) -> None:
+        """A batch was sent or taken."""
+        self.rows += rows
+        self.bytes += size
+
+    def close(self, outcome: str) -> None:
+        """The stream has `finished`, `failed`, or was `cancelled`."""
+        self._ledger.closed(self, outcome)
+
+
+class Ledger:
+    """All streams of one server."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._open: set[Stream] = set()
+        self._counts: dict[str, Counter[str]] = {}
+        self._draining = False
+
+    def open(self, source: str, ticket: bytes, left: Callable[[], bool]) -> Stream:
+        """Admit a stream, or say why not."""
+        with self._changed:
+            self._refuse_while_draining()
+            if len(self._open) >= MAX_OPEN_STREAMS:
+                raise BusyError(f"{MAX_OPEN_STREAMS} streams are open", hint="Wait until one has ended")
+            stream = Stream(self, source, ticket, left)
+            self._open.add(stream)
+            self._count(source)["started"] += 1
+            return stream
+
+    def closed(self, stream: Stream, outcome: str) -> None:
+        """Take a stream out, once."""
+        with self._changed:
+            if stream in self._open:
+                self._open.remove(stream)
+                self._count(stream.source).update({outcome: 1, "rows": stream.rows, "bytes": stream.bytes})
+                self._changed.notify_all()
+
+    def refuse_while_draining(self) -> None:
+        """Raise `Stopped` once the server shuts down."""
+        with self._changed:
+            self._refuse_while_draining()
+
+    def cancel(self, ticket: bytes) -> int:
+        """End the open streams of a ticket; how many there were."""
+        with self._changed:
+            found = [stream for stream in self._open if stream.ticket == ticket]
+        for stream in found:
+            stream.why_stop = "cancelled by CancelFlightInfo"
+        return len(found)
+
+    def drain(self) -> None:
+        """Admit no more streams."""
+        with self._changed:
+            self._draining = True
+
+    def stop_all(self) -> None:
+        """End every open stream."""
+        with self._changed:
+            for stream in self._open:
+                stream.why_stop = "the server shuts down"
+
+    def wait_empty(self, timeout: float) -> bool:
+        """Wait until no stream is open; False after `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._open, timeout)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts in all and by source. Rows and bytes are those of streams that have ended, and of the open ones."""
+        with self._changed:
+            sources = {name: Counter(counts) for name, counts in self._counts.items()}
+            for stream in self._open:
+                sources[stream.source].update({"open": 1, "rows": stream.rows, "bytes": stream.bytes})
+        total: Counter[str] = Counter()
+        for counts in sources.values():
+            total.update(counts)
+        keys = ("open", *COUNTED)
+        return {
+            **{key: total[key] for key in keys},
+            "threads": threading.active_count(),
+            "sources": {name: {key: counts[key] for key in keys} for name, counts in sources.items()},
+        }
+
+    def _count(self, source: str) -> Counter[str]:
+        return self._counts.setdefault(source, Counter())
+
+    def _refuse_while_draining(self) -> None:
+        if self._draining:
+            raise Stopped("the server shuts down", hint="Ask again when it is back")

@@ -1,0 +1,109 @@
+"""Errors as Flight errors: one table, for every RPC.
+
+A typed error keeps its text. `extra_info` carries the same as JSON (`code`, `what`, `where`, `hint` and the error's own
+attributes), on the classes that can carry it. Anything else is "internal error" with a number: the traceback goes to
+the server's log under that number and never to the peer. How INVALID_ARGUMENT and NOT_FOUND are made without leaking
+one: `docs/decisions/0002-status-codes-without-tracebacks.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import structlog
+
+from fastflight.errors import (
+    BusyError,
+    DataError,
+    DeviceError,
+    FastFlightError,
+    FileMissing,
+    ProtocolError,
+    RequestError,
+    Stopped,
+    TransportError,
+    TransportTimeout,
+    UnknownName,
+)
+
+log = structlog.get_logger(__name__)
+
+# extra_info travels in a gRPC trailer, which peers limit to 8 KiB: base64 makes 4/3 of it, and the text is there too.
+MAX_EXTRA_INFO_BYTES = 3000
+
+
+class _Untraceable(Exception):
+    """An exception that Arrow cannot format: it falls back to the type's name instead of sending a traceback."""
+
+    @property  # type: ignore[override]
+    def __cause__(self) -> BaseException | None:
+        raise AttributeError("not to be formatted")
+
+
+class InvalidArgument(_Untraceable, pa.ArrowInvalid):  # type: ignore[misc]
+    """INVALID_ARGUMENT."""
+
+
+class NotFound(_Untraceable, pa.ArrowKeyError):  # type: ignore[misc]
+    """NOT_FOUND."""
+
+
+# The first class that fits, so the special ones stand first.
+STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
+    (UnknownName, NotFound),
+    (FileMissing, NotFound),
+    (RequestError, InvalidArgument),
+    (DataError, InvalidArgument),
+    (BusyError, flight.FlightUnavailableError),
+    (Stopped, flight.FlightUnavailableError),
+    (TransportTimeout, flight.FlightTimedOutError),
+    (TransportError, flight.FlightUnavailableError),
+    (DeviceError, flight.FlightServerError),
+    (ProtocolError, flight.FlightInternalError),
+)
+
+
+def flight_error(error: BaseException) -> Exception:
+    """What to raise from a handler in place of `error`, with `from None`."""
+    for kind, status in STATUS:
+        if isinstance(error, kind):
+            if issubclass(status, _Untraceable):
+                return _named(status, type(error))(str(error))
+            return status(str(error), extra_info(error))
+    if isinstance(error, Exception) and isinstance(error, flight.FlightError | _Untraceable):
+        return error
+    number = secrets.token_hex(4)
+    log.error("request failed", request_id=number, exc_info=(type(error), error, error.__traceback__))
+    text = f"internal error, see the server's log, request id {number}"
+    return flight.FlightInternalError(text, json.dumps({"code": "internal", "what": text}).encode())
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Around a handler's body: what leaves it is a Flight error."""
+    try:
+        yield
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        raise flight_error(error) from None
+
+
+def extra_info(error: FastFlightError) -> bytes:
+    """The error as JSON. Of one too long for a trailer, the longest texts lose their beginnings."""
+    content: dict[str, Any] = {"code": error.code, **{k: v for k, v in vars(error).items() if v != ""}}
+    while len(data := json.dumps(content, default=str).encode()) > MAX_EXTRA_INFO_BYTES:
+        longest = max(content, key=lambda key: len(str(content[key])))
+        content[longest] = "..." + str(content[longest])[len(str(content[longest])) // 2 + 3 :]
+    return data
+
+
+def _named(status: type[Exception], kind: type[FastFlightError]) -> type[Exception]:
+    """`status` under the name of our error: the type's name is what Arrow tells the client."""
+    return type(kind.__name__, (status,), {})
