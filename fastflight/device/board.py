@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 from typing import TypeVar
 
-from fastflight.device import download as downloads
 from fastflight.device import listing, upload
 from fastflight.device import path as paths
 from fastflight.device.capabilities import PROBE, Capabilities, parse
+from fastflight.device.download import download
 from fastflight.device.entry import DeviceInfo, Entry, Written
 from fastflight.device.execute import execute
 from fastflight.device.failure import failure
@@ -146,9 +146,10 @@ class Board:
         """One entry."""
         return (yield from listing.stat(self.repl, self.capabilities, paths.normal(path)))
 
-    def read(self, path: str) -> Conversation[None]:
-        """Deliver the bytes of a file; `b""` while the board is silent."""
-        return (yield from ticking(downloads.download(self.repl, self.capabilities, self._file(path)), TICK_SECONDS))
+    def read(self, path: str, limit: int | None = None) -> Conversation[None]:
+        """Deliver the bytes of a file, or its first `limit`; `b""` while the board is silent."""
+        steps = download(self.repl, self.capabilities, self._file(path), limit)
+        return (yield from ticking(steps, TICK_SECONDS))
 
     def write(self, path: str) -> Conversation[Written]:
         """Fetch content and make it a file, whole or not at all."""

@@ -20,12 +20,15 @@ from fastflight.protocol import Conversation, Deliver, RawRepl
 # A flash read between two blocks takes milliseconds; garbage collection on a large heap a few hundred.
 STALL_SECONDS = 10.0
 
+# What is delivered at once, when that much has come.
+PIECE_BYTES = 64 * 1024
+
 HEADER = struct.Struct("<BHI")
 BLOCK = 0x01
 END = 0x04
 
 BINARY = """\
-def _ff():
+def _ff(k):
  import sys,struct,binascii
  w=sys.stdout.buffer.write
  b=bytearray({size}+7)
@@ -33,7 +36,8 @@ def _ff():
  d=m[7:]
  f=open({path!r},'rb')
  try:
-  while 1:
+  while k:
+   k-=1
    n=f.readinto(d)
    if not n:
     break
@@ -41,33 +45,45 @@ def _ff():
    w(m[:n+7])
  finally:
   f.close()
-_ff()
+_ff({blocks})
 """
 TEXT = """\
-def _ff():
+def _ff(k):
  f=open({path!r},'rb')
  try:
-  while 1:
+  while k:
+   k-=1
    d=f.read({size})
    if not d:
     break
    print(sum(d),repr(d))
  finally:
   f.close()
-_ff()
+_ff({blocks})
 """
 
 # What a line of the text form may hold: four characters a byte, the sum, and the quotes.
 LINE_LIMIT = 4 * 2048 + 64
 
 
-def download(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[None]:
-    """Deliver the bytes of the file at `path`. `ProtocolError` when a block was changed on the way."""
+def download(repl: RawRepl, capabilities: Capabilities, path: str, limit: int | None = None) -> Conversation[None]:
+    """Deliver the bytes of the file at `path`, or its first `limit`. `ProtocolError` when a block was changed."""
     binary = capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
-    code = (BINARY if binary else TEXT).format(path=capabilities.spelled(path), size=capabilities.block_bytes)
+    size = capabilities.block_bytes
+    # The loop counts down to zero: from below it, it never gets there.
+    blocks = -1 if limit is None else max(1, limit // size)
+    code = (BINARY if binary else TEXT).format(path=capabilities.spelled(path), size=size, blocks=blocks)
     yield from repl.submit(code.encode())
+    block = _binary_block if binary else _text_block
+    checked = bytearray()
     while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:
-        yield Deliver((yield from (_binary_block if binary else _text_block)(repl, mark, path)))
+        checked += yield from block(repl, mark, path)
+        # On a fast line many blocks are here already: fewer, larger pieces are cheaper for all that follows.
+        if len(checked) >= PIECE_BYTES or len(repl.inbox) <= size + HEADER.size:
+            yield Deliver(bytes(checked))
+            checked.clear()
+    if checked:
+        yield Deliver(bytes(checked))
     stderr = yield from repl.inbox.until(b"\x04>", STALL_SECONDS)
     if stderr:
         raise failure(stderr, where=path, platform=capabilities.platform)

@@ -56,9 +56,9 @@ class Session(_Named):
         """One entry; `FileMissing` when there is none."""
         return self._run(self._board.stat(path))
 
-    def read(self, path: str) -> Generator[bytes, None, None]:
-        """The bytes of a file, in order; empty pieces while the board is silent."""
-        return self._stream(self._board.read(path))
+    def read(self, path: str, *, limit: int | None = None) -> Generator[bytes, None, None]:
+        """The bytes of a file, or its first `limit`, in order; empty pieces while the board is silent."""
+        return self._stream(self._board.read(path, limit))
 
     def write(self, path: str, content: Iterable[bytes]) -> Written:
         """Make `content` the file at `path`, whole or not at all. The next piece is taken when the last is stored."""
@@ -120,9 +120,9 @@ class AsyncSession(_Named):
         """As `Session.stat`."""
         return await self._run(self._board.stat(path))
 
-    def read(self, path: str) -> AsyncGenerator[bytes, None]:
+    def read(self, path: str, *, limit: int | None = None) -> AsyncGenerator[bytes, None]:
         """As `Session.read`."""
-        return self._stream(self._board.read(path))
+        return self._stream(self._board.read(path, limit))
 
     async def write(self, path: str, content: AsyncIterator[bytes]) -> Written:
         """As `Session.write`."""

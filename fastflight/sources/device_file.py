@@ -1,0 +1,211 @@
+"""`device.file`: the rows of a file on a device, and rows written to it.
+
+Reading runs one download and turns the bytes into rows as they come; no more than one piece of the file and one batch
+are held. Writing encodes one batch at a time; a batch is acknowledged when its bytes are stored on the device, and the
+file appears under its name only when all of them are verified there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from fastflight.device import Inventory, Written
+from fastflight.errors import FastFlightError
+from fastflight.service.requests import DeviceFile
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Progress, Reading, Source, Summary
+from fastflight.sources.reading import Lot, abegin, begin
+from fastflight.tables import Batcher, Layout, format_of, open_reader, open_writer
+from fastflight.tables.text import INFERENCE_BYTES
+
+# A listing of all devices waits this long for each: a busy one is left out rather than waited for.
+LISTING_SECONDS = 2.0
+
+
+class FileRows:
+    """The rows of one file as its bytes come in. No I/O."""
+
+    def __init__(self, request: DeviceFile, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reader = open_reader(layout(request))
+        self._batcher = Batcher(request.batch_rows, request.flush_ms / 1000)
+        self._clock = clock
+        self._sha256 = hashlib.sha256()
+        self._bytes = 0
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """None until the codec knows it."""
+        return self._reader.schema
+
+    def feed(self, piece: bytes) -> Lot:
+        """The batches that are ready after the next bytes of the file, or after a while without any."""
+        if not piece:
+            return self._batcher.due(self._clock())
+        self._sha256.update(piece)
+        self._bytes += len(piece)
+        return self._batcher.add(self._reader.feed(piece), self._clock())
+
+    def finish(self) -> Lot:
+        """The last batches."""
+        ready = self._batcher.add(self._reader.finish(), self._clock())
+        return ready + self._batcher.flush()
+
+    def summary(self) -> Summary:
+        """What was read: all of the file."""
+        rejected = self._reader.rejected
+        return {
+            "bytes": self._bytes,
+            "sha256": self._sha256.hexdigest(),
+            "rejected": rejected.count,
+            "rejected_rows": [asdict(row) for row in rejected.examples],
+        }
+
+
+class DeviceFiles:
+    """The source of `device.file` requests."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def source(self) -> Source[DeviceFile]:
+        """For the catalog."""
+        return Source(
+            DeviceFile,
+            read=self.read,
+            aread=self.aread,
+            write=self.write,
+            awrite=self.awrite,
+            describe=self.describe,
+            requests=self.requests,
+        )
+
+    def read(self, request: DeviceFile) -> Reading:
+        rows = FileRows(request)
+        return begin(rows, self._lots(request, rows))
+
+    async def aread(self, request: DeviceFile) -> AsyncReading:
+        rows = FileRows(request)
+        return await abegin(rows, self._alots(request, rows))
+
+    def write(
+        self, request: DeviceFile, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        content = FileContent(request, schema, acknowledge)
+        device = self._inventory.device(request.device)
+        with device.lease(holder(request), interrupt=request.interrupt) as session:
+            written = session.write(request.path, content.pieces(batches))
+        return content.summary(written)
+
+    async def awrite(
+        self, request: DeviceFile, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        content = FileContent(request, schema, acknowledge)
+        device = self._inventory.device(request.device)
+        async with device.alease(holder(request), interrupt=request.interrupt) as session:
+            written = await session.write(request.path, content.apieces(batches))
+        return content.summary(written)
+
+    def describe(self, request: DeviceFile) -> Estimate:
+        """The size of the file, and the schema from its first part."""
+        rows = FileRows(request)
+        device = self._inventory.device(request.device)
+        with device.lease(f"describing {request.path}", interrupt=request.interrupt) as session:
+            size = session.stat(request.path).size
+            with contextlib.closing(session.read(request.path, limit=INFERENCE_BYTES)) as pieces:
+                for piece in pieces:
+                    rows.feed(piece)
+        if rows.schema is None:
+            rows.finish()
+        return Estimate(rows.schema, bytes=size)
+
+    def requests(self) -> Iterator[tuple[DeviceFile, Estimate]]:
+        """Every file of every device that answers now."""
+        for device in self._inventory.devices():
+            try:
+                with device.lease("listing files", timeout=LISTING_SECONDS) as session:
+                    entries = session.list("/", recursive=True)
+            except FastFlightError:
+                # Its `device.listing` request is shown all the same, and says what is wrong when it is asked.
+                continue
+            for entry in entries:
+                if entry.kind == "file":
+                    yield DeviceFile(device=device.name, path=entry.path), Estimate(None, bytes=entry.size)
+
+    def _lots(self, request: DeviceFile, rows: FileRows) -> Generator[Lot, None, None]:
+        device = self._inventory.device(request.device)
+        with (
+            device.lease(holder(request), interrupt=request.interrupt) as session,
+            contextlib.closing(session.read(request.path)) as pieces,
+        ):
+            for piece in pieces:
+                yield rows.feed(piece)
+            yield rows.finish()
+
+    async def _alots(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[Lot, None]:
+        device = self._inventory.device(request.device)
+        async with (
+            device.alease(holder(request), interrupt=request.interrupt) as session,
+            contextlib.aclosing(session.read(request.path)) as pieces,
+        ):
+            async for piece in pieces:
+                yield rows.feed(piece)
+            yield rows.finish()
+
+
+class FileContent:
+    """The bytes of a file from the batches of a stream. A piece is asked for when the one before is stored."""
+
+    def __init__(self, request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge) -> None:
+        self._writer = open_writer(layout(request), schema)
+        self._acknowledge = acknowledge
+        self._rows = 0
+        self._bytes = 0
+
+    def pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+        """Header, batches and end, each as bytes."""
+        yield self._counted(self._writer.begin())
+        for batch in batches:
+            yield self._counted(self._writer.encode(batch))
+            self._stored(batch)
+        yield self._counted(self._writer.finish())
+
+    async def apieces(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncIterator[bytes]:
+        """As `pieces`, on an event loop."""
+        yield self._counted(self._writer.begin())
+        async for batch in batches:
+            yield self._counted(self._writer.encode(batch))
+            self._stored(batch)
+        yield self._counted(self._writer.finish())
+
+    def summary(self, written: Written) -> Summary:
+        """The last acknowledgement."""
+        return {"rows": self._rows, "bytes": written.bytes, "sha256": written.sha256, "verified": written.verified}
+
+    def _counted(self, data: bytes) -> bytes:
+        self._bytes += len(data)
+        return data
+
+    def _stored(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
+        self._acknowledge(Progress(self._rows, self._bytes))
+
+
+def layout(request: DeviceFile) -> Layout:
+    """How the request wants the bytes understood; by the file's ending where it does not say."""
+    return Layout(
+        format=request.format or format_of(request.path),
+        schema=request.schema_,
+        columns=request.columns,
+        record=request.record,
+        on_error=request.on_error,
+    )
+
+
+def holder(request: DeviceFile) -> str:
+    """What others are told while the request has the device."""
+    return f"a {request.mode} {request.type} request for {request.path}"

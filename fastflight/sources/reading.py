@@ -1,0 +1,91 @@
+"""From a source's generator to the answer that an edge reads.
+
+Device sources are written as generators of lots: lists of batches, empty ones while the device is silent. `begin` and
+`abegin` run such a generator until the schema is known, which is when errors before the first row have been raised,
+and give the rest as a `Reading`. Closing the reading closes the generator, even one that was not advanced again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Generator
+from typing import Protocol
+
+import pyarrow as pa
+
+from fastflight.service.source import AsyncReading, Reading, Summary
+
+Lot = list[pa.RecordBatch]
+
+
+class Rows(Protocol):
+    """Where the rows come from: knows the schema at the latest when they have ended."""
+
+    @property
+    def schema(self) -> pa.Schema | None: ...
+
+    def summary(self) -> Summary: ...
+
+
+def begin(rows: Rows, lots: Generator[Lot, None, None]) -> Reading:
+    """Advance `lots` until the schema of `rows` is known."""
+    ready: Lot = []
+    for lot in lots:
+        ready += lot
+        if rows.schema is not None:
+            break
+    return Reading(rows.schema or pa.schema([]), Batches(ready, lots), rows.summary)
+
+
+async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
+    """As `begin`, on an event loop."""
+    ready: Lot = []
+    try:
+        async for lot in lots:
+            ready += lot
+            if rows.schema is not None:
+                break
+    except BaseException:
+        await lots.aclose()
+        raise
+    return AsyncReading(rows.schema or pa.schema([]), AsyncBatches(ready, lots), rows.summary)
+
+
+class Batches:
+    """The batches of `ready`, then those of `lots`. A class, because a generator that never ran cannot be closed."""
+
+    def __init__(self, ready: Lot, lots: Generator[Lot, None, None]) -> None:
+        self._ready = deque(ready)
+        self._lots = lots
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        while not self._ready:
+            self._ready += next(self._lots)
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """Give back what the generator holds."""
+        self._lots.close()
+
+
+class AsyncBatches:
+    """As `Batches`, on an event loop."""
+
+    def __init__(self, ready: Lot, lots: AsyncGenerator[Lot, None]) -> None:
+        self._ready = deque(ready)
+        self._lots = lots
+
+    def __aiter__(self) -> AsyncBatches:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        while not self._ready:
+            self._ready += await anext(self._lots)
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        """Give back what the generator holds."""
+        await self._lots.aclose()
