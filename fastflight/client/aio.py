@@ -89,7 +89,7 @@ class AsyncRowStream:
         self._batches.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_reader"):
+        if hasattr(self, "_reader"):  # the thread would wait for ever for somebody to take its batches
             self.cancel()
 
     async def __aenter__(self) -> Self:

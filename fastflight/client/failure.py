@@ -1,13 +1,14 @@
 """Flight's errors as the typed errors of `fastflight.errors`.
 
 `typed_errors(location)` surrounds every call into Flight; what leaves it is a `FastFlightError`. A fastflight server
-describes its errors in `extra_info` (JSON: code, what, where, hint and the class's own attributes). gRPC carries none
-for INVALID_ARGUMENT and NOT_FOUND: there the first part of the text is the message.
+describes its errors in `extra_info` (JSON: code, what, where, hint and the class's own attributes). Flight carries none
+for INVALID_ARGUMENT and NOT_FOUND: there the first part of the text is the message, and the class's name follows it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,8 +18,10 @@ from pyarrow import flight
 
 from fastflight.errors import (
     BusyError,
+    DataError,
     DeviceException,
     FastFlightError,
+    FileMissing,
     RequestError,
     TransportClosed,
     TransportError,
@@ -28,6 +31,8 @@ from fastflight.errors import (
 
 # Arrow and gRPC append what they know to a message, a traceback of the server's included: none of it is for a reader.
 APPENDED_BY_ARROW = (". Detail:", ". gRPC client debug context:", ". Client context:")
+# The class that the server raised, as Arrow names it.
+RAISED_BY_SERVER = re.compile(r"Detail: Python exception: (\w+)")
 # gRPC's words for a connection that was never made; those for one that was lost differ by platform.
 NEVER_CONNECTED = ("failed to connect", "DNS resolution failed", "connections to all backends failing")
 
@@ -39,6 +44,8 @@ def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
 
 
 CLASS_OF_CODE = {cls.code: cls for cls in _classes(FastFlightError)}
+# Those that a text is enough for.
+CLASS_OF_NAME = {cls.__name__: cls for cls in (RequestError, UnknownName, DataError, FileMissing)}
 
 
 @contextmanager
@@ -64,9 +71,9 @@ def typed(error: BaseException, location: str) -> FastFlightError:
         case flight.FlightCancelledError():
             return TransportClosed("the call was cancelled", where=location)
         case pa.ArrowKeyError():
-            return UnknownName(text)
+            return _named(str(error), UnknownName)(text)
         case pa.ArrowInvalid():
-            return RequestError(text)
+            return _named(str(error), RequestError)(text)
         case pa.ArrowNotImplementedError():
             return RequestError("the server does not support this call", where=location, hint=text)
         case flight.FlightUnauthenticatedError() | flight.FlightUnauthorizedError():
@@ -74,6 +81,11 @@ def typed(error: BaseException, location: str) -> FastFlightError:
         case OSError() if not isinstance(error, pa.ArrowException):
             return TransportClosed(f"the connection failed: {text}", where=location, hint="Connect again")
     return FastFlightError(text, where=location)
+
+
+def _named(text: str, otherwise: type[FastFlightError]) -> type[FastFlightError]:
+    raised = RAISED_BY_SERVER.search(text)
+    return CLASS_OF_NAME.get(raised[1], otherwise) if raised else otherwise
 
 
 def _described(extra_info: bytes | None) -> FastFlightError | None:

@@ -1,41 +1,42 @@
-"""Local files: what is written to a device from one, and what is read from a device into one.
+"""Local files as rows to be written to a device.
 
 A file is copied byte for byte (format `raw`) where its ending is the device's; where the endings are of two different
-tables it is converted by way of record batches. A new local file appears whole, under a temporary name until then.
+tables it is converted by way of record batches.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastflight.client.rows import Rows, rows_of
+from fastflight.client.rows import ROWS_PER_BATCH, Rows, rows_of
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
+from fastflight.tables import Layout, RowReader, format_of, open_reader
 
-# Endings that hold tables: asked for one of these, a file of another is converted, never renamed.
-TABLE_ENDINGS = (".arrow", ".csv", ".jsonl", ".parquet")
+# A format of local files only: its index stands at its end, so that it can be neither sent nor read incrementally.
+PARQUET = ".parquet"
 # Bytes of a file per batch: one acknowledgement, and one step of a progress bar, each second of a 115200 baud line.
 RAW_BATCH_BYTES = 16 * 1024
 RAW_SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
+# Bytes of a local table that are parsed at once.
+PIECE_BYTES = 64 * 1024
+
+
+def is_table(path: str) -> bool:
+    """Whether a file's ending says that it is a table."""
+    return _ending(path) == PARQUET or format_of(path) != "raw"
 
 
 def copied_as_is(local: str, remote: str) -> bool:
-    """Whether a file moves between these names without conversion."""
-    ends = {ending_of(local), ending_of(remote)}
-    return len(ends) == 1 or not ends & set(TABLE_ENDINGS)
-
-
-def ending_of(path: str) -> str:
-    return PurePosixPath(path).suffix.lower()
+    """Whether a file moves between these names without conversion: a table is converted, never just renamed."""
+    return _ending(local) == _ending(remote) or not (is_table(local) or is_table(remote))
 
 
 def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, Rows]:
@@ -44,14 +45,17 @@ def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, Rows]:
         return request, rows_of(source)
     if request.format is None and copied_as_is(source.name, request.path):
         request = request.model_copy(update={"format": "raw"})
-    try:
-        size = source.stat().st_size
-        with source.open("rb"):
-            pass
-    except OSError as error:
-        raise RequestError(error.strerror or "cannot be read", where=str(source)) from error
     if request.format == "raw":
+        with _errors_of(source):
+            size = source.stat().st_size
+            source.open("rb").close()
         return request, Rows(RAW_SCHEMA, _pieces(source), size)
+    if request.format is None and format_of(request.path) == "raw":
+        raise RequestError(
+            f"nothing says how the rows of {source.name} are to be written",
+            where=request.path,
+            hint="Give a format; raw copies the file as it is",
+        )
     return request, _table_rows(source)
 
 
@@ -64,109 +68,56 @@ def _pieces(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _table_rows(path: Path) -> Rows:
-    raise DataError(f"no way to read {path.suffix}")
+    """The rows of a table in a local file, in the format of its ending. A row that does not fit is a `DataError`."""
+    if _ending(path.name) == PARQUET:
+        with _errors_of(path):
+            schema = pq.read_schema(path).remove_metadata()
+        return Rows(schema, _parquet_batches(path))
+    if not is_table(path.name):
+        raise DataError(
+            "its ending does not say what table it holds",
+            where=str(path),
+            hint="Convert from .csv, .jsonl, .arrow or .parquet; format raw copies any file as it is",
+        )
+    reader = open_reader(Layout(format_of(path.name), on_error="fail"))
+    batches = _fed(path, reader)
+    first = next(batches, None)
+    if reader.schema is None or not reader.schema.names:
+        raise DataError("the file has no columns", where=str(path))
+    return Rows(reader.schema.remove_metadata(), batches if first is None else chain([first], batches))
 
 
-class Encoder(Protocol):
-    """Writes batches of one schema into an open file."""
-
-    def write(self, batch: pa.RecordBatch) -> None: ...
-
-    def close(self) -> None: ...
+def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with _errors_of(path), pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(ROWS_PER_BATCH):
+            yield batch.replace_schema_metadata(None)
 
 
-class LocalFile:
-    """A local file being made from batches: `raw` pieces as they are, rows in the format of the file's ending.
-
-    A context manager: the file appears under its name when the block ends without an error; until then, and after
-    any error, whatever was there before stays.
-    """
-
-    def __init__(self, path: Path, schema: pa.Schema, *, raw: bool) -> None:
-        self.path = path
-        self.sha256 = hashlib.sha256()
-        self.bytes = 0
-        self._schema = schema
-        self._raw = raw
-        self._target = path.resolve()
-        self._temporary = self._target.with_name(f".{self._target.name}.{secrets.token_hex(4)}.part")
-
-    def __enter__(self) -> Self:
-        if self._target.exists() and not self._target.is_file():
-            raise RequestError("is not a file", where=str(self.path), hint="Give the name of a file to write")
-        try:
-            self._file: IO[bytes] = self._temporary.open("xb")
-        except OSError as error:
-            raise RequestError(error.strerror or "cannot be written", where=str(self.path)) from error
-        try:
-            self._encoder = _Pieces(self) if self._raw else _encoder(self._file, self.path, self._schema)
-        except BaseException:
-            self._discard()
-            raise
-        return self
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Add a batch. `DataError` where the format cannot hold it."""
-        try:
-            self._encoder.write(batch)
-        except pa.ArrowException as error:
-            raise DataError(str(error), where=str(self.path)) from error
-
-    def append(self, data: bytes) -> None:
-        self._file.write(data)
-        self.sha256.update(data)
-        self.bytes += len(data)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self._discard()
-            return
-        try:
-            self._encoder.close()
-            self.bytes = self._file.tell()
-            self._file.close()
-            self._temporary.replace(self._target)
-        except BaseException:
-            self._discard()
-            raise
-
-    def _discard(self) -> None:
-        with contextlib.suppress(OSError):
-            self._file.close()
-        self._temporary.unlink(missing_ok=True)
+def _fed(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
+    with _errors_of(path), path.open("rb") as file:
+        while data := file.read(PIECE_BYTES):
+            yield from _portions(reader.feed(data))
+        yield from _portions(reader.finish())
 
 
-class _Pieces:
-    """A file in pieces, each at the offset where the one before ended."""
-
-    def __init__(self, file: LocalFile) -> None:
-        self._file = file
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        for offset, data in zip(batch.column("offset").to_pylist(), batch.column("data").to_pylist(), strict=True):
-            if offset != self._file.bytes:
-                raise DataError(f"a piece for offset {offset} came at {self._file.bytes}", where=str(self._file.path))
-            self._file.append(data)
-
-    def close(self) -> None:
-        return
+def _portions(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS_PER_BATCH):
+            yield batch.slice(start, ROWS_PER_BATCH).replace_schema_metadata(None)
 
 
-class _Parquet:
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        self._writer = pq.ParquetWriter(file, schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        self._writer.close()
+def _ending(path: str) -> str:
+    return PurePosixPath(path).suffix.lower()
 
 
-def _encoder(file: IO[bytes], path: Path, schema: pa.Schema) -> Encoder:
-    schema = schema.remove_metadata()
-    if ending_of(path.name) == ".parquet":
-        return _Parquet(file, schema)
-    raise DataError("x")
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    """Name the local file in whatever goes wrong with it."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(error.what, where=f"{path} {error.where}".rstrip(), hint=error.hint) from error
+    except pa.ArrowException as error:
+        raise DataError(f"cannot be read: {error}", where=str(path)) from error
+    except OSError as error:
+        raise RequestError(error.strerror or "cannot be read", where=str(path)) from error

@@ -129,11 +129,6 @@ class RowStream:
             self._cancelled = True
             self._reader.cancel()
 
-    def __del__(self) -> None:
-        # Arrow would read an answer that is dropped to its end; an attribute is missing where `__init__` failed.
-        if hasattr(self, "schema"):
-            self.cancel()
-
     def __enter__(self) -> Self:
         return self
 

@@ -1,0 +1,149 @@
+"""Local files: rows out of them, and rows into them, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from fastflight.client.local import RAW_BATCH_BYTES, RAW_SCHEMA, copied_as_is, opened
+from fastflight.client.saving import LocalFile
+from fastflight.errors import DataError, RequestError
+from fastflight.service.requests import DeviceFile
+
+TABLE = pa.table({"time": pa.array([1, 2, 3], pa.int64()), "celsius": [20.5, None, 21.0]})
+
+
+def to(path: str, **values: object) -> DeviceFile:
+    return DeviceFile(device="demo", path=path, **values)
+
+
+@pytest.mark.parametrize(
+    ("local", "remote", "as_is"),
+    [
+        ("x.csv", "/y.csv", True),
+        ("x.CSV", "/y.csv", True),
+        ("main.py", "/main.py", True),
+        ("notes", "/notes.txt", True),
+        ("x.parquet", "/x.csv", False),
+        ("x.csv", "/x.bin", False),
+        ("x.txt", "/x.csv", False),
+        ("x.parquet", "/x.parquet", True),
+    ],
+)
+def test_a_table_is_converted_and_never_just_renamed(local: str, remote: str, as_is: bool) -> None:
+    assert copied_as_is(local, remote) is as_is
+
+
+def test_a_file_of_the_same_ending_is_sent_as_it_is(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 200
+    path = tmp_path / "log.bin"
+    path.write_bytes(content)
+    request, rows = opened(to("/log.bin"), path)
+    batches = list(rows.batches)
+    assert (request.format, rows.total_bytes) == ("raw", len(content))
+    assert b"".join(piece for batch in batches for piece in batch.column("data").to_pylist()) == content
+    assert [batch.column("offset")[0].as_py() for batch in batches] == list(range(0, len(content), RAW_BATCH_BYTES))
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl", "t.arrow", "indexed.arrow"])
+def test_tables_are_read_from_every_ending(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "indexed.arrow":
+        pyarrow.feather.write_feather(TABLE, str(path), compression="uncompressed")
+    else:
+        with LocalFile(path, TABLE.schema, raw=False) as file:
+            for batch in TABLE.to_batches():
+                file.write(batch)
+    request, rows = opened(to("/x.csv", format="csv"), path)
+    assert pa.Table.from_batches(rows.batches, rows.schema).equals(TABLE)
+    assert request.format == "csv"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "path", "says"),
+    [
+        ("t.parquet", b"no parquet", "/x.csv", "t.parquet: cannot be read"),
+        ("t.csv", b"", "/x.jsonl", "t.csv: the file has no columns"),
+        ("t.txt", b"a", "/x.csv", "does not say what table"),
+        ("t.csv", b"a,b\n1,2\n", "/x.bin", "Give a format"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, path: str, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises((DataError, RequestError), match=says):
+        opened(to(path), tmp_path / name)
+
+
+def test_a_row_that_does_not_fit_is_not_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,b\n" + b"1,2\n" * 100_000 + b"x,y,z\n")
+    _, rows = opened(to("/x.jsonl"), path)
+    with pytest.raises(DataError, match=r"t\.csv"):
+        list(rows.batches)
+
+
+@pytest.mark.parametrize("as_is", [True, False])
+def test_a_missing_file_is_named(tmp_path: Path, as_is: bool) -> None:
+    with pytest.raises(RequestError, match="nowhere.csv: No such file"):
+        opened(to("/x.csv" if as_is else "/x.jsonl"), tmp_path / "nowhere.csv")
+
+
+def test_bytes_are_kept_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "log.bin"
+    with LocalFile(path, RAW_SCHEMA, raw=True) as file:
+        file.write(pa.record_batch([[0, 3], [b"abc", b"\n\x00"]], schema=RAW_SCHEMA))
+        file.write(pa.record_batch([[5], [b"d"]], schema=RAW_SCHEMA))
+        file.expect(hashlib.sha256(b"abc\n\x00d").hexdigest())
+    assert path.read_bytes() == b"abc\n\x00d"
+    assert file.bytes == 6
+
+
+def test_a_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("old")
+    with pytest.raises(LookupError), LocalFile(path, TABLE.schema, raw=False) as file:
+        file.write(TABLE.to_batches()[0])
+        raise LookupError
+    with pytest.raises(DataError, match="not what the device sent"), LocalFile(path, RAW_SCHEMA, raw=True) as file:
+        file.write(pa.record_batch([[0], [b"abc"]], schema=RAW_SCHEMA))
+        file.expect("ab")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.csv", tmp_path / "link.csv"
+    target.write_text("old")
+    link.symlink_to(target)
+    with LocalFile(link, TABLE.schema, raw=False) as file:
+        file.write(TABLE.to_batches()[0])
+    assert link.is_symlink()
+    assert target.read_text().startswith("time,celsius\n1,20.5\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "says"),
+    [
+        ("t.txt", TABLE.schema, "does not say how to write"),
+        ("t.csv", RAW_SCHEMA, "csv"),
+        ("nowhere/t.csv", TABLE.schema, "No such file"),
+        ("", TABLE.schema, "is not a file"),
+    ],
+)
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, name: str, schema: pa.Schema, says: str) -> None:
+    with pytest.raises((DataError, RequestError), match=says), LocalFile(tmp_path / name, schema, raw=False):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_parquet_file_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with LocalFile(path, TABLE.schema, raw=False) as file:
+        file.write(TABLE.to_batches()[0])
+    assert pq.read_table(path).equals(TABLE)
