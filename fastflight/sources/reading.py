@@ -1,8 +1,9 @@
 """From a source's generator to the answer that an edge reads.
 
-Device sources are written as generators of lots: lists of batches, empty ones while the device is silent. `begin` and
+Device sources are written as generators of lots: lists of batches, empty lists while the device is silent. `begin` and
 `abegin` run such a generator until the schema is known, which is when errors before the first row have been raised,
-and give the rest as a `Reading`. Closing the reading closes the generator, even one that was not advanced again.
+and give the rest as a `Reading`. An empty list becomes a batch without rows: the edge gets the word, to see whether
+anybody still listens. Closing the reading closes the generator, even one that was not advanced again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def begin(rows: Rows, lots: Generator[Lot, None, None]) -> Reading:
         ready += lot
         if rows.schema is not None:
             break
-    return Reading(rows.schema or pa.schema([]), Batches(ready, lots), rows.summary)
+    schema = rows.schema or pa.schema([])
+    return Reading(schema, Batches(schema, ready, lots), rows.summary)
 
 
 async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
@@ -48,13 +50,15 @@ async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
     except BaseException:
         await lots.aclose()
         raise
-    return AsyncReading(rows.schema or pa.schema([]), AsyncBatches(ready, lots), rows.summary)
+    schema = rows.schema or pa.schema([])
+    return AsyncReading(schema, AsyncBatches(schema, ready, lots), rows.summary)
 
 
 class Batches:
     """The batches of `ready`, then those of `lots`. A class, because a generator that never ran cannot be closed."""
 
-    def __init__(self, ready: Lot, lots: Generator[Lot, None, None]) -> None:
+    def __init__(self, schema: pa.Schema, ready: Lot, lots: Generator[Lot, None, None]) -> None:
+        self._silence = empty(schema)
         self._ready = deque(ready)
         self._lots = lots
 
@@ -62,9 +66,9 @@ class Batches:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        while not self._ready:
+        if not self._ready:
             self._ready += next(self._lots)
-        return self._ready.popleft()
+        return self._ready.popleft() if self._ready else self._silence
 
     def close(self) -> None:
         """Give back what the generator holds."""
@@ -74,7 +78,8 @@ class Batches:
 class AsyncBatches:
     """As `Batches`, on an event loop."""
 
-    def __init__(self, ready: Lot, lots: AsyncGenerator[Lot, None]) -> None:
+    def __init__(self, schema: pa.Schema, ready: Lot, lots: AsyncGenerator[Lot, None]) -> None:
+        self._silence = empty(schema)
         self._ready = deque(ready)
         self._lots = lots
 
@@ -82,10 +87,15 @@ class AsyncBatches:
         return self
 
     async def __anext__(self) -> pa.RecordBatch:
-        while not self._ready:
+        if not self._ready:
             self._ready += await anext(self._lots)
-        return self._ready.popleft()
+        return self._ready.popleft() if self._ready else self._silence
 
     async def aclose(self) -> None:
         """Give back what the generator holds."""
         await self._lots.aclose()
+
+
+def empty(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch without rows."""
+    return pa.RecordBatch.from_pylist([], schema=schema)

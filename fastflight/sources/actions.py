@@ -1,0 +1,139 @@
+"""The actions on devices and their files. They run in the thread that asks; each has the device for its own length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from fastflight.device import Inventory, Session
+from fastflight.errors import DeviceError
+from fastflight.service.action import Action, Body
+from fastflight.service.requests import MAX_CODE_CHARACTERS, DeviceName, DevicePath
+
+Result = Mapping[str, Any]
+B = TypeVar("B", bound="OnDevice")
+
+
+class Nothing(Body):
+    """No keys."""
+
+
+class OnDevice(Body):
+    """`interrupt`: stop the program that runs on the device, rather than answer that it is busy."""
+
+    device: DeviceName
+    interrupt: bool = False
+
+
+class OnPath(OnDevice):
+    """A file or folder."""
+
+    path: DevicePath
+
+
+class Rename(OnPath):
+    """`to`: the new path; a file that has it is replaced."""
+
+    to: DevicePath
+
+
+class Execute(OnDevice):
+    """`timeout`: seconds of silence after which the code is taken to hang."""
+
+    code: Annotated[str, Field(max_length=MAX_CODE_CHARACTERS)]
+    timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+
+
+class Reset(OnDevice):
+    """`soft` restarts the interpreter and runs `main.py`, `hard` restarts the board."""
+
+    kind: Literal["soft", "hard"] = "soft"
+
+
+def device_actions(inventory: Inventory) -> list[Action]:
+    """The table's entries for the devices of `inventory`."""
+
+    def on_session(work: Callable[[Session, B], Result], name: str) -> Callable[[B], Iterable[Result]]:
+        def run(body: B) -> Iterable[Result]:
+            with inventory.device(body.device).lease(name, interrupt=body.interrupt) as session:
+                return [work(session, body)]
+
+        return run
+
+    def entry(name: str, description: str, body: type[B], work: Callable[[Session, B], Result]) -> Action:
+        return Action(name, description, body, on_session(work, f"a {name} action"))
+
+    return [
+        Action(
+            "devices",
+            "All devices: name, url, whether the line is open, who has it.",
+            Nothing,
+            partial(_devices, inventory),
+        ),
+        entry("device.info", "What the board says of itself.", OnDevice, _info),
+        entry("device.exec", "Run code to its end; its output, and its traceback if it raised.", Execute, _execute),
+        entry("device.reset", "Restart the interpreter (soft) or the board (hard).", Reset, _reset),
+        entry("file.stat", "One file or folder: path, kind, size, modified.", OnPath, _stat),
+        entry("file.mkdir", "Make a folder.", OnPath, _mkdir),
+        entry("file.remove", "Remove a file or an empty folder.", OnPath, _remove),
+        entry("file.rename", "Give a file or folder another path.", Rename, _rename),
+        entry("file.hash", "The digest of a file, taken on the board.", OnPath, _hash),
+    ]
+
+
+def _devices(inventory: Inventory, _: Nothing) -> Iterable[Result]:
+    for device in inventory.devices():
+        yield {"name": device.name, "url": device.url, "open": device.is_open, "holder": device.holder}
+
+
+def _info(session: Session, _: OnDevice) -> Result:
+    return {"name": session.name, **asdict(session.info())}
+
+
+def _execute(session: Session, body: Execute) -> Result:
+    output = session.exec(body.code, timeout=body.timeout)
+    return {"stdout": _text(output.stdout), "stderr": _text(output.stderr)}
+
+
+def _reset(session: Session, body: Reset) -> Result:
+    if body.kind == "hard":
+        session.hard_reset()
+    else:
+        session.soft_reset()
+    return {"device": body.device, "reset": body.kind}
+
+
+def _stat(session: Session, body: OnPath) -> Result:
+    return asdict(session.stat(body.path))
+
+
+def _mkdir(session: Session, body: OnPath) -> Result:
+    session.mkdir(body.path)
+    return {"path": body.path}
+
+
+def _remove(session: Session, body: OnPath) -> Result:
+    session.remove(body.path)
+    return {"path": body.path}
+
+
+def _rename(session: Session, body: Rename) -> Result:
+    session.rename(body.path, body.to)
+    return {"path": body.to}
+
+
+def _hash(session: Session, body: OnPath) -> Result:
+    algorithm, digest = session.hash(body.path)
+    if not algorithm:
+        raise DeviceError(
+            "this board can take no hash", where=body.path, hint="Read the file: its summary holds the sha256"
+        )
+    return {"path": body.path, "algorithm": algorithm, "digest": digest}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
