@@ -17,7 +17,6 @@ import ast
 import builtins
 import os
 import sys
-import sysconfig
 from typing import Any
 
 from fastflight.simulator.files import inside
@@ -58,12 +57,17 @@ class _Restrict(ast.NodeTransformer):
 
 
 def restrict(source: str | bytes, filename: str, mode: str) -> Any:
-    """Compile board code. Raises `SyntaxError` or, for bytes that are not UTF-8, `UnicodeError`."""
+    """Compile board code. Raises `SyntaxError` or, for bytes that are not UTF-8, `UnicodeError`.
+
+    `mode` is one of `compile`'s, or `"paste"`: a file whose expressions are shown, as in the REPL's paste mode.
+    """
     text = source if isinstance(source, str) else source.decode("utf-8")
     try:
-        tree = ast.parse(text, filename, mode)
+        tree: ast.Module | ast.Interactive = ast.parse(text, filename, "exec" if mode == "paste" else mode)
     except ValueError as error:
         raise SyntaxError(str(error)) from None
+    if mode == "paste":
+        tree, mode = ast.Interactive(tree.body), "single"
     return compile(ast.fix_missing_locations(_Restrict().visit(tree)), filename, mode, dont_inherit=True)
 
 
@@ -119,7 +123,7 @@ class Wall:
 
     def __init__(self, root: str) -> None:
         self._root = os.path.realpath(root)
-        self._library = os.path.realpath(sysconfig.get_path("stdlib"))
+        self._library = os.path.dirname(os.path.realpath(os.__file__))
 
     def install(self) -> None:
         """From now on, and for good: an audit hook cannot be taken away."""

@@ -57,7 +57,7 @@ class FileSystem:
         if not isinstance(path, str):
             raise TypeError(f"can't convert '{type(path).__name__}' object to str implicitly")
         parts: list[str] = []
-        for name in (self.folder + "/" + path).split("/"):
+        for name in (path if path.startswith("/") else f"{self.folder}/{path}").split("/"):
             if name == "..":
                 del parts[-1:]
             elif name not in ("", "."):

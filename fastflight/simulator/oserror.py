@@ -56,10 +56,13 @@ class BoardOSError(_OSError):
         self.errno = args[0] if args and isinstance(args[0], int) else None
 
     def __str__(self) -> str:
-        if len(self.args) == 1 and isinstance(self.args[0], int):
-            name = ERRNO_NAMES.get(self.args[0])
-            return f"[Errno {self.args[0]}] {name}" if name else str(self.args[0])
-        return str(self.args[0]) if len(self.args) == 1 else str(self.args) if self.args else ""
+        if not self.args:
+            return ""
+        if not isinstance(self.args[0], int) or len(self.args) > 2:
+            return str(self.args[0] if len(self.args) == 1 else self.args)
+        name = ERRNO_NAMES.get(self.args[0])
+        text = f"[Errno {self.args[0]}] {name}" if name else str(self.args[0])
+        return text if len(self.args) == 1 else f"{text}: {self.args[1]}"
 
     def __repr__(self) -> str:
         return f"OSError({self.args[0]!r},)" if len(self.args) == 1 else f"OSError{self.args!r}"

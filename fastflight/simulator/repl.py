@@ -140,7 +140,7 @@ class Repl:
             char = self._character()
             if char in (CTRL_C, CTRL_D):
                 self._echo("\r\n")
-                return self._run(bytes(text), "exec") if char == CTRL_D else Outcome.DONE
+                return self._run(bytes(text), "paste") if char == CTRL_D else Outcome.DONE
             text.append(char)
             self._uart.write(b"\r\n=== " if char == 13 else bytes([char]))
 

@@ -18,6 +18,14 @@ NAMES = {
     "PermissionError": "OSError",
     "JSONDecodeError": "ValueError",
 }
+# MicroPython tells these apart by the message that CPython starts so; all others are "invalid syntax".
+SYNTAX_ERRORS = {
+    "unexpected indent": "unexpected indent",
+    "unindent does not match": "unindent doesn't match any outer indent level",
+    "'return' outside": "'return' outside function",
+    "'break' outside": "'break'/'continue' outside loop",
+    "'continue' not": "'break'/'continue' outside loop",
+}
 
 
 def format_exception(error: BaseException) -> str:
@@ -26,10 +34,11 @@ def format_exception(error: BaseException) -> str:
     lines += _frames(error.__traceback__)
     name = NAMES.get(type(error).__name__, type(error).__name__)
     if isinstance(error, SyntaxError):
-        if (error.filename or "").startswith(PREFIX) or error.lineno:
-            where = (error.filename or f"{PREFIX}<stdin>").removeprefix(PREFIX)
-            lines.append(f'  File "{where}", line {error.lineno or 1}')
-        lines.append(f"{name}: invalid syntax" if name == "SyntaxError" else f"{name}: {error.msg}")
+        where = (error.filename or "<stdin>").removeprefix(PREFIX)
+        text = next((text for start, text in SYNTAX_ERRORS.items() if error.msg.startswith(start)), "")
+        name = name if text and name == "IndentationError" else "SyntaxError"
+        lines.append(f'  File "{where}", line {error.lineno or 1}')
+        lines.append(f"{name}: {text or 'invalid syntax'}")
     else:
         lines.append(f"{name}: {_text(error)}")
     return "\n".join(lines) + "\n"
@@ -50,6 +59,10 @@ def _text(error: BaseException) -> str:
         return str(error)
     if isinstance(error, NameError):
         return str(error).replace("is not defined", "isn't defined")
+    if isinstance(error, (UnicodeDecodeError, UnicodeEncodeError)):
+        return ""
+    if isinstance(error, ZeroDivisionError):
+        return "divide by zero"
     if len(error.args) <= 1:
         return str(error.args[0]) if error.args else ""
     return repr(error.args)

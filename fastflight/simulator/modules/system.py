@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from calendar import timegm
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,9 @@ class Implementation(namedtuple("Implementation", "name version")):
 
     _machine = MACHINE
     _mpy = 0
+
+    def __repr__(self) -> str:
+        return f"(name={self[0]!r}, version={self[1]!r}, _machine={self._machine!r}, _mpy={self._mpy})"
 
 
 def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
@@ -127,7 +129,7 @@ def _time(runtime: Runtime) -> dict[str, Any]:
     return {
         "gmtime": calendar,
         "localtime": calendar,
-        "mktime": lambda moment: timegm(tuple(moment)[:6]),
+        "mktime": lambda moment: _seconds(moment),
         "sleep": runtime.sleep,
         "sleep_ms": lambda count: runtime.sleep(count / 1e3),
         "sleep_us": lambda count: runtime.sleep(count / 1e6),
@@ -139,6 +141,14 @@ def _time(runtime: Runtime) -> dict[str, Any]:
         "time": lambda: int(time.time()),
         "time_ns": time.time_ns,
     }
+
+
+def _seconds(moment: tuple[int, ...]) -> int:
+    """Seconds since 1970 of a calendar tuple; counts years from March, so that leap days come last."""
+    year, month, day, hour, minute, second = moment[:6]
+    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1 - 719_468
+    return ((days * 24 + hour) * 60 + minute) * 60 + second
 
 
 def _machine(runtime: Runtime) -> dict[str, Any]:
