@@ -85,6 +85,16 @@ const board = await loadMicroPython({
     stderr: write,
 });
 
+// The package prints byte by byte, each a system call. Take each write of the VM whole instead, at the stream below.
+const output = board.FS.streams[1];
+output.stream_ops = {
+    ...output.stream_ops,
+    write: (_stream, memory, offset, length) => {
+        write(new Uint8Array(memory.buffer, memory.byteOffset + offset, length));
+        return length;
+    },
+};
+
 // What the package's loader does to start the VM, without a new module: the REPL's mode and the files stay.
 function softReset() {
     write(Buffer.from("MPY: soft reboot\r\n"));
