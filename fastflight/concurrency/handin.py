@@ -48,7 +48,13 @@ class HandIn(AsyncIterator[T], Generic[T]):
         self._reader_sleeps = False
         # The reader's own, touched on the loop only.
         self._lot: deque[T] = deque()
+        self._exhausted = False
         self._arrived = asyncio.Event()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the consumer has taken everything and seen the end."""
+        return self._exhausted
 
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes. Blocks while there is no room; `Stopped` when the consumer has gone."""
@@ -99,13 +105,11 @@ class HandIn(AsyncIterator[T], Generic[T]):
                     if self._ended and self._error is not None:
                         raise self._error
                     if self._ended or self._closed:
+                        self._exhausted = self._ended
                         raise StopAsyncIteration
                     self._arrived.clear()
                     self._reader_sleeps = True
-                    continue_waiting = True
-                else:
-                    continue_waiting = False
-            if continue_waiting:
+            if not self._lot:
                 await self._arrived.wait()
         return self._lot.popleft()
 

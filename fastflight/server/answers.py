@@ -61,11 +61,15 @@ async def _on_loop(read: Callable[[Request], Any], request: Request) -> AsyncIte
 
 
 def described(schema: pa.Schema, request: Request, path: Mode) -> pa.Schema:
-    """`schema` as it is sent: saying what was asked and what served it; dictionaries become their values."""
-    # Flight's GeneratorStream cannot send dictionary columns (apache/arrow#38480).
-    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
+    """`schema` as it is sent, saying what was asked and what served it."""
     metadata = {**(schema.metadata or {}), b"fastflight.request": encode(request), b"fastflight.path": path.encode()}
-    return pa.schema(fields, metadata)
+    return plain(schema).with_metadata(metadata)
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """`schema` with dictionary columns as their values: GeneratorStream cannot send them (apache/arrow#38480)."""
+    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
+    return pa.schema(fields, schema.metadata)
 
 
 def _size(item: AsyncReading | pa.RecordBatch) -> int:

@@ -1,36 +1,130 @@
-"""The Flight server: each handler decodes, dispatches, adapts and maps the error."""
+"""The Flight server: each handler decodes, dispatches, adapts and maps the error.
+
+It serves from construction on. `close` ends it in bounded time: no new work, then a time for running streams to end by
+themselves, then UNAVAILABLE for the rest.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+
+import pyarrow as pa
 import pyarrow.flight as flight
+import structlog
 
 from fastflight.concurrency import Shard
-from fastflight.server import answers
-from fastflight.server.ledger import Ledger
+from fastflight.server import answers, listing, uploads
+from fastflight.server.actions import Action, Actions, RawAction, own_actions
+from fastflight.server.ledger import Ledger, Stream
 from fastflight.server.status import mapped
 from fastflight.service import Catalog, decode, encode
+from fastflight.service.requests import Request
+
+log = structlog.get_logger(__name__)
 
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
+# What streams that were told to stop get for it: their sources' clean-up.
+STOP_SECONDS = 5.0
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves the sources of `catalog` at `location`; async requests run on `shard`."""
+    """Serves the sources of `catalog` at `location`, and `actions`; async requests run on `shard`.
 
-    def __init__(self, catalog: Catalog, *, shard: Shard, location: str = DEFAULT_LOCATION) -> None:
+    `port` is the one it listens at. `close` also closes the shard.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        actions: Iterable[Action | RawAction] = (),
+        *,
+        shard: Shard,
+        location: str = DEFAULT_LOCATION,
+    ) -> None:
         self._catalog = catalog
         self._shard = shard
         self._ledger = Ledger()
+        self._actions = Actions([*own_actions(self._ledger, catalog), *actions])
         super().__init__(location)
+
+    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
+        with mapped():
+            self._ledger.refuse_while_draining()
+            yield from listing.flights(criteria, self._catalog)
+
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        with mapped():
+            self._ledger.refuse_while_draining()
+            request = listing.request_of(descriptor, self._catalog)
+            return listing.info(request, listing.estimate(request, self._catalog), descriptor)
+
+    def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        with mapped():
+            self._ledger.refuse_while_draining()
+            request = listing.request_of(descriptor, self._catalog)
+            return flight.SchemaResult(listing.schema(request, self._catalog))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
             request = decode(ticket.ticket, self._catalog)
             source = self._catalog.source_of(request)
-            stream = self._ledger.open(request.type, encode(request), context.is_cancelled)
-            try:
+            stream = self._open(request, context)
+            with stream.failing():  # once it is answered, the answer closes it
                 if request.mode == "sync":
                     return answers.sync_answer(source, request, stream)
                 return answers.async_answer(source, request, stream, self._shard)
-            except BaseException:
-                stream.close("failed")
-                raise
+
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        with mapped():
+            request = listing.request_of(descriptor, self._catalog)
+            source = self._catalog.source_of(request)
+            stream = self._open(request, context)
+            with stream.failing():
+                uploads.take(source, request, stream, reader, writer, self._shard)
+            stream.close("finished")
+
+    def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
+        with mapped():
+            return self._actions.types()
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[pa.Buffer]:
+        with mapped():
+            for result in self._actions.results(action.type, action.body.to_pybytes()):
+                yield pa.py_buffer(result)
+
+    def close(self, timeout: float = 5.0) -> bool:
+        """Shut down: streams have `timeout` seconds to end, then are ended with UNAVAILABLE. The shard is closed.
+
+        False when a handler could not be ended: its client neither reads nor leaves. Such a thread ends with the
+        client, or with the process.
+        """
+        self._ledger.drain()
+        if not self._ledger.wait_empty(timeout):
+            self._ledger.stop_all()
+            self._ledger.wait_empty(STOP_SECONDS)
+        # Flight's shutdown waits for every handler, without a limit.
+        stopping = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
+        stopping.start()
+        stopping.join(STOP_SECONDS)
+        self._shard.close()
+        if stopping.is_alive():
+            log.warning("a stalled client holds a handler", streams=self._ledger.stats()["open"])
+        return not stopping.is_alive()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, request: Request, context: flight.ServerCallContext) -> Stream:
+        return self._ledger.open(request.type, encode(request), context.is_cancelled)

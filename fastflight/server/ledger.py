@@ -9,14 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fastflight.errors import BusyError, Stopped
 
 # Flight holds a thread per open stream: 256 are about as many as one process serves well.
 MAX_OPEN_STREAMS = 256
-# Sources that counters are kept for: names come from the catalog, so this is only a guard.
+# What is counted of a source's streams.
 COUNTED = ("started", "finished", "failed", "cancelled", "rows", "bytes")
 
 
@@ -45,6 +46,18 @@ class Stream:
         """A batch was sent or taken."""
         self.rows += rows
         self.bytes += size
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Around what must not leave the stream open when it raises."""
+        try:
+            yield
+        except Stopped:
+            self.close("cancelled")
+            raise
+        except BaseException:
+            self.close("failed")
+            raise
 
     def close(self, outcome: str) -> None:
         """The stream has `finished`, `failed`, or was `cancelled`."""
@@ -78,6 +91,11 @@ class Ledger:
                 self._open.remove(stream)
                 self._count(stream.source).update({outcome: 1, "rows": stream.rows, "bytes": stream.bytes})
                 self._changed.notify_all()
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server shuts down."""
+        return self._draining
 
     def refuse_while_draining(self) -> None:
         """Raise `Stopped` once the server shuts down."""

@@ -41,8 +41,8 @@ MAX_EXTRA_INFO_BYTES = 3000
 class _Untraceable(Exception):
     """An exception that Arrow cannot format: it falls back to the type's name instead of sending a traceback."""
 
-    @property  # type: ignore[override]
-    def __cause__(self) -> BaseException | None:
+    @property
+    def __cause__(self) -> BaseException | None:  # type: ignore[override]
         raise AttributeError("not to be formatted")
 
 
@@ -75,13 +75,15 @@ def flight_error(error: BaseException) -> Exception:
         if isinstance(error, kind):
             if issubclass(status, _Untraceable):
                 return _named(status, type(error))(str(error))
-            return status(str(error), extra_info(error))
-    if isinstance(error, Exception) and isinstance(error, flight.FlightError | _Untraceable):
+            mapped_error: Exception = status(str(error), extra_info(error))
+            return mapped_error
+    if isinstance(error, _Untraceable):
         return error
     number = secrets.token_hex(4)
     log.error("request failed", request_id=number, exc_info=(type(error), error, error.__traceback__))
     text = f"internal error, see the server's log, request id {number}"
-    return flight.FlightInternalError(text, json.dumps({"code": "internal", "what": text}).encode())
+    internal: Exception = flight.FlightInternalError(text, json.dumps({"code": "internal", "what": text}).encode())
+    return internal
 
 
 @contextmanager

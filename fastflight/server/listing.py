@@ -1,0 +1,95 @@
+"""What there is: list_flights, get_flight_info, get_schema.
+
+A flight has one endpoint: a ticket, and no location, which means this server. Its descriptor is `[device, path]` for a
+file with default settings, else the request as a command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from fastflight.errors import RequestError
+from fastflight.server.answers import plain
+from fastflight.service import Catalog, decode, decode_path, encode
+from fastflight.service.requests import DeviceFile, Request
+from fastflight.service.source import Estimate
+
+# A glob over names. Matching is linear in it for each name.
+MAX_GLOB_BYTES = 1024
+
+
+def request_of(descriptor: flight.FlightDescriptor, catalog: Catalog) -> Request:
+    """The request that a descriptor means."""
+    if descriptor.descriptor_type == flight.DescriptorType.PATH:
+        request = decode_path(descriptor.path)
+        catalog.source_of(request)
+        return request
+    if descriptor.descriptor_type == flight.DescriptorType.CMD:
+        return decode(descriptor.command, catalog)
+    raise RequestError("neither a path nor a command", where="descriptor", hint="Give [device, path] or a request")
+
+
+def flights(criteria: bytes, catalog: Catalog) -> Iterator[flight.FlightInfo]:
+    """Flights that fit `criteria`: empty for all, a glob (`demo/*.csv`), or a request."""
+    if criteria.lstrip().startswith(b"{"):
+        request = decode(criteria, catalog)
+        yield info(request, estimate(request, catalog))
+        return
+    glob = _glob(criteria)
+    for source in catalog:
+        if source.requests is not None:
+            for request, known in source.requests():
+                if fnmatchcase(name(request), glob):
+                    yield info(request, known)
+
+
+def name(request: Request) -> str:
+    """What a glob is matched with: `demo/readings.csv` for a file of a device, else the request's type."""
+    device, path = getattr(request, "device", None), getattr(request, "path", None)
+    if device is None or path is None:
+        return request.type
+    return f"{device}/{path.lstrip('/')}"
+
+
+def estimate(request: Request, catalog: Catalog) -> Estimate:
+    """What the request's source knows of the answer."""
+    describe = catalog.source_of(request).describe
+    return Estimate(None) if describe is None else describe(request)
+
+
+def schema(request: Request, catalog: Catalog) -> pa.Schema:
+    """The columns of the answer; `RequestError` where only reading would tell."""
+    known = estimate(request, catalog).schema
+    if known is None:
+        raise RequestError("the schema is known only by reading", where=name(request), hint="Use do_get")
+    return plain(known)
+
+
+def info(request: Request, known: Estimate, descriptor: flight.FlightDescriptor | None = None) -> flight.FlightInfo:
+    """A flight of one endpoint."""
+    return flight.FlightInfo(
+        plain(known.schema or pa.schema([])),
+        descriptor or _descriptor(request),
+        [flight.FlightEndpoint(encode(request), [])],
+        known.rows,
+        known.bytes,
+    )
+
+
+def _descriptor(request: Request) -> flight.FlightDescriptor:
+    if isinstance(request, DeviceFile) and request == DeviceFile(device=request.device, path=request.path):
+        return flight.FlightDescriptor.for_path(request.device, request.path)
+    return flight.FlightDescriptor.for_command(encode(request))
+
+
+def _glob(criteria: bytes) -> str:
+    if len(criteria) > MAX_GLOB_BYTES:
+        raise RequestError(f"a glob has at most {MAX_GLOB_BYTES} bytes", where="criteria")
+    try:
+        return criteria.decode() or "*"
+    except UnicodeDecodeError:
+        raise RequestError("not UTF-8", where="criteria", hint="Give a glob such as demo/*.csv") from None

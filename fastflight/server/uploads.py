@@ -1,0 +1,218 @@
+"""do_put: a client's batches into a source.
+
+Every batch is validated in full before anything touches it: a bad offset would crash the process at its first use. A
+sync writer runs in the handler's thread; an async one on the shard, fed through a hand-in bounded by bytes. The end of
+the stream counts only while the client is there: a killed client looks like one that has finished.
+
+Each accepted batch is acknowledged with `{"rows", "bytes"}`, cumulative; the last message is the writer's summary and
+`"done": true`. Acknowledgements have a thread of their own, so that a client that never reads them cannot stop its
+upload (Flight's `write` blocks once its window is full); while it does not read, the waiting ones become one.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import json
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from fastflight.concurrency import HandIn, Shard
+from fastflight.errors import DataError, FastFlightError, Stopped
+from fastflight.server.ledger import Stream
+from fastflight.service import dispatch
+from fastflight.service.requests import Request
+from fastflight.service.source import AsyncWriter, Progress, Source, Summary
+
+# What waits between the handler and the loop. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
+HANDIN_BYTES = 1024 * 1024
+# Acknowledgements waiting for a client that does not read them, beyond which only the newest is kept.
+MAX_WAITING_ACKS = 1024
+# How often a waiting handler looks whether the client has left.
+POLL_SECONDS = 0.02
+# What a writer gets to clean up (remove its temporary file) after the upload broke off.
+ABORT_SECONDS = 5.0
+
+
+def take(
+    source: Source[Any],
+    request: Request,
+    stream: Stream,
+    reader: flight.MetadataRecordBatchReader,
+    writer: flight.FlightMetadataWriter,
+    shard: Shard,
+) -> None:
+    """Carry the upload out; returns when the source has it all and the client was told."""
+    incoming = _Incoming(reader, stream)
+    if request.mode == "sync":
+        write = dispatch.writer(source)
+        with _Acks(writer, incoming) as acks:
+            summary = write(request, incoming.schema, incoming, acks.progress)
+            incoming.check_taken()
+            acks.done(summary)
+    else:
+        awrite = dispatch.async_writer(source)
+        with _Acks(writer, incoming) as acks:
+            acks.done(_on_loop(awrite, request, incoming, acks, stream, shard))
+
+
+class _Incoming(Iterator[pa.RecordBatch]):
+    """The client's batches, each validated."""
+
+    def __init__(self, reader: flight.MetadataRecordBatchReader, stream: Stream) -> None:
+        self._reader = reader
+        self._stream = stream
+        self._ended = False
+        try:
+            self.schema: pa.Schema = reader.schema
+        except pa.ArrowException as error:
+            raise DataError("the upload does not begin with a schema", where="do_put") from error
+
+    def __next__(self) -> pa.RecordBatch:
+        while True:
+            batch = self._read()
+            if batch is None:
+                self._stream.check()
+                self._ended = True
+                raise StopIteration
+            if batch.data is not None:
+                return self._validated(batch.data)
+
+    def discard(self) -> bool:
+        """Read on without looking; False at the end."""
+        with contextlib.suppress(FastFlightError):
+            return self._read() is not None
+        return False
+
+    def check_taken(self) -> None:
+        """A writer has returned: raise unless it took everything."""
+        if not self._ended:
+            raise FastFlightError("the source ended before the upload")
+
+    def _read(self) -> flight.FlightStreamChunk | None:
+        try:
+            return self._reader.read_chunk()
+        except StopIteration:
+            return None
+        except (pa.ArrowException, OSError) as error:
+            self._stream.check()
+            raise DataError("the upload is not a stream of record batches", where="do_put") from error
+
+    def _validated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            batch.validate(full=True)
+        except pa.ArrowException as error:
+            raise DataError(f"a batch is corrupt: {error}", where="do_put", hint="Nothing of it was used") from error
+        self._stream.count(batch.num_rows, pa.ipc.get_record_batch_size(batch))
+        return batch
+
+
+def _on_loop(
+    write: AsyncWriter[Any], request: Request, incoming: _Incoming, acks: _Acks, stream: Stream, shard: Shard
+) -> Summary:
+    batches: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, stream.check)
+
+    async def consume() -> Summary:
+        try:
+            return await write(request, incoming.schema, _each(batches), acks.progress)
+        finally:
+            await batches.aclose()
+
+    writing = shard.submit(consume())
+    try:
+        for batch in incoming:
+            batches.put(batch, pa.ipc.get_record_batch_size(batch))
+        batches.finish()
+        while not concurrent.futures.wait([writing], POLL_SECONDS).done:
+            stream.check()
+    except BaseException as error:
+        batches.fail(error)
+        _abort(writing)
+        raise
+    summary = _result(writing)
+    if not batches.exhausted:
+        raise FastFlightError("the source ended before the upload")
+    return summary
+
+
+async def _each(batches: HandIn[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+    """A generator, so that a writer may close what it is given."""
+    async for batch in batches:
+        yield batch
+
+
+def _abort(writing: concurrent.futures.Future[Summary]) -> None:
+    """The upload broke off. Let the writer clean up; if it failed first, its error is the one to tell."""
+    if not concurrent.futures.wait([writing], ABORT_SECONDS).done:
+        writing.cancel()
+        return
+    _result(writing)
+
+
+def _result(writing: concurrent.futures.Future[Summary]) -> Summary:
+    try:
+        return writing.result()
+    except concurrent.futures.CancelledError as error:
+        raise Stopped("the source was cancelled", hint="Ask again") from error
+
+
+class _Acks:
+    """Writes acknowledgements from a thread of its own; leaving the context ends it."""
+
+    def __init__(self, writer: flight.FlightMetadataWriter, incoming: _Incoming) -> None:
+        self._writer = writer
+        self._incoming = incoming
+        self._changed = threading.Condition()
+        self._waiting: deque[bytes] = deque()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="acks", daemon=True)
+
+    def progress(self, progress: Progress) -> None:
+        """Acknowledge a batch. Never blocks."""
+        self._add({"rows": progress.rows, "bytes": progress.bytes})
+
+    def done(self, summary: Summary) -> None:
+        """Tell the result. The last message."""
+        self._add({**summary, "done": True})
+
+    def __enter__(self) -> _Acks:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._changed:
+            self._ended = True
+            if kind is not None:
+                self._waiting.clear()
+            self._changed.notify()
+        # Flight's writer must not be left while a thread is in it. A client that neither reads nor was answered yet is
+        # still sending: taking that is what lets it come to the end, where it reads.
+        self._thread.join(POLL_SECONDS)
+        while self._thread.is_alive() and self._incoming.discard():
+            self._thread.join(0)
+        self._thread.join()
+
+    def _add(self, message: Summary) -> None:
+        with self._changed:
+            if len(self._waiting) >= MAX_WAITING_ACKS:
+                self._waiting.clear()
+            self._waiting.append(json.dumps(message, default=str).encode())
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._ended)
+                if not self._waiting:
+                    return
+                message = self._waiting.popleft()
+            try:
+                self._writer.write(pa.py_buffer(message))
+            except (pa.ArrowException, OSError):  # the client has left: reading says so, too
+                with self._changed:
+                    self._waiting.clear()
