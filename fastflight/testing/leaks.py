@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Generous, since only a test that is about to fail waits this long.
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 3.0
 POLL_SECONDS = 0.01
 
 _PROCESS = Path("/proc/self")

@@ -1,0 +1,94 @@
+"""The suite's own fixtures: leaks fail, missing targets are skipped by name, and fail where CI must have them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = """
+import socket
+
+kept = []
+
+
+def test_that_leaks():
+    kept.append(socket.socket())
+
+
+def test_that_fails_and_holds_a_socket():
+    here = socket.socket()
+    assert here is None
+
+
+def test_that_is_clean():
+    socket.socket().close()
+
+
+def test_on_the_microbit(microbit):
+    pass
+
+
+def test_on_the_desk(desk_board):
+    assert desk_board == "socket://127.0.0.1:9"
+
+
+def test_with_the_unix_port(unix_port):
+    pass
+"""
+
+
+def run_suite(folder: Path, *options: str, **environment: str) -> list[str]:
+    """Run the suite above with this repository's conftest on a machine that has no programs; its summary lines."""
+    shutil.copy(Path(__file__).with_name("conftest.py"), folder)
+    (folder / "test_suite.py").write_text(SUITE)
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -q -rA -p no:cacheprovider\n")
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *options],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "400", "PATH": "", **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not result.stderr
+    return result.stdout.partition("short test summary info")[2].splitlines()
+
+
+def line_about(summary: list[str], word: str, outcome: str) -> str:
+    found = [line for line in summary if line.startswith(outcome) and word in line]
+    assert found, "\n".join(summary)
+    return found[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are read from /proc")
+def test_a_leak_fails_the_test_that_left_it_and_no_other(tmp_path: Path) -> None:
+    summary = run_suite(tmp_path, "-k", "that")
+    assert "the test left behind" in line_about(summary, "test_that_leaks", "ERROR")
+    line_about(summary, "test_that_is_clean", "PASSED")
+    line_about(summary, "test_that_fails", "FAILED")
+    assert sum(line.startswith("ERROR") for line in summary) == 1
+
+
+def test_a_missing_target_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    summary = run_suite(tmp_path, "-k", "on_the or with_the", CI="")
+    line_about(summary, "qemu-system-arm is not on PATH", "SKIPPED")
+    line_about(summary, "micropython is not on PATH", "SKIPPED")
+    line_about(summary, "give --device URL", "SKIPPED")
+
+
+def test_a_missing_target_fails_in_ci_and_the_optional_ones_do_not(tmp_path: Path) -> None:
+    summary = run_suite(tmp_path, "-k", "on_the or with_the", CI="true")
+    assert "qemu-system-arm is not on PATH" in line_about(summary, "test_on_the_microbit", "ERROR")
+    line_about(summary, "micropython is not on PATH", "SKIPPED")
+
+
+def test_each_board_on_the_desk_gets_the_tests(tmp_path: Path) -> None:
+    summary = run_suite(tmp_path, "-k", "desk", "--device", "socket://127.0.0.1:9", "--device", "/dev/other")
+    line_about(summary, "test_on_the_desk[socket://127.0.0.1:9]", "PASSED")
+    line_about(summary, "test_on_the_desk[/dev/other]", "FAILED")
