@@ -1,0 +1,56 @@
+"""The inbox, and conversations that tick while they wait."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.errors import ProtocolError, TransportTimeout
+from fastflight.protocol import Conversation, Inbox, Receive, Send, ticking
+from fastflight.testing.memory import Answer, Silence, play
+
+
+@given(st.lists(st.integers(1, 5), max_size=30))
+def test_the_inbox_gives_the_same_however_bytes_come(sizes: list[int]) -> None:
+    inbox = Inbox()
+
+    def read() -> Conversation[tuple[bytes, bytes, bytes]]:
+        line = yield from inbox.until(b"\r\n", 1)
+        four = yield from inbox.exactly(4, 1)
+        rest = yield from inbox.until(b"!", 1)
+        return line, four, rest
+
+    played = play(read(), [Answer(b"one\r\ntwo!three!")], sizes=sizes) if sizes else None
+    assert played is None or played.result == (b"one", b"two!", b"three")
+
+
+def test_the_inbox_gives_back_what_belongs_to_others() -> None:
+    inbox = Inbox()
+    inbox.put_back(b"tail")
+    inbox.put_back(b"head ")
+    assert len(inbox) == 9
+    assert inbox.take() == b"head tail"
+    assert inbox.take() == b""
+
+
+def test_a_marker_that_does_not_come_ends_at_the_limit() -> None:
+    with pytest.raises(ProtocolError, match="sent 12 bytes"):
+        play(Inbox().until(b"!", 1, limit=10), [Answer(b"x" * 12)])
+
+
+def wait_for(within: float) -> Conversation[bytes]:
+    yield Send(b"?")
+    return (yield Receive(within))
+
+
+def test_ticks_while_it_waits() -> None:
+    played = play(ticking(wait_for(1), 0.25), [Send(b"?"), Silence(), Silence(), Answer(b"!")])
+    assert (played.delivered, played.result) == ((b"", b""), b"!")
+
+
+def test_the_deadline_stays_what_it_was() -> None:
+    with pytest.raises(TransportTimeout):
+        play(ticking(wait_for(1), 0.25), [Send(b"?"), *[Silence()] * 4])
+
+
+def test_a_shorter_wait_does_not_tick() -> None:
+    assert play(ticking(wait_for(0.1), 0.25), [Send(b"?"), Answer(b"!")]).delivered == ()

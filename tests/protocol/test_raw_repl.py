@@ -1,0 +1,213 @@
+"""The raw REPL against transcripts, whole and split at any point."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.errors import BusyError, ProtocolError, TransportClosed, TransportTimeout
+from fastflight.protocol import Conversation, RawRepl, Send
+from fastflight.protocol.raw_repl import MAX_TRACEBACK_BYTES, PLAIN_BLOCK_BYTES, PROMPT, split_output
+from fastflight.testing.memory import Answer, Entry, HangUp, Silence, abandon, play
+
+ENTER: list[Entry] = [Send(b"\x01"), Answer(PROMPT)]
+SIZES = st.lists(st.integers(1, 40), max_size=60)
+
+
+def repl(paste: bool | None = False) -> RawRepl:
+    return RawRepl(paste)
+
+
+def entered(board: RawRepl) -> RawRepl:
+    play(board.enter(interrupt=False), ENTER)
+    return board
+
+
+def test_enters_from_the_prompt_and_leaves_again() -> None:
+    board = entered(repl())
+    assert board.entered
+    play(board.leave(), [Send(b"\x02")])
+    assert not board.entered
+
+
+@given(SIZES)
+def test_enters_whatever_stands_before_the_banner(sizes: list[int]) -> None:
+    board = repl()
+    play(board.enter(interrupt=False), [Send(b"\x01"), Answer(b'{"ms": 1}\r\n>>> \r\n' + PROMPT)], sizes=sizes)
+    assert board.entered
+
+
+def test_a_running_program_is_left_alone_and_said_to_be_in_the_way() -> None:
+    board = repl()
+    with pytest.raises(BusyError, match="program is running") as caught:
+        play(board.enter(interrupt=False), [Send(b"\x01"), Silence(), Send(b"\x02")])
+    assert caught.value.holder == "the board's own program"
+    assert not board.entered
+
+
+def test_a_program_that_prints_without_end_is_busy_too() -> None:
+    noise = Answer(b"x" * (1 << 21))
+    with pytest.raises(BusyError):
+        play(repl().enter(interrupt=False), [Send(b"\x01"), noise, Send(b"\x02")])
+
+
+def test_a_line_that_closes_is_not_a_busy_board() -> None:
+    with pytest.raises(TransportClosed):
+        play(repl().enter(interrupt=False), [Send(b"\x01"), HangUp()])
+
+
+def recovery(board: RawRepl, attempt: int, before: bytes = b"") -> list[Entry]:
+    token = f"ff{attempt}-{id(board) & 0xFFFFFF:06x}".encode()
+    return [
+        Send(b"\r\x03\x03\x01"),
+        Answer(before + PROMPT, may_wait=True),
+        Send(b"print('" + token + b"')\x04"),
+        Answer(b"OK" + token + b"\r\n\x04\x04>"),
+    ]
+
+
+@given(SIZES)
+def test_recovers_from_any_state(sizes: list[int]) -> None:
+    board = repl()
+    play(board.recover(), recovery(board, 1, b"\x04Traceback\r\nKeyboardInterrupt\r\n\x04>" + PROMPT), sizes=sizes)
+    assert board.entered
+
+
+def test_recovery_tries_again_when_the_first_attempt_is_lost() -> None:
+    board = repl()
+    play(board.recover(), [Send(b"\r\x03\x03\x01"), Silence(), *recovery(board, 2)])
+    assert board.entered
+
+
+def test_a_board_that_stays_silent_is_given_up_with_what_to_do() -> None:
+    attempt: list[Entry] = [Send(b"\r\x03\x03\x01"), Silence()]
+    with pytest.raises(TransportTimeout, match="does not answer to Ctrl-C.*plug it in again"):
+        play(repl().recover(), attempt * 3)
+
+
+@given(SIZES)
+def test_executes_in_plain_mode(sizes: list[int]) -> None:
+    board = entered(repl())
+    script: list[Entry] = [Send(b"print(1)\x04"), Answer(b"OK1\r\n\x04\x04>")]
+    output = play(board.execute(b"print(1)", 1), script, sizes=sizes).result
+    assert (output.stdout, output.stderr) == (b"1\r\n", b"")
+
+
+def test_the_traceback_is_apart_from_the_output() -> None:
+    board = entered(repl())
+    script: list[Entry] = [Send(b"1/0\x04"), Answer(b"OKhi\r\n\x04Traceback\r\nZeroDivisionError:\r\n\x04>")]
+    output = play(board.execute(b"1/0", 1), script).result
+    assert (output.stdout, output.stderr) == (b"hi\r\n", b"Traceback\r\nZeroDivisionError:\r\n")
+
+
+def test_long_code_is_paced_for_the_smallest_ring() -> None:
+    board = entered(repl())
+    code = b"#" * (PLAIN_BLOCK_BYTES * 3 + 1)
+    played = play(board.execute(code, 1), [Send(code + b"\x04"), Answer(b"OK\x04\x04>")])
+    assert len(played.pauses) == 3
+
+
+def test_an_answer_that_is_not_ok_says_so() -> None:
+    with pytest.raises(ProtocolError, match=r"b'ra' to a piece of code"):
+        play(entered(repl()).execute(b"1", 1), [Send(b"1\x04"), Answer(b"raw REPL")])
+
+
+@given(SIZES, st.binary(max_size=200).filter(lambda data: b"\x04>" not in b"\x04" + data), st.binary(max_size=50))
+def test_follow_delivers_the_output_however_it_is_split(sizes: list[int], output: bytes, error: bytes) -> None:
+    board = entered(repl())
+    traceback = error.replace(b"\x04", b"")
+    if (b"\x04" + traceback).startswith(b"\x04>"):
+        traceback = b""
+    script: list[Entry] = [Send(b"go\x04"), Answer(b"OK" + output + b"\x04" + traceback + b"\x04>")]
+    played = play(board.follow(b"go", 1), script, sizes=sizes)
+    assert (played.data, played.result) == (output, traceback)
+
+
+def test_output_may_hold_the_end_marker() -> None:
+    assert split_output(b"a\x04b\x04Trace\x04>rest") == (b"a\x04b", b"Trace", b"rest")
+    assert split_output(b"a\x04b") == (b"a", None, b"\x04b")
+    printed = b"\x04" + b"x" * (MAX_TRACEBACK_BYTES + 1)
+    assert split_output(printed) == (b"\x04", None, printed[1:])
+
+
+def test_a_reader_who_leaves_closes_the_conversation_at_once() -> None:
+    board = entered(repl())
+    assert abandon(board.follow(b"go", 1), [Send(b"go\x04"), Answer(b"OKabc")]) == b"abc"
+
+
+def paste_probe(answer: bytes) -> list[Entry]:
+    return [Send(b"\x05A\x01"), Answer(answer)]
+
+
+ACCEPTED: list[Entry] = [*paste_probe(b"R\x01\x80\x00\x01"), Send(b"0\x04"), Answer(b"\x04\x04\x04>")]
+
+
+def test_raw_paste_is_probed_by_use_and_then_kept() -> None:
+    board = entered(repl(None))
+    script: list[Entry] = [
+        *ACCEPTED,
+        *paste_probe(b"R\x01\x80\x00\x01"),
+        Send(b"1\x04"),
+        Answer(b"\x04\x04\x04>"),
+    ]
+    play(board.execute(b"1", 1), script)
+    assert board.paste is True
+
+
+@pytest.mark.parametrize("refusal", [b"R\x00", b"raw REPL; CTRL-B to exit\r\n>"], ids=["understood", "unknown"])
+def test_boards_without_raw_paste_fall_back(refusal: bytes) -> None:
+    board = entered(repl(None))
+    play(board.execute(b"1", 1), [*paste_probe(refusal), Send(b"1\x04"), Answer(b"OK\x04\x04>")])
+    assert board.paste is False
+
+
+def test_a_board_that_announces_raw_paste_and_hangs_falls_back_after_recovery() -> None:
+    board = entered(repl(None))
+    script: list[Entry] = [
+        *paste_probe(b"R\x01\x20\x00\x01"),
+        Send(b"0\x04"),
+        Silence(),
+        *recovery(board, 1),
+        Send(b"1\x04"),
+        Answer(b"OK\x04\x04>"),
+    ]
+    play(board.execute(b"1", 1), script)
+    assert board.paste is False
+
+
+def test_a_board_that_never_comes_back_from_the_probe_is_remembered_as_such() -> None:
+    board = entered(repl(None))
+    silence: list[Entry] = [Send(b"\r\x03\x03\x01"), Silence()]
+    with pytest.raises(TransportTimeout):
+        play(board.execute(b"1", 1), [*paste_probe(b"R\x01"), Silence(), *silence * 3])
+    assert board.paste is False
+
+
+def test_soft_reset_starts_the_program_again() -> None:
+    board = entered(repl())
+    answers = [Answer(b"\r\nMicroPython\r\n>>> "), Send(b"\x04"), Answer(b"\r\nMPY: soft reboot\r\n")]
+    play(board.soft_reset(), [Send(b"\x02"), *answers], sizes=itertools.repeat(1))
+    assert not board.entered
+
+
+@given(st.binary(max_size=300), SIZES)
+def test_garbage_raises_only_documented_errors(garbage: bytes, sizes: list[int]) -> None:
+    def dialogue() -> Conversation[None]:
+        board = repl(None)
+        yield from board.enter(interrupt=False)
+        yield from board.execute(b"print(1)", 1)
+
+    step = dialogue()
+    try:
+        sent = next(step)
+        pieces = [PROMPT, *(garbage[at : at + 7] for at in range(0, len(garbage), 7))]
+        while True:
+            if isinstance(sent, Send) or not hasattr(sent, "within"):
+                sent = step.send(b"")
+            elif pieces:
+                sent = step.send(pieces.pop(0) or b"\0")
+            else:
+                sent = step.throw(TransportClosed("gone"))
+    except (StopIteration, ProtocolError, TransportClosed, TransportTimeout):
+        pass
