@@ -132,16 +132,28 @@ class JsonGrammar:
         return json.dumps(value, ensure_ascii=False).encode() if changed else row
 
     def explain(self, row: bytes) -> str:
+        try:
+            _read(row, 1, pa.schema([]))
+            pairs: list[tuple[str, Any]] = json.loads(row, object_pairs_hook=lambda pairs: pairs)
+        except pa.ArrowInvalid as error:
+            return "not JSON: " + str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")
+        except (ValueError, RecursionError):
+            pairs = []
+        values = dict(pairs)
         for field in self.schema or ():
             try:
                 _read(row, 1, pa.schema([field]))
             except pa.ArrowInvalid:
-                try:
-                    value = shorten(json.loads(row)[field.name])
-                except (ValueError, KeyError, RecursionError):
-                    value = "a value nested too deeply or too long"
+                if [name for name, _ in pairs].count(field.name) > 1:
+                    return f"the key {shorten(field.name)} stands there twice"
+                value = shorten(_plain(values[field.name])) if field.name in values else "something nested too deeply"
                 return f"column {shorten(field.name)}: {value} is not {field.type}"
-        return f"{shorten(row.decode().strip())} is not one JSON object with each key once"
+        return f"{shorten(row.decode().strip())} can not be read"
+
+
+def _plain(value: Any) -> Any:
+    """A value as Python shows it: an object came as the list of its pairs."""
+    return dict(value) if isinstance(value, list) and value and isinstance(value[0], tuple) else value
 
 
 # What pyarrow's JSON reader is asked for where it can not make the type from text itself; cast afterwards.

@@ -156,8 +156,7 @@ class TextReader:
         parts = self._halve(passed, refused)
         for item in sorted(refused, key=lambda item: item.offset):
             self._reject(item)
-        schema = self._grammar.schema
-        return pa.Table.from_batches(parts, schema).combine_chunks().to_batches()[0] if parts else _empty(schema)
+        return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], self._grammar.schema)
 
     def _halve(self, rows: list[Rows], refused: list[Refused]) -> list[pa.RecordBatch]:
         if not rows:
@@ -179,10 +178,6 @@ class TextReader:
                 hint="Mend the file, give a schema that fits, or leave on_error at 'skip'",
             )
         self.rejected.add(item.offset, item.reason)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema)
 
 
 def shorten(value: object) -> str:

@@ -1,0 +1,92 @@
+"""What the codec tests share: reading a whole file, in pieces of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from fastflight.errors import FastFlightError
+from fastflight.tables import Layout, RejectedRow, open_reader, open_writer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pyarrow_has_its_pipe() -> None:
+    """On a main thread, pyarrow opens one pipe for signals at its first CSV read and keeps it: no leak of a test."""
+    pyarrow.csv.read_csv(pa.BufferReader(b"a\n"))
+
+
+@dataclass
+class Outcome:
+    """All that reading a file gives; equal outcomes are indistinguishable to a client."""
+
+    schema: pa.Schema | None
+    rows: list[dict[str, Any]]
+    count: int
+    rejected: list[RejectedRow]
+    error: tuple[str, str] | None = None
+
+    @property
+    def reasons(self) -> list[str]:
+        return [row.reason for row in self.rejected]
+
+    def __eq__(self, other: object) -> bool:
+        # By text, because NaN is not equal to itself.
+        return isinstance(other, Outcome) and repr(self) == repr(other)
+
+
+def read_whole(layout: Layout, pieces: Sequence[bytes]) -> Outcome:
+    """Only a documented error ends a read; anything else fails the test. Rows before an error do not count."""
+    reader = open_reader(layout)
+    batches: list[pa.RecordBatch] = []
+    try:
+        for piece in pieces:
+            batches += reader.feed(piece)
+        batches += reader.finish()
+    except FastFlightError as error:
+        return Outcome(None, [], 0, [], (error.code, str(error)))
+    assert reader.schema is not None
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.schema.equals(reader.schema)
+        assert batch.num_rows > 0
+    rows = pa.Table.from_batches(batches, reader.schema).to_pylist()
+    return Outcome(reader.schema, rows, reader.rejected.count, list(reader.rejected.examples))
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+@pytest.fixture(scope="session")
+def read() -> Callable[..., Outcome]:
+    """`read(data, "csv", ...)`: whole, byte by byte and in sevens, which must not differ."""
+
+    def run(data: bytes, format_: str, cuts: Sequence[int] = (), **layout: Any) -> Outcome:
+        made = Layout(format_, **layout)
+        whole = read_whole(made, [data])
+        ends = sorted({min(cut_, len(data)) for cut_ in cuts})
+        drawn = [data[a:b] for a, b in zip([0, *ends], [*ends, len(data)], strict=True)]
+        sizes = (1, 7) if len(data) < 20_000 else (4093,)
+        for pieces in [drawn, *(cut(data, size) for size in sizes)]:
+            assert read_whole(made, pieces) == whole
+        return whole
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def write() -> Callable[..., bytes]:
+    """`write(table, "csv", ...)`: the file that the table's batches make."""
+
+    def run(table: pa.Table, format_: str, max_chunksize: int = 3, **layout: Any) -> bytes:
+        writer = open_writer(Layout(format_, **layout), table.schema)
+        parts = [writer.begin()]
+        parts += [writer.encode(batch) for batch in table.to_batches(max_chunksize=max_chunksize)]
+        return b"".join([*parts, writer.finish()])
+
+    return run

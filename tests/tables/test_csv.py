@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fastflight.errors import DataError, RequestError
+from fastflight.tables import Layout, open_reader
+from fastflight.tables.rows import MAX_ROW_BYTES
+
+SCHEMA = {"id": "int64", "name": "string"}
+
+
+def test_types_are_inferred(read: Any) -> None:
+    seen = read(
+        b"id,volts,ok,day,at,seen,name\n"
+        b"1,3.5,true,2024-02-29,2024-01-01T12:00:00,2024-01-01 12:00:00Z,north\n"
+        b"2,,false,,2024-01-01 12:00:01.25,2024-01-01T12:00:00+02:00,\n",
+        "csv",
+    )
+    assert [str(field.type) for field in seen.schema] == [
+        "int64", "double", "bool", "date32[day]", "timestamp[us]", "timestamp[us, tz=UTC]", "string",
+    ]  # fmt: skip
+    assert seen.rows[1] == {
+        "id": 2,
+        "volts": None,
+        "ok": False,
+        "day": None,
+        "at": datetime(2024, 1, 1, 12, 0, 1, 250000),
+        "seen": datetime(2024, 1, 1, 10, tzinfo=UTC),
+        "name": None,
+    }
+    assert seen.rows[0]["day"] == date(2024, 2, 29)
+    assert seen.count == 0
+
+
+def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
+    data = b"id,name\n1,a\nx2,b\n3\n4,d,e\n5,\xff\n6,f\rg\n99999999999999999999,h\n8,i\n"
+    seen = read(data, "csv", schema=SCHEMA)
+    assert seen.rows == [{"id": 1, "name": "a"}, {"id": 8, "name": "i"}]
+    assert [(row.offset, row.reason) for row in seen.rejected] == [
+        (data.index(b"x2"), "column 'id': 'x2' is not int64"),
+        (data.index(b"3\n"), "the row has 1 cells, the header has 2"),
+        (data.index(b"4,"), "the row has 3 cells, the header has 2"),
+        (data.index(b"5,"), "byte 2 of the row, 0xff, is not UTF-8"),
+        (data.index(b"6,"), "a carriage return stands outside of quotes"),
+        (data.index(b"999"), "column 'id': '99999999999999999999' is not int64"),
+    ]
+    assert seen.count == 6
+
+
+def test_all_rejected_rows_are_counted_and_some_kept(read: Any) -> None:
+    seen = read(b"id,name\n" + b"x,y\n" * 50, "csv", schema=SCHEMA)
+    assert (seen.count, len(seen.rejected), seen.rows) == (50, 20, [])
+
+
+def test_fail_raises_what_skip_sets_aside(read: Any) -> None:
+    seen = read(b"id,name\n1,a\nx2,b\n", "csv", schema=SCHEMA, on_error="fail")
+    assert seen.error[0] == "data"
+    assert seen.error[1].startswith("byte 12: column 'id': 'x2' is not int64. ")
+
+
+def test_the_tail_without_a_line_feed_waits_for_the_end() -> None:
+    reader = open_reader(Layout("csv", schema={"a": "int64", "b": "double"}))
+    assert reader.feed(b"a,b\n1,2.5\n3,4.")[0].to_pylist() == [{"a": 1, "b": 2.5}]
+    assert reader.feed(b"75")[:] == []
+    assert reader.finish()[0].to_pylist() == [{"a": 3, "b": 4.75}]
+
+
+@pytest.mark.parametrize(
+    ("data", "rows"),
+    [
+        (b"", []),
+        (b"\n\r\n", []),
+        (b"id,name", []),
+        (b"id,name\n", []),
+        (b"\xef\xbb\xbfid,name\r\n1,a\r\n", [(1, "a")]),
+        (b'\n"id","name"\n1,"a\nb,""c"""\n', [(1, 'a\nb,"c"')]),
+        (b'id,name\n1,\n2,""\n', [(1, None), (2, "")]),
+        (b'id,name\n1,5" pipe\n2,7"\n', [(1, '5" pipe'), (2, '7"')]),
+        (b"id,name\n\n1,a\n\n\n2,b\n\n", [(1, "a"), (2, "b")]),
+        (b"id,name\n1,a\x00b\n", [(1, "a\x00b")]),
+        (b"id,name\n1,\xef\xbb\xbfa\n\xef\xbb\xbf2,b\n", [(1, "\ufeffa")]),
+        (b"name,other,id\na,zz,1\n", [(1, "a")]),
+        (b"id\tname\n1\ta,b\n", [(1, "a,b")]),
+        (b"id;name\n1;a,b\n", [(1, "a,b")]),
+    ],
+)
+def test_dialects(read: Any, data: bytes, rows: list[tuple[Any, ...]]) -> None:
+    seen = read(data, "csv", schema=SCHEMA)
+    assert [tuple(row.values()) for row in seen.rows] == rows
+    assert seen.schema.names == ["id", "name"]
+
+
+def test_an_unclosed_quote_costs_its_line_only(read: Any) -> None:
+    data = b'id,name\n1,a\n2,"b\n3,c\n4,d\n'
+    seen = read(data, "csv", schema=SCHEMA)
+    assert [row["id"] for row in seen.rows] == [1, 3, 4]
+    assert [(row.offset, row.reason) for row in seen.rejected] == [(12, "a quote is not closed before the file ends")]
+
+
+def test_a_quote_that_closes_too_late_costs_its_line_only(read: Any) -> None:
+    many = b"".join(b"%d,row\n" % number for number in range(MAX_ROW_BYTES // 8))
+    seen = read(b'id,name\n-1,"b\n' + many + many + b'-2,end"\n', "csv", schema=SCHEMA)
+    assert len(seen.rows) == 2 * (MAX_ROW_BYTES // 8) + 1
+    assert seen.reasons == ["a quote is not closed within 1048576 bytes"]
+    assert seen.rejected[0].offset == 8
+
+
+def test_an_endless_line_is_skipped_and_not_kept(read: Any) -> None:
+    reader = open_reader(Layout("csv", schema=SCHEMA))
+    assert reader.feed(b"id,name\n1,a\n2,")[0].num_rows == 1
+    for _ in range(64):
+        assert reader.feed(b"x" * MAX_ROW_BYTES) == []
+    assert len(reader._splitter._pending) == 0
+    assert reader.feed(b"\n3,c\n")[0].to_pylist() == [{"id": 3, "name": "c"}]
+    assert [row.reason for row in reader.rejected.examples] == ["the row is longer than 1048576 bytes"]
+    longest = b"4," + b"y" * (MAX_ROW_BYTES - 2)
+    assert read(b"id,name\n" + longest + b"\n", "csv", schema=SCHEMA).count == 0
+    assert read(b"id,name\n" + longest + b"y\n5,e\n", "csv", schema=SCHEMA).count == 1
+
+
+def test_columns_are_kept_in_the_order_asked_for(read: Any) -> None:
+    seen = read(b"a,b,c\n1,2,3\n", "csv", columns=("c", "a"))
+    assert seen.rows == [{"c": 3, "a": 1}]
+    seen = read(b"alpha,beta\n1,2\n", "csv", columns=("alpa",))
+    assert seen.error == ("request", "columns: no column is named 'alpa'. Did you mean 'alpha'? Known: alpha, beta")
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"a,b,a\n1,2,3\n", "header: two columns are named 'a'. Give each column a name of its own"),
+        (b"\xff\xfe,b\n1,2\n", "byte 0: the header is not UTF-8. Is this a CSV file? Try format raw"),
+        (b"," * 5000 + b"\n", "header: the header has 5001 columns. At most 4096"),
+        (b"x" * (MAX_ROW_BYTES + 1), "byte 0: the first row is too long or not closed. Start with a header line"),
+        (b'"a,b\n1,2\n', "byte 0: the first row is too long or not closed. Start with a header line"),
+    ],
+)
+def test_headers_that_can_not_be(read: Any, data: bytes, error: str) -> None:
+    assert read(data, "csv").error == ("data", error)
+
+
+def test_an_explicit_schema_is_matched_by_name(read: Any) -> None:
+    seen = read(b"id,nam\n1,a\n", "csv", schema=SCHEMA)
+    assert seen.error == ("data", "header: the file has no column 'name'. Did you mean 'nam'? Known: id, nam")
+    with pytest.raises(RequestError, match=r"schema.x: a CSV cell can not hold list<item: int64>"):
+        open_reader(Layout("csv", schema={"x": "list<int64>"}))
+
+
+def test_an_empty_line_in_a_table_of_one_column_is_null(read: Any) -> None:
+    assert read(b"a\n1\n\n2\n", "csv").rows == [{"a": 1}, {"a": None}, {"a": 2}]
+
+
+def test_files_without_rows(read: Any) -> None:
+    assert read(b"", "csv").schema == pa.schema([])
+    assert read(b"a,b\r\n", "csv").schema == pa.schema([("a", pa.string()), ("b", pa.string())])
+
+
+def test_the_schema_is_inferred_from_the_first_part_only(read: Any) -> None:
+    head = b"a\n" + b"1\n" * 1000
+    seen = read(head + b"2.5\n" + b"1\n" * 3000, "csv")
+    assert seen.schema == pa.schema([("a", pa.int64())])
+    assert seen.reasons == ["column 'a': '2.5' is not int64"]
+    assert read(b"a\n" + b"1\n" * 999 + b"2.5\n", "csv").schema == pa.schema([("a", pa.float64())])
+
+
+CELL = st.sampled_from(
+    ["", "1", "-7", "2.5", "nan", "0x1F", "true", "2024-01-01", "2024-01-01T00:00:00Z", '"', '""', '"a,b"', '"x\ny"']
+    + ["a", "é", " 1 ", "\r", "1e5", "99999999999999999999", "nan(1)", "\ufeff", "\x00", "+5", "007", "Infinity", "1_0"]
+)
+TEXT = st.lists(st.lists(CELL, min_size=1, max_size=4).map(",".join), max_size=8).map(
+    lambda rows: "\n".join(["a,b,c", *rows]).encode()
+)
+TYPES = st.sampled_from(["int64", "double", "string", "bool", "timestamp[us]", "timestamp[us, UTC]", "date32", "uint8"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    TEXT,
+    st.lists(st.integers(0, 60), max_size=5),
+    st.tuples(TYPES, TYPES) | st.none(),
+    st.sampled_from(["skip", "fail"]),
+)
+@example(b'a,b,c\n"1"\r\n,,"', [], None, "skip")
+def test_any_split_gives_the_same(read: Any, data: bytes, cuts: list[int], types: Any, on_error: str) -> None:
+    read(data, "csv", cuts, schema=types and dict(zip("ab", types, strict=True)), on_error=on_error)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=5))
+def test_garbage_raises_only_documented_errors(read: Any, data: bytes, cuts: list[int]) -> None:
+    read(data, "csv", cuts)
+    read(b"a,b\n" + data, "csv", cuts, schema={"b": "int64", "a": "string"})
+
+
+def test_quotes_everywhere_are_scanned_as_one_by_one(read: Any) -> None:
+    rows = b"".join(b'"%d","say ""%d"" and\n""go"""\n' % (number, number) for number in range(60))
+    seen = read(b'"id","name"\n' + rows + b'61,5"\n' + rows, "csv", schema={"id": "string", "name": "string"})
+    assert len(seen.rows) == 121
+    assert seen.rows[7] == {"id": "7", "name": 'say "7" and\n"go"'}
+
+
+def test_error_is_a_data_error() -> None:
+    with pytest.raises(DataError):
+        open_reader(Layout("csv")).feed(b"a,a\n")

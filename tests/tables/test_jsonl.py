@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastflight.errors import RequestError
+from fastflight.tables import Layout, open_reader
+from fastflight.tables.rows import MAX_ROW_BYTES
+
+
+def test_types_are_inferred(read: Any) -> None:
+    seen = read(
+        b'{"i":1,"f":1,"s":"x","t":"2024-01-01T00:00:00Z","d":"2024-01-01","l":[1,2],"o":{"x":1,"y":[true]}}\n'
+        b'{"i":null,"f":1.5,"n":null,"o":{"z":"q"}}\n',
+        "jsonl",
+    )
+    assert {field.name: str(field.type) for field in seen.schema} == {
+        "i": "int64",
+        "f": "double",
+        "s": "string",
+        "t": "timestamp[us, tz=UTC]",
+        "d": "date32[day]",
+        "l": "list<item: int64>",
+        "o": "struct<x: int64, y: list<item: bool>, z: string>",
+        "n": "string",
+    }
+    assert seen.rows[0]["t"] == datetime(2024, 1, 1, tzinfo=UTC)
+    assert seen.rows[0]["d"] == date(2024, 1, 1)
+    assert seen.rows[1]["o"] == {"x": None, "y": None, "z": "q"}
+
+
+def test_values_that_do_not_agree_are_kept_as_json_text(read: Any) -> None:
+    seen = read(b'{"v":1}\n{"v":"a"}\n{"v":{"x":[1,"\xc3\xa9"]}}\n{"v":[1,"x"]}\n{"v":null}\n', "jsonl")
+    assert [row["v"] for row in seen.rows] == ["1", "a", '{"x":[1,"é"]}', '[1,"x"]', None]
+    seen = read(b'{"v":[1,"x"]}\n{"v":[{"a":1},{"a":"b"}]}\n', "jsonl")
+    assert [row["v"] for row in seen.rows] == ['[1,"x"]', '[{"a":1},{"a":"b"}]']
+    assert seen.count == 0
+
+
+def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
+    lines = [
+        b'{"a":1}', b"", b"{'a': 2}", b'{"a":1}{"a":2}', b'{"a":', b"3}", b"[4]", b'{"a":"five"}', b'{"a":6.5}',
+        b'{"a":"\xff"}', b'{"a":1,"a":2}', b'{"b":"\\ud800"}', b' {"a":9, "zz":[1]} \r', b'{"a":10}',
+    ]  # fmt: skip
+    data = b"\n".join(lines)
+    seen = read(data, "jsonl", schema={"a": "int64", "b": "string"})
+    assert [row["a"] for row in seen.rows] == [1, 9, 10]
+    assert seen.reasons == [
+        "not JSON: Expecting property name enclosed in double quotes at character 1 of \"{'a': 2}\"",
+        'not JSON: Extra data at character 7 of \'{"a":1}{"a":2}\'',
+        "'{\"a\":' is not a JSON object",
+        "'3}' is not a JSON object",
+        "'[4]' is not a JSON object",
+        "column 'a': 'five' is not int64",
+        "column 'a': 6.5 is not int64",
+        "byte 6 of the row, 0xff, is not UTF-8",
+        "the key 'a' stands there twice",
+        "not JSON: The surrogate pair in string is invalid.",
+    ]
+    starts = [sum(len(line) + 1 for line in lines[:index]) for index in range(len(lines))]
+    assert [row.offset for row in seen.rejected] == starts[2:12]
+    failed = read(data, "jsonl", schema={"a": "int64"}, on_error="fail")
+    assert failed.error[1].startswith(f"byte {data.index(lines[2])}: not JSON")
+
+
+def test_times_follow_the_schema(read: Any) -> None:
+    data = b'{"t":"2024-01-01 00:00:00.5"}\n{"t":"2024-01-01T01:00:00+01:00"}\n'
+    seen = read(data, "jsonl", schema={"t": "timestamp[us, UTC]"})
+    assert [row["t"].isoformat() for row in seen.rows] == [
+        "2024-01-01T00:00:00.500000+00:00",
+        "2024-01-01T00:00:00+00:00",
+    ]
+
+
+def test_columns_and_unreadable_types(read: Any) -> None:
+    assert read(b'{"a":1,"b":2}\n', "jsonl", columns=("b",)).rows == [{"b": 2}]
+    assert read(b'{"abc":1}\n', "jsonl", columns=("abd",)).error[0] == "request"
+    for name in ("binary", "time32[s]", "duration[s]"):
+        with pytest.raises(RequestError, match="schema.x: a JSON value can not hold"):
+            open_reader(Layout("jsonl", schema={"x": name}))
+
+
+def test_files_without_rows(read: Any) -> None:
+    assert read(b"", "jsonl").schema == pa.schema([])
+    assert read(b"\n\n", "jsonl", schema={"a": "int64"}).schema == pa.schema([("a", pa.int64())])
+    assert read(b'\xef\xbb\xbf{"a":1}', "jsonl").rows == [{"a": 1}]
+
+
+def test_an_endless_line_is_set_aside(read: Any) -> None:
+    seen = read(b'{"a":1}\n{"a":"' + b"x" * MAX_ROW_BYTES + b'"}\n{"a":2}\n', "jsonl")
+    assert [row["a"] for row in seen.rows] == [1, 2]
+    assert seen.reasons == ["the row is longer than 1048576 bytes"]
+
+
+# In a process of its own: what this guards against is a crash.
+DEEP = """
+from fastflight.tables import Layout, open_reader
+for depth in (1_000, 20_000, 200_000):
+    shapes = [b"[" * depth + b"]" * depth, b"[" * depth, b'{"x":' * min(depth, 100_000) + b"1" + b"}" * min(depth, 100_000)]
+    for deep in shapes:
+        for key in (b"i", b"s", b"l", b"o", b"unknown"):
+            for schema in (None, {"i": "int64", "s": "string", "l": "list<int64>", "o": "struct<x: int64>", "a": "int64"}):
+                reader = open_reader(Layout("jsonl", schema=schema))
+                rows = reader.feed(b'{"a":1}\\n{"a":2,"' + key + b'":' + deep + b'}\\n{"a":3}\\n') + reader.finish()
+                values = [row["a"] for batch in rows for row in batch.to_pylist()]
+                assert values in ([1, 3], [1, 2, 3]), values
+                assert len(values) + reader.rejected.count == 3
+print("alive")
+"""
+
+
+def test_deep_nesting_does_not_crash_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr[-2000:]
+
+
+VALUE = st.recursive(
+    st.sampled_from(["1", "-7", "2.5", "true", "null", '"x"', '"2024-01-01"', '"2024-01-01T00:00:00Z"', "1e5", "1e400"])
+    | st.sampled_from(
+        ["NaN", "Inf", "-Infinity", '"\\udc00"', '"é"', "99999999999999999999", "01", "1" * 5000, "}", "{"]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: "[" + ",".join(items) + "]")
+        | st.lists(inner, max_size=3).map(
+            lambda items: "{" + ",".join(f'"k{i}":{v}' for i, v in enumerate(items)) + "}"
+        )
+    ),
+    max_leaves=4,
+)
+ROW = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "q"]), VALUE), max_size=4).map(
+    lambda items: "{" + ",".join(f'"{key}":{value}' for key, value in items) + "}"
+)
+LINES = st.lists(
+    ROW | st.sampled_from(["", " ", "{}", "}{", '{"a":{}', "}", '{"a":1}\r', '{"a":1}{"a":2}']), max_size=6
+)
+TYPES = st.sampled_from(
+    ["int64", "double", "string", "bool", "timestamp[us]", "date32", "list<int64>", "struct<k0: string>"]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    LINES,
+    st.lists(st.integers(0, 80), max_size=5),
+    st.tuples(TYPES, TYPES) | st.none(),
+    st.sampled_from(["skip", "fail"]),
+)
+def test_any_split_gives_the_same(read: Any, lines: list[str], cuts: list[int], types: Any, on_error: str) -> None:
+    read(
+        "\n".join(lines).encode(),
+        "jsonl",
+        cuts,
+        schema=types and dict(zip("ab", types, strict=True)),
+        on_error=on_error,
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=5))
+def test_garbage_raises_only_documented_errors(read: Any, data: bytes, cuts: list[int]) -> None:
+    read(data, "jsonl", cuts)
+    read(b'{"a":1}\n{' + data + b"}", "jsonl", cuts, schema={"a": "string"})

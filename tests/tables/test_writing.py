@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastflight.errors import DataError
+from fastflight.tables import Layout, open_writer
+
+
+def test_csv(write: Any) -> None:
+    table = pa.table(
+        {
+            "id": [1, None],
+            "f,x": [1.0, math.nan],
+            "text": ['a "b"', ""],
+            "at": pa.array([datetime(2024, 1, 1, 12, tzinfo=UTC), None], pa.timestamp("ms", "Europe/Amsterdam")),
+            "day": [date(2024, 2, 29), None],
+            "tag": pa.array(["x", None]).dictionary_encode(),
+        }
+    )
+    assert write(table, "csv").decode().splitlines() == [
+        'id,"f,x",text,at,day,tag',
+        '1,1.0,"a ""b""",2024-01-01T12:00:00.000Z,2024-02-29,x',
+        ',nan,"",,,',
+    ]
+    assert write(table, "csv", columns=("tag", "id")) == b"tag,id\nx,1\n,\n"
+
+
+def test_jsonl(write: Any) -> None:
+    table = pa.table({"f": [1.0, math.inf], "at": [datetime(2024, 1, 1), None], "o": [{"l": [math.nan, 1.0]}, None]})
+    assert write(table, "jsonl").decode().splitlines() == [
+        '{"f":1.0,"at":"2024-01-01T00:00:00.000000","o":{"l":[null,1.0]}}',
+        '{"f":null,"at":null,"o":null}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("format_", "type_"),
+    [("csv", pa.binary()), ("csv", pa.list_(pa.int8())), ("csv", pa.binary(4)), ("jsonl", pa.binary())]
+    + [("jsonl", pa.duration("s")), ("jsonl", pa.list_(pa.binary())), ("jsonl", pa.map_(pa.string(), pa.int8()))],
+    ids=str,
+)
+def test_types_that_text_can_not_hold(format_: str, type_: pa.DataType) -> None:
+    with pytest.raises(DataError, match=rf"^column blob: {format_} can not hold .*\. Write it as "):
+        open_writer(Layout(format_), pa.schema([("blob", type_)]))
+
+
+def test_tables_that_could_not_be_read_back() -> None:
+    with pytest.raises(DataError, match="two columns are named 'a'"):
+        open_writer(Layout("csv"), pa.schema([("a", pa.int8()), ("a", pa.int8())]))
+    with pytest.raises(DataError, match="the table has no columns"):
+        open_writer(Layout("jsonl"), pa.schema([]))
+
+
+def test_batches_of_another_schema_are_refused() -> None:
+    writer = open_writer(Layout("csv"), pa.schema([("a", pa.int64())]))
+    with pytest.raises(DataError, match="column 'a' is string, not int64"):
+        writer.encode(pa.record_batch([pa.array(["x"])], ["a"]))
+    with pytest.raises(DataError, match="the batch has no column 'a'"):
+        writer.encode(pa.record_batch([pa.array(["x"])], ["b"]))
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
+    ['"', ",", "\r\n", "\ufeff", "nan"]
+)
+TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
+PLAIN: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    (pa.uint8(), st.integers(0, 255)),
+    (pa.uint64(), st.integers(0, 2**64 - 1)),
+    (pa.float64(), st.floats(allow_nan=False, allow_infinity=False)),
+    (pa.float32(), st.floats(width=32, allow_nan=False, allow_infinity=False)),
+    (pa.bool_(), st.booleans()),
+    (pa.string(), TEXT),
+    (pa.timestamp("us"), TIMES),
+    (pa.timestamp("us", "UTC"), TIMES),
+    (pa.timestamp("s"), TIMES.map(lambda at: at.replace(microsecond=0))),
+    (pa.date32(), TIMES.map(datetime.date)),
+    (pa.decimal128(9, 2), st.decimals(-1000, 1000, places=2)),
+]
+
+
+def tables(kinds: list[tuple[pa.DataType, st.SearchStrategy[Any]]]) -> st.SearchStrategy[pa.Table]:
+    @st.composite
+    def draw_table(draw: Any) -> pa.Table:
+        names = draw(st.lists(TEXT, min_size=1, max_size=4, unique=True))
+        rows = draw(st.integers(0, 5))
+        columns = {}
+        for name in names:
+            type_, values = draw(st.sampled_from(kinds))
+            columns[name] = pa.array(draw(st.lists(st.none() | values, min_size=rows, max_size=rows)), type_)
+        return pa.table(columns)
+
+    return draw_table()
+
+
+NESTED: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (pa.list_(pa.int64()), st.lists(st.none() | st.integers(-5, 5), max_size=3)),
+    (pa.struct([("x", pa.float64()), ("y", pa.string())]), st.fixed_dictionaries({"x": st.none(), "y": TEXT})),
+]
+
+
+@settings(max_examples=120, deadline=None)
+@given(tables(PLAIN))
+def test_csv_reads_back_what_was_written(read: Any, write: Any, table: pa.Table) -> None:
+    schema = {field.name: str(field.type) for field in table.schema}
+    seen = read(write(table, "csv"), "csv", schema=schema)
+    assert (seen.reasons, seen.rows) == ([], table.to_pylist())
+
+
+@settings(max_examples=120, deadline=None)
+@given(tables(PLAIN + NESTED))
+def test_jsonl_reads_back_what_was_written(read: Any, write: Any, table: pa.Table) -> None:
+    schema = {field.name: str(field.type) for field in table.schema}
+    seen = read(write(table, "jsonl"), "jsonl", schema=schema)
+    assert (seen.reasons, seen.rows) == ([], table.to_pylist())
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables([item for item in PLAIN if item[0] in (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"))]))
+def test_inference_finds_the_types_that_were_written(read: Any, write: Any, table: pa.Table) -> None:
+    table = table.drop_columns([name for name in table.column_names if table[name].null_count == len(table)])
+    if table.num_columns:
+        assert read(write(table, "csv"), "csv").rows == table.to_pylist()
+        assert read(write(table, "jsonl"), "jsonl").rows == table.to_pylist()
