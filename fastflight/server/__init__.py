@@ -1,6 +1,6 @@
 """The Arrow Flight server: an edge in front of the catalog's sources."""
 
-from fastflight.server.actions import Action, RawAction
+from fastflight.server.actions import RawAction
 from fastflight.server.flight import DEFAULT_LOCATION, FlightServer
 
-__all__ = ["DEFAULT_LOCATION", "Action", "FlightServer", "RawAction"]
+__all__ = ["DEFAULT_LOCATION", "FlightServer", "RawAction"]

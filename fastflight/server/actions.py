@@ -1,7 +1,7 @@
 """do_action: a table of names, each with the model of its body and what it does.
 
-The body of an `Action` is JSON, validated by a pydantic model; its results are JSON objects. The few actions that
-Flight itself defines have protobuf bodies: a `RawAction` takes and gives bytes.
+The body of an `Action` is JSON, validated by its model; its results are JSON objects. The few actions that Flight itself
+defines have protobuf bodies: a `RawAction` takes and gives bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
-from pydantic import BaseModel, ConfigDict
 
 from fastflight.errors import RequestError, nearest
 from fastflight.server.ledger import Ledger
 from fastflight.service import Catalog, decode, encode, wire
+from fastflight.service.action import Action, Body
 
 # Flight.proto: enum CancelStatus, of CancelFlightInfoResult's only field.
 CANCELLING = b"\x08\x02"
@@ -28,30 +28,8 @@ FIELD_1 = 0x0A
 MAX_LENGTH_BYTES = 5
 
 
-class Nothing(BaseModel):
+class Nothing(Body):
     """The body of an action that needs none: empty, or `{}`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """`run` is given a validated `body` and gives JSON objects, which are sent as they come."""
-
-    name: str
-    description: str
-    body: type[BaseModel]
-    run: Callable[[Any], Iterable[Mapping[str, Any]]]
-
-    @property
-    def details(self) -> str:
-        """The description, and the body's JSON schema on the second line."""
-        return f"{self.description}\n{json.dumps(self.body.model_json_schema())}"
-
-    def results(self, body: bytes) -> Iterator[bytes]:
-        content = wire.parse(body or b"{}", self.name)
-        for result in self.run(wire.validate(self.body, content)):
-            yield json.dumps(result, default=str).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +37,8 @@ class RawAction:
     """`run` takes the body as it is and gives the results' bytes."""
 
     name: str
-    details: str
+    description: str
     run: Callable[[bytes], Iterable[bytes]]
-
-    def results(self, body: bytes) -> Iterator[bytes]:
-        yield from self.run(body)
 
 
 class Actions:
@@ -78,13 +53,13 @@ class Actions:
 
     def types(self) -> list[flight.ActionType]:
         """For list_actions."""
-        return [flight.ActionType(action.name, action.details) for action in self._actions.values()]
+        return [flight.ActionType(action.name, _details(action)) for action in self._actions.values()]
 
     def results(self, name: str, body: bytes) -> Iterator[bytes]:
         """Carry `name` out; its results as they come."""
         if name not in self._actions:
             raise RequestError("no such action", where=wire.shortened(name), hint=nearest(name, self._actions))
-        return self._actions[name].results(body)
+        return _results(self._actions[name], body)
 
 
 def own_actions(ledger: Ledger, catalog: Catalog) -> list[Action | RawAction]:
@@ -114,6 +89,22 @@ def own_actions(ledger: Ledger, catalog: Catalog) -> list[Action | RawAction]:
         RawAction("CancelFlightInfo", "End the running streams of a flight (protobuf, see Flight.proto).", cancel),
         RawAction("RenewFlightEndpoint", "Endpoints do not expire: gives the same one back (protobuf).", renew),
     ]
+
+
+def _details(action: Action | RawAction) -> str:
+    """The description; on the second line, the JSON schema of the body."""
+    if isinstance(action, RawAction):
+        return action.description
+    return f"{action.description}\n{json.dumps(action.body.model_json_schema())}"
+
+
+def _results(action: Action | RawAction, body: bytes) -> Iterator[bytes]:
+    if isinstance(action, RawAction):
+        yield from action.run(body)
+        return
+    content = wire.parse(body or b"{}", action.name)
+    for result in action.run(wire.validate(action.body, content)):
+        yield json.dumps(result, default=str).encode()
 
 
 def _deserialize(kind: Any, body: bytes, where: str) -> Any:

@@ -16,10 +16,11 @@ import structlog
 
 from fastflight.concurrency import Shard
 from fastflight.server import answers, listing, uploads
-from fastflight.server.actions import Action, Actions, RawAction, own_actions
+from fastflight.server.actions import Actions, RawAction, own_actions
 from fastflight.server.ledger import Ledger, Stream
 from fastflight.server.status import mapped
 from fastflight.service import Catalog, decode, encode
+from fastflight.service.action import Action
 from fastflight.service.requests import Request
 
 log = structlog.get_logger(__name__)

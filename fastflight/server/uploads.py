@@ -2,7 +2,8 @@
 
 Every batch is validated in full before anything touches it: a bad offset would crash the process at its first use. A
 sync writer runs in the handler's thread; an async one on the shard, fed through a hand-in bounded by bytes. The end of
-the stream counts only while the client is there: a killed client looks like one that has finished.
+the stream counts only while the client is there: a killed client looks like one that has finished. A client whose rows
+fail half-way sends the app metadata `{"abort": true}` without a batch; nothing is kept then.
 
 Each accepted batch is acknowledged with `{"rows", "bytes"}`, cumulative; the last message is the writer's summary and
 `"done": true`. Acknowledgements have a thread of their own, so that a client that never reads them cannot stop its
@@ -29,6 +30,8 @@ from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncWriter, Progress, Source, Summary
 
+# App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.
+ABORT = b'{"abort": true}'
 # What waits between the handler and the loop. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
 HANDIN_BYTES = 1024 * 1024
 # Acknowledgements waiting for a client that does not read them, beyond which only the newest is kept.
@@ -80,6 +83,8 @@ class _Incoming(Iterator[pa.RecordBatch]):
                 self._stream.check()
                 self._ended = True
                 raise StopIteration
+            if batch.app_metadata is not None and batch.app_metadata.to_pybytes() == ABORT:
+                raise Stopped("the client gave the upload up", hint="What was there before is still there")
             if batch.data is not None:
                 return self._validated(batch.data)
 
