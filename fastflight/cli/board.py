@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -21,18 +22,19 @@ async def devices(json: AsJson = False, server: Server = DEFAULT_LOCATION) -> No
     async with AsyncFastFlightClient(server) as client:
         known = await client.devices()
     if json:
-        screen.as_json([{"name": device.name, "url": device.url, **device.details} for device in known])
+        screen.as_json([asdict(device) for device in known])
         return
-    keys = sorted({key for device in known for key in device.details})
-    rows = [(device.name, device.url, *(_word(device.details.get(key)) for key in keys)) for device in known]
-    screen.table(("name", "url", *(key.replace("_", " ") for key in keys)), rows)
+    rows = [(device.name, device.url, "open" if device.open else "closed", device.holder or "-") for device in known]
+    screen.table(("name", "url", "line", "in use by"), rows)
 
 
 @asynchronous
-async def info(device: DeviceName, json: AsJson = False, server: Server = DEFAULT_LOCATION) -> None:
+async def info(
+    device: DeviceName, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_LOCATION
+) -> None:
     """Show what a board says of itself: firmware, memory, space, what it can do."""
     async with AsyncFastFlightClient(server) as client:
-        told = await client.info(device)
+        told = await client.info(device, interrupt=interrupt)
     if json:
         screen.as_json(told)
         return
@@ -66,18 +68,19 @@ async def exec(
                 if json:
                     screen.as_json(row)
                 else:
-                    screen.line(row["line"])
+                    screen.line(row["text"])
 
 
 @asynchronous
 async def reset(
     device: DeviceName,
     hard: Annotated[bool, typer.Option("--hard", help="Restart the chip, not only its program.")] = False,
+    interrupt: Interrupt = False,
     server: Server = DEFAULT_LOCATION,
 ) -> None:
     """Restart a device."""
     async with AsyncFastFlightClient(server) as client:
-        await client.reset(device, hard=hard)
+        await client.reset(device, hard=hard, interrupt=interrupt)
 
 
 def _word(value: Any) -> str:

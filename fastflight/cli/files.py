@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,13 @@ from fastflight.cli import screen
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.preview import Preview
 from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Interrupt, Server, schema_of, target
-from fastflight.client import AsyncFastFlightClient, AsyncRowStream, Entry
-from fastflight.client.local import LocalFile, copied_as_is
-from fastflight.errors import DataError
+from fastflight.client import AsyncFastFlightClient, AsyncRowStream
+from fastflight.client.local import copied_as_is
+from fastflight.client.saving import LocalFile
+from fastflight.client.stream import Summary
+from fastflight.errors import RequestError
 from fastflight.service.requests import Format, Mode, OnError
+from fastflight.tables import format_of
 
 # Below this a transfer is over before a bar could be read.
 BAR_FROM_BYTES = 20_000
@@ -46,7 +50,7 @@ async def ls(
     async with AsyncFastFlightClient(server) as client:
         entries = await client.ls(at.device, at.path, recursive=recursive, interrupt=interrupt)
     if json:
-        screen.as_json([_plain(entry) for entry in entries])
+        screen.as_json([asdict(entry) for entry in entries])
     elif entries:
         rows = [
             (
@@ -89,8 +93,14 @@ async def get(
         output = output / at.path.rpartition("/")[2]
     if output is not None and format is None and copied_as_is(output.name, at.path):
         format = "raw"
+    if output is not None and format is None and format_of(at.path) == "raw":
+        raise RequestError(
+            "its ending does not say what table it holds",
+            where=str(at),
+            hint=f"Give --format (packed needs --record and --columns), or an output that is not {output.suffix}",
+        )
     async with AsyncFastFlightClient(server) as client:
-        total = (await client.stat(at.device, at.path)).size if format == "raw" else None
+        total = (await client.stat(at.device, at.path, interrupt=interrupt)).size if format == "raw" else None
         with screen.progress(str(at), hidden=json or (total is not None and total < BAR_FROM_BYTES)) as report:
             stream = await client.read(
                 at.device,
@@ -147,15 +157,7 @@ async def put(
                 progress=report,
             )
     if json:
-        screen.as_json(
-            {
-                "device": at.device,
-                "path": at.path,
-                "rows": written.rows,
-                "bytes": written.bytes,
-                "sha256": written.sha256,
-            }
-        )
+        screen.as_json({"device": at.device, "path": at.path, **asdict(written)})
     else:
         screen.line(f"{at}: {screen.size(written.bytes)} written")
 
@@ -163,27 +165,28 @@ async def put(
 @asynchronous
 async def rm(
     path: DevicePath,
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="A folder and all that is in it.")] = False,
+    interrupt: Interrupt = False,
     server: Server = DEFAULT_LOCATION,
 ) -> None:
     """Remove a file or an empty folder of a device."""
     at = target(path)
     async with AsyncFastFlightClient(server) as client:
-        await client.remove(at.device, at.path, recursive=recursive)
+        await client.remove(at.device, at.path, interrupt=interrupt)
 
 
 @asynchronous
-async def mkdir(path: DevicePath, server: Server = DEFAULT_LOCATION) -> None:
+async def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server = DEFAULT_LOCATION) -> None:
     """Make a folder on a device."""
     at = target(path)
     async with AsyncFastFlightClient(server) as client:
-        await client.mkdir(at.device, at.path)
+        await client.mkdir(at.device, at.path, interrupt=interrupt)
 
 
 @asynchronous
 async def mv(
     path: DevicePath,
     to: Annotated[str, typer.Argument(metavar="PATH", help="The new path on the same device.")],
+    interrupt: Interrupt = False,
     server: Server = DEFAULT_LOCATION,
 ) -> None:
     """Rename a file or folder of a device."""
@@ -192,7 +195,7 @@ async def mv(
     if new.device != at.device:
         raise typer.BadParameter("both paths must be on one device; use get and put between devices")
     async with AsyncFastFlightClient(server) as client:
-        await client.rename(at.device, at.path, new.path)
+        await client.rename(at.device, at.path, new.path, interrupt=interrupt)
 
 
 async def _screened(stream: AsyncRowStream) -> Any:
@@ -206,19 +209,14 @@ async def _saved(stream: AsyncRowStream, path: Path, *, raw: bool) -> str:
     with LocalFile(path, stream.schema, raw=raw) as file:
         async for batch in stream:
             file.write(batch)
-        told = stream.summary.get("sha256")
-        if raw and told and told != file.sha256.hexdigest():
-            raise DataError("what arrived is not what the device sent", where=str(path), hint="Try again")
+        if raw and (sha256 := stream.summary.get("sha256")):
+            file.expect(sha256)
     rows = "" if raw else f", {stream.summary.get('rows', 0):,} rows"
     return f"{path}: {screen.size(file.bytes)}{rows}"
 
 
-def _tell_rejected(summary: Any) -> None:
-    rejected = summary.get("rejected") or {}
-    count = rejected.get("count", 0) if isinstance(rejected, dict) else int(rejected)
-    if count:
-        screen.complain(f"{count} rows did not fit and were set aside; --json shows the first, --on-error fail stops")
-
-
-def _plain(entry: Entry) -> dict[str, Any]:
-    return {"path": entry.path, "kind": entry.kind, "size": entry.size, "modified": entry.modified}
+def _tell_rejected(summary: Summary) -> None:
+    if count := summary.get("rejected", 0):
+        first = next(iter(summary.get("rejected_rows", ())), None)
+        example = f", the first at byte {first['offset']}: {first['reason']}" if first else ""
+        screen.complain(f"{count} rows did not fit and were set aside{example}")

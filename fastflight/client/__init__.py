@@ -1,7 +1,7 @@
 """A fastflight server's devices, from Python: rows in, rows out, and no device code."""
 
 from fastflight.client.aio import AsyncFastFlightClient, AsyncRowStream
-from fastflight.client.call import DEFAULT_LOCATION, Device, Entry, Written
+from fastflight.client.call import DEFAULT_LOCATION, Device, Digest, Entry, Written
 from fastflight.client.client import FastFlightClient
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
@@ -11,6 +11,7 @@ __all__ = [
     "AsyncFastFlightClient",
     "AsyncRowStream",
     "Device",
+    "Digest",
     "Entry",
     "FastFlightClient",
     "Report",

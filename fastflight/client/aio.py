@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from fastflight.client import call
-from fastflight.client.call import Device, Entry, Written
+from fastflight.client.call import Device, Digest, Entry, Written
 from fastflight.client.connection import Connection
 from fastflight.client.progress import Meter, Report
 from fastflight.client.stream import RowStream, Summary
@@ -217,33 +217,33 @@ class AsyncFastFlightClient:
         request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
         return await self.read_request(request)
 
-    async def stat(self, device: str, path: str) -> Entry:
+    async def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
         """A file or folder. `FileMissing` where there is none."""
-        return call.entry_of(await self._act_once("file.stat", device=device, path=path))
+        return call.entry_of(await self._act_once("file.stat", device=device, path=path, interrupt=interrupt))
 
-    async def hash(self, device: str, path: str) -> str:
-        """The sha256 of a file, as hexadecimal digits, worked out on the device where it can."""
-        return call.sha256_of(await self._act_once("file.hash", device=device, path=path))
+    async def hash(self, device: str, path: str, *, interrupt: bool = False) -> Digest:
+        """The digest of a file, taken on the device. `DeviceError` where the board can take none."""
+        return call.digest_of(await self._act_once("file.hash", device=device, path=path, interrupt=interrupt))
 
-    async def mkdir(self, device: str, path: str) -> None:
+    async def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
         """Make a folder."""
-        await self._act("file.mkdir", device=device, path=path)
+        await self._act("file.mkdir", device=device, path=path, interrupt=interrupt)
 
-    async def remove(self, device: str, path: str, *, recursive: bool = False) -> None:
-        """Remove a file or an empty folder; with `recursive`, a folder and all that is in it."""
-        await self._act("file.remove", device=device, path=path, recursive=recursive)
+    async def remove(self, device: str, path: str, *, interrupt: bool = False) -> None:
+        """Remove a file or an empty folder."""
+        await self._act("file.remove", device=device, path=path, interrupt=interrupt)
 
-    async def rename(self, device: str, path: str, to: str) -> None:
-        """Give a file or folder another path on the same device."""
-        await self._act("file.rename", device=device, path=path, to=to)
+    async def rename(self, device: str, path: str, to: str, *, interrupt: bool = False) -> None:
+        """Give a file or folder another path on the same device; a file that has it is replaced."""
+        await self._act("file.rename", device=device, path=path, to=to, interrupt=interrupt)
 
-    async def info(self, device: str) -> dict[str, Any]:
+    async def info(self, device: str, *, interrupt: bool = False) -> dict[str, Any]:
         """What the board says of itself: its firmware, what it can do, free memory and space."""
-        return await self._act_once("device.info", device=device)
+        return await self._act_once("device.info", device=device, interrupt=interrupt)
 
-    async def reset(self, device: str, *, hard: bool = False) -> None:
-        """Start the board again: its program (soft), or the chip (hard)."""
-        await self._act("device.reset", device=device, hard=hard)
+    async def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
+        """Restart the interpreter, and with it `main.py`; with `hard`, the board."""
+        await self._act("device.reset", device=device, kind=call.reset_kind(hard), interrupt=interrupt)
 
     async def health(self) -> dict[str, Any]:
         """Whether the server serves."""

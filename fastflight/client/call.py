@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -23,21 +23,30 @@ DEFAULT_TIMEOUT = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the server: its name, its URL, and whatever else the server says of it."""
+    """A device of the server. `open`: its line is open; `holder`: who has it now, None when nobody has."""
 
     name: str
     url: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    open: bool
+    holder: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or folder on a device. `size` and `modified` are None where the board does not tell."""
+    """A file or folder on a device (`kind`: `file` or `folder`). `modified` is None where the board keeps no times."""
 
     path: str
     kind: str
-    size: int | None
+    size: int
     modified: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A file's digest as the board takes it: `algorithm` is `sha256` or, on smaller boards, another."""
+
+    algorithm: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +70,7 @@ def _as_json(value: Any) -> Any:
 
 
 def device_of(given: Mapping[str, Any]) -> Device:
-    rest = {key: value for key, value in given.items() if key not in ("name", "url")}
-    return Device(name=str(given["name"]), url=str(given.get("url", "")), details=rest)
+    return Device(name=given["name"], url=given["url"], open=bool(given.get("open")), holder=given.get("holder"))
 
 
 def entries_of(batches: Iterable[pa.RecordBatch]) -> list[Entry]:
@@ -90,14 +98,14 @@ def single(results: list[Any], action: str, location: str) -> dict[str, Any]:
 
 
 def entry_of(given: Mapping[str, Any]) -> Entry:
-    modified = given.get("modified")
-    return Entry(
-        path=given["path"],
-        kind=given["kind"],
-        size=given.get("size"),
-        modified=datetime.fromisoformat(modified) if isinstance(modified, str) else None,
-    )
+    seconds = given.get("modified")
+    modified = None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return Entry(path=given["path"], kind=given["kind"], size=given["size"], modified=modified)
 
 
-def sha256_of(given: Mapping[str, Any]) -> str:
-    return str(given["sha256"])
+def digest_of(given: Mapping[str, Any]) -> Digest:
+    return Digest(algorithm=given["algorithm"], digest=given["digest"])
+
+
+def reset_kind(hard: bool) -> str:
+    return "hard" if hard else "soft"

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fastflight.client import call
-from fastflight.client.call import Device, Entry, Written
+from fastflight.client.call import Device, Digest, Entry, Written
 from fastflight.client.connection import Connection
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
@@ -116,33 +116,33 @@ class FastFlightClient:
         request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
         return self.read_request(request)
 
-    def stat(self, device: str, path: str) -> Entry:
+    def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
         """A file or folder. `FileMissing` where there is none."""
-        return call.entry_of(self._connection.act_once("file.stat", device=device, path=path))
+        return call.entry_of(self._connection.act_once("file.stat", device=device, path=path, interrupt=interrupt))
 
-    def hash(self, device: str, path: str) -> str:
-        """The sha256 of a file, as hexadecimal digits, worked out on the device where it can."""
-        return call.sha256_of(self._connection.act_once("file.hash", device=device, path=path))
+    def hash(self, device: str, path: str, *, interrupt: bool = False) -> Digest:
+        """The digest of a file, taken on the device. `DeviceError` where the board can take none."""
+        return call.digest_of(self._connection.act_once("file.hash", device=device, path=path, interrupt=interrupt))
 
-    def mkdir(self, device: str, path: str) -> None:
+    def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
         """Make a folder."""
-        self._connection.act("file.mkdir", device=device, path=path)
+        self._connection.act("file.mkdir", device=device, path=path, interrupt=interrupt)
 
-    def remove(self, device: str, path: str, *, recursive: bool = False) -> None:
-        """Remove a file or an empty folder; with `recursive`, a folder and all that is in it."""
-        self._connection.act("file.remove", device=device, path=path, recursive=recursive)
+    def remove(self, device: str, path: str, *, interrupt: bool = False) -> None:
+        """Remove a file or an empty folder."""
+        self._connection.act("file.remove", device=device, path=path, interrupt=interrupt)
 
-    def rename(self, device: str, path: str, to: str) -> None:
-        """Give a file or folder another path on the same device."""
-        self._connection.act("file.rename", device=device, path=path, to=to)
+    def rename(self, device: str, path: str, to: str, *, interrupt: bool = False) -> None:
+        """Give a file or folder another path on the same device; a file that has it is replaced."""
+        self._connection.act("file.rename", device=device, path=path, to=to, interrupt=interrupt)
 
-    def info(self, device: str) -> dict[str, Any]:
+    def info(self, device: str, *, interrupt: bool = False) -> dict[str, Any]:
         """What the board says of itself: its firmware, what it can do, free memory and space."""
-        return self._connection.act_once("device.info", device=device)
+        return self._connection.act_once("device.info", device=device, interrupt=interrupt)
 
-    def reset(self, device: str, *, hard: bool = False) -> None:
-        """Start the board again: its program (soft), or the chip (hard)."""
-        self._connection.act("device.reset", device=device, hard=hard)
+    def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
+        """Restart the interpreter, and with it `main.py`; with `hard`, the board."""
+        self._connection.act("device.reset", device=device, kind=call.reset_kind(hard), interrupt=interrupt)
 
     def health(self) -> dict[str, Any]:
         """Whether the server serves."""

@@ -17,7 +17,7 @@ from pyarrow import flight
 
 from fastflight.client.failure import typed_errors
 from fastflight.client.progress import Meter, Report
-from fastflight.errors import ProtocolError, RequestError, Stopped
+from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,8 +106,10 @@ class RowStream:
                 self._finished = True
                 self._outcome.end()
                 return None
-            except BaseException:
-                self._finished = not self._cancelled
+            except FastFlightError as error:
+                if self._cancelled:
+                    raise Stopped("this stream was cancelled", where=self._location) from error
+                self._finished = True
                 raise
             if (batch := self._outcome.take(chunk)) is not None:
                 self._meter.add(batch)

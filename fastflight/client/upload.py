@@ -25,7 +25,7 @@ from fastflight.service.requests import DeviceFile
 from fastflight.service.wire import encode
 
 # The server's side of this is in its do_put: a message with this key ends the write as a failure.
-ABORT = json.dumps({"abort": True}).encode()
+ABORT = b'{"abort": true}'
 
 
 class Upload:
@@ -113,7 +113,7 @@ class Upload:
             self._refused = error
 
     def _written(self) -> Written:
-        if "rows" not in self._last:
+        if not self._last.get("done"):
             raise ProtocolError("the server ended the write without acknowledging it", where=self._location)
         return Written(
             rows=int(self._last["rows"]),

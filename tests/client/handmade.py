@@ -88,17 +88,15 @@ class HandmadeServer(flight.FlightServerBase):
         data = content.getvalue()
         self.files[request["path"]] = data
         sha256 = hashlib.sha256(data).hexdigest()
-        writer.write(json.dumps({"rows": rows, "bytes": len(data), "sha256": sha256}).encode())
+        writer.write(json.dumps({"rows": rows, "bytes": len(data), "sha256": sha256, "done": True}).encode())
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         body = json.loads(action.body.to_pybytes() or b"{}")
         self.asked.append({"action": action.type, **body})
         answers: dict[str, list[Any]] = {
-            "devices": [{"name": "demo", "url": "sim:", "state": "idle"}],
-            "file.stat": [
-                {"path": body.get("path"), "kind": "file", "size": 3, "modified": "2026-01-02T03:04:05+00:00"}
-            ],
-            "file.hash": [{"sha256": "ab"}],
+            "devices": [{"name": "demo", "url": "sim:", "open": True, "holder": None}],
+            "file.stat": [{"path": body.get("path"), "kind": "file", "size": 3, "modified": 1767323045.0}],
+            "file.hash": [{"path": "/x", "algorithm": "crc32", "digest": "ab"}],
             "health": [{"status": "ok"}],
         }
         return iter([json.dumps(answer).encode() for answer in answers.get(action.type, [])])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from fastflight.client import Entry, FastFlightClient
+from fastflight.client import Device, Digest, Entry, FastFlightClient
 from fastflight.errors import (
     BusyError,
     DataError,
@@ -188,12 +189,12 @@ def test_a_failing_progress_callback_ends_the_write(client: FastFlightClient, se
 
 def test_actions(client: FastFlightClient, server: HandmadeServer) -> None:
     (device,) = client.devices()
-    assert (device.name, device.url, device.details) == ("demo", "sim:", {"state": "idle"})
+    assert device == Device(name="demo", url="sim:", open=True, holder=None)
     entry = client.stat("demo", "/x")
-    assert isinstance(entry, Entry) and entry.modified is not None and entry.modified.year == 2026
-    assert client.hash("demo", "/x") == "ab"
+    assert entry == Entry(path="/x", kind="file", size=3, modified=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert client.hash("demo", "/x") == Digest(algorithm="crc32", digest="ab")
     client.rename("demo", "/x", "/y")
-    assert server.asked[-1] == {"action": "file.rename", "device": "demo", "path": "/x", "to": "/y"}
+    assert server.asked[-1] == {"action": "file.rename", "device": "demo", "path": "/x", "to": "/y", "interrupt": False}
     assert client.health() == {"status": "ok"}
 
 

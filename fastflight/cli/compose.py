@@ -1,0 +1,73 @@
+"""The composition root: devices, sources and a server put together from settings.
+
+`open_server` is what `fastflight serve` runs, and what tests and the benchmark start in their own process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from fastflight.cli.settings import ServeSettings, check_location
+from fastflight.concurrency import Shard
+from fastflight.device import Inventory
+from fastflight.errors import TransportError
+from fastflight.server import FlightServer
+from fastflight.service import Catalog
+from fastflight.service.action import Action
+from fastflight.sources import device_actions, device_sources, mock
+
+
+class RunningServer:
+    """A server that answers at `location` until it is closed."""
+
+    def __init__(self, location: str, devices: Mapping[str, str], parts: ExitStack) -> None:
+        self.location = location
+        self.devices = devices
+        self._parts = parts
+
+    def close(self) -> None:
+        """Refuse new calls, let running ones end, then give back what the server owns, the devices last."""
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_server(settings: ServeSettings) -> RunningServer:
+    """Start serving. `RequestError` for a wrong setting, `TransportError` where the address cannot be had."""
+    check_location(settings.location)
+    with ExitStack() as parts:
+        inventory = parts.enter_context(Inventory(settings.devices))
+        catalog = Catalog()
+        for source in (*device_sources(inventory), mock.SOURCE):
+            catalog.add(source)
+        shard = parts.enter_context(Shard())
+        server = _listening(catalog, device_actions(inventory), shard, settings.location)
+        parts.callback(server.close)
+        address = urlsplit(settings.location)
+        host = f"[{address.hostname}]" if ":" in str(address.hostname) else address.hostname
+        location = f"{address.scheme}://{host}:{server.port}"
+        return RunningServer(location, settings.devices, parts.pop_all())
+    raise AssertionError("the stack keeps no error to itself")
+
+
+def _listening(catalog: Catalog, actions: list[Action], shard: Shard, location: str) -> FlightServer:
+    try:
+        return FlightServer(catalog, actions, shard=shard, location=location)
+    except (pa.ArrowException, OSError) as error:
+        raise TransportError(
+            "cannot listen there",
+            where=location,
+            hint="Another server may have the port: stop it, or choose another one with --server",
+        ) from error
