@@ -2,5 +2,6 @@
 
 from fastflight.server.actions import RawAction
 from fastflight.server.flight import DEFAULT_LOCATION, FlightServer
+from fastflight.service.action import Action
 
-__all__ = ["DEFAULT_LOCATION", "FlightServer", "RawAction"]
+__all__ = ["DEFAULT_LOCATION", "Action", "FlightServer", "RawAction"]

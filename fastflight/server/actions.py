@@ -1,7 +1,7 @@
 """do_action: a table of names, each with the model of its body and what it does.
 
-The body of an `Action` is JSON, validated by its model; its results are JSON objects. The few actions that Flight itself
-defines have protobuf bodies: a `RawAction` takes and gives bytes.
+The body of an `Action` is JSON, validated by its model; its results are JSON objects. The few actions that Flight
+itself defines have protobuf bodies: a `RawAction` takes and gives bytes.
 """
 
 from __future__ import annotations
