@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
 
@@ -38,6 +39,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call":
         item.stash[_passed] = report.passed
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _flight_has_run() -> None:
+    """Let Flight take what it keeps for the life of the process (a pipe), so that no test is blamed for it.
+
+    Only where a test module imports it: nobody else waits for it to load.
+    """
+    if flight := sys.modules.get("pyarrow.flight"):
+        flight.FlightServerBase("grpc://127.0.0.1:0").shutdown()
 
 
 @pytest.fixture(autouse=True)
