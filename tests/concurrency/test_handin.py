@@ -1,0 +1,119 @@
+"""From a blocking producer to an async consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.concurrency import HandIn
+from fastflight.errors import DataError, Stopped
+
+SOON = 10.0
+
+
+async def collect(handin: HandIn[int], pause: bool) -> list[int]:
+    items = []
+    async for item in handin:
+        if pause:
+            await asyncio.sleep(0)
+        items.append(item)
+    return items
+
+
+@given(items=st.lists(st.integers(), max_size=50), max_bytes=st.integers(1, 5), pause=st.booleans())
+def test_every_item_arrives_once_and_in_order(items: list[int], max_bytes: int, pause: bool) -> None:
+    async def run() -> None:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), max_bytes)
+
+        def produce() -> None:
+            for item in items:
+                handin.put(item, 1)
+            handin.finish()
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        assert await collect(handin, pause) == items
+        assert handin.exhausted
+        thread.join(SOON)
+
+    asyncio.run(run())
+
+
+def test_put_blocks_at_the_bound_until_the_consumer_takes() -> None:
+    async def run() -> None:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), 2)
+        third = threading.Event()
+
+        def produce() -> None:
+            handin.put(1, 1)
+            handin.put(2, 1)
+            asking.wait(SOON)
+            handin.put(3, 1)
+            third.set()
+            handin.finish()
+
+        asking = threading.Event()
+        asked = threading.Event()
+
+        def wanted() -> bool:
+            asked.set()
+            return True
+
+        handin._still_wanted = wanted
+        thread = threading.Thread(target=produce)
+        thread.start()
+        asking.set()
+        await asyncio.to_thread(asked.wait, SOON)  # it waits for room, and asks whether to go on
+        assert not third.is_set()
+        assert await collect(handin, False) == [1, 2, 3]
+        thread.join(SOON)
+
+    asyncio.run(run())
+
+
+def test_an_error_arrives_after_the_items_before_it() -> None:
+    async def run() -> None:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), 10)
+        handin.put(1, 1)
+        handin.fail(DataError("bad batch"))
+        assert await anext(handin) == 1
+        with pytest.raises(DataError):
+            await anext(handin)
+        assert not handin.exhausted
+
+    asyncio.run(run())
+
+
+def test_a_blocked_producer_wakes_when_the_consumer_leaves() -> None:
+    async def run() -> None:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), 1)
+        handin.put(1, 1)
+
+        def produce() -> type[BaseException] | None:
+            try:
+                handin.put(2, 1)
+            except Stopped as error:
+                return type(error)
+            return None
+
+        blocked = asyncio.get_running_loop().run_in_executor(None, produce)
+        await handin.aclose()
+        assert await blocked is Stopped
+        with pytest.raises(Stopped):
+            handin.put(3, 1)
+
+    asyncio.run(run())
+
+
+def test_a_blocked_producer_asks_whether_to_go_on() -> None:
+    async def run() -> None:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), 1, still_wanted=lambda: False)
+        handin.put(1, 1)
+        with pytest.raises(Stopped):
+            await asyncio.to_thread(handin.put, 2, 1)
+
+    asyncio.run(run())

@@ -1,0 +1,50 @@
+"""Blocking calls away from the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from fastflight.concurrency import off_loop
+from fastflight.errors import TransportError
+
+SOON = 10.0
+
+
+def test_the_result_and_the_error_of_a_call() -> None:
+    def refuse() -> None:
+        raise TransportError("no such port")
+
+    async def run() -> None:
+        assert await off_loop(lambda a, b: a + b, 1, 2) == 3
+        with pytest.raises(TransportError):
+            await off_loop(refuse)
+
+    asyncio.run(run())
+
+
+def test_what_a_cancelled_call_opened_is_discarded() -> None:
+    begun, go_on, discarded = threading.Event(), threading.Event(), threading.Event()
+
+    def open_port() -> str:
+        begun.set()
+        go_on.wait(SOON)
+        return "port"
+
+    def discard(port: str) -> None:
+        assert port == "port"
+        discarded.set()
+
+    async def run() -> None:
+        opening = asyncio.create_task(off_loop(open_port, discard=discard))
+        await asyncio.to_thread(begun.wait, SOON)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert not discarded.is_set()
+        go_on.set()
+        assert await asyncio.to_thread(discarded.wait, SOON)
+
+    asyncio.run(run())

@@ -1,0 +1,81 @@
+"""An event loop in its own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from fastflight.concurrency import Shard
+from fastflight.errors import Stopped
+
+SOON = 10.0
+
+
+async def name_of_thread() -> str:
+    return threading.current_thread().name
+
+
+def test_coroutines_run_in_the_shards_thread() -> None:
+    with Shard("shard-7") as shard:
+        assert shard.submit(name_of_thread()).result(SOON) == "shard-7"
+    assert not shard.running
+
+
+def test_closing_cancels_tasks_and_runs_their_clean_up() -> None:
+    begun, cleaned = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.set()
+
+    with Shard() as shard:
+        future = shard.submit(wait())
+        assert begun.wait(SOON)
+    assert cleaned.is_set()
+    assert future.cancelled()
+
+
+def test_a_closed_shard_takes_nothing() -> None:
+    with Shard() as shard:
+        pass
+    with pytest.raises(Stopped):
+        shard.submit(name_of_thread())
+    shard.close()
+
+
+def test_one_that_was_never_started_can_be_closed() -> None:
+    Shard().close()
+
+
+def test_a_task_that_exits_fails_alone() -> None:
+    async def leave() -> None:
+        raise SystemExit(1)
+
+    with Shard() as shard:
+        with pytest.raises(SystemExit):
+            shard.submit(leave()).result(SOON)
+        assert shard.submit(name_of_thread()).result(SOON) == shard.name
+
+
+def test_cancelling_the_future_cancels_the_task() -> None:
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with Shard() as shard:
+        future = shard.submit(wait())
+        assert begun.wait(SOON)
+        assert future.cancel()
+        assert cancelled.wait(SOON)
