@@ -48,7 +48,11 @@ def _flight_has_run() -> None:
     Only where a test module imports it: nobody else waits for it to load.
     """
     if flight := sys.modules.get("pyarrow.flight"):
-        flight.FlightServerBase("grpc://127.0.0.1:0").shutdown()
+        arrow = sys.modules["pyarrow"]
+        stream = flight.RecordBatchStream(arrow.table({"a": [1]}))
+        warm = type("Warm", (flight.FlightServerBase,), {"do_get": lambda *_: stream})("grpc://127.0.0.1:0")
+        with warm, flight.connect(f"grpc://127.0.0.1:{warm.port}") as client:
+            client.do_get(flight.Ticket(b"")).read_all()
 
 
 @pytest.fixture(autouse=True)
