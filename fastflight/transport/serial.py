@@ -71,6 +71,7 @@ class SerialPort:
         self._where = where
         self._channel: _Channel | None = None
         self._received = bytearray()
+        self._closed = False
 
     def read(self, timeout: float) -> bytes:
         if self._received:
@@ -85,6 +86,8 @@ class SerialPort:
         except (OSError, TypeError) as error:
             # pyserial raises TypeError when the port is closed under a waiting read.
             raise self._gone(error) from error
+        if self._closed:
+            raise self._closed_here()
         if not data:
             raise self._timed_out("sent nothing", timeout)
         return data
@@ -101,7 +104,8 @@ class SerialPort:
             raise self._gone(error) from error
 
     def close(self) -> None:
-        if self._port.is_open:
+        if not self._closed:
+            self._closed = True
             self._port.cancel_read()
             self._port.close()
 
@@ -138,8 +142,8 @@ class SerialPort:
     async def _attached(self) -> _Channel:
         """pyserial-asyncio's transport on the running loop."""
         loop = asyncio.get_running_loop()
-        if not self._port.is_open:
-            raise TransportClosed("the line was closed on this side", where=self._where)
+        if self._closed:
+            raise self._closed_here()
         if self._channel is None or self._channel.loop is not loop:
             self._channel = _Channel(loop, self._port, self._received)
             await self._channel.ready()
@@ -156,6 +160,9 @@ class SerialPort:
 
     def _timed_out(self, what: str, timeout: float) -> TransportTimeout:
         return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
+
+    def _closed_here(self) -> TransportClosed:
+        return TransportClosed("the line was closed on this side", where=self._where)
 
     def _gone(self, error: Exception) -> TransportClosed:
         return TransportClosed(f"the serial port went away ({error})", where=self._where, hint="Plug it in again")

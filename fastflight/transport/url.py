@@ -38,17 +38,14 @@ def parse_url(url: str) -> Address:
         raise RequestError(
             f"unknown kind of device {scheme!r}",
             where=f"device URL {url!r}",
-            hint=f"{_allowed(scheme)}. E.g. {EXAMPLES}",
+            hint=f"{nearest(scheme, SCHEMES)}. E.g. {EXAMPLES}",
         )
     return SCHEMES[scheme](url, rest)
 
 
-def _allowed(scheme: str) -> str:
-    return nearest(scheme, SCHEMES)
-
-
 def _serial(url: str, rest: str) -> Address:
-    path, options = _split(url, rest.removeprefix("//"), SERIAL_OPTIONS)
+    path = _path(rest.removeprefix("//"))
+    options = dict(_options(url, rest, SERIAL_OPTIONS))
     if not path:
         raise _bad(url, "the port's name is missing")
     # On Windows the name has no slash of its own: serial:///COM7.
@@ -86,10 +83,10 @@ def _exec(url: str, rest: str) -> Address:
 
 
 def _sim(url: str, rest: str) -> Address:
-    path, _ = _split(url, rest, SIM_OPTIONS)
+    path = _path(rest)
     if path.strip("/"):
         raise _bad(url, f"{path!r} is out of place: options follow a question mark")
-    pairs = _pairs(url, rest, SIM_OPTIONS, SIM_LISTS)
+    pairs = _options(url, rest, SIM_OPTIONS, SIM_LISTS)
     for name, value in pairs:
         if name in ("baud", "ring", "capacity", "seed"):
             _number(url, name, value)
@@ -105,11 +102,12 @@ SCHEMES: Mapping[str, Callable[[str, str], Address]] = {
 }
 
 
-def _split(url: str, rest: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
-    return unquote(rest.partition("?")[0]), dict(_pairs(url, rest, known, known))
+def _path(rest: str) -> str:
+    return unquote(rest.partition("?")[0])
 
 
-def _pairs(url: str, rest: str, known: tuple[str, ...], repeatable: tuple[str, ...]) -> Options:
+def _options(url: str, rest: str, known: tuple[str, ...], lists: tuple[str, ...] = ()) -> Options:
+    """What follows the question mark. `lists` are the options that may stand more than once."""
     query = rest.partition("?")[2]
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=64)
@@ -119,7 +117,7 @@ def _pairs(url: str, rest: str, known: tuple[str, ...], repeatable: tuple[str, .
     for name, _ in pairs:
         if name not in known:
             raise RequestError(f"unknown option {name!r}", where=f"device URL {url!r}", hint=nearest(name, known))
-        if name in seen and name not in repeatable:
+        if name in seen and name not in lists:
             raise _bad(url, f"option {name!r} stands twice")
         seen.add(name)
     return pairs

@@ -1,0 +1,201 @@
+"""One suite for every transport: what a `Port` promises, whatever is behind it, from threads and from event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport import Address, Port
+from tests.transport.peers import GOODBYE, PEERS
+
+# Far longer than anything here takes: a test that waits for it has failed.
+PATIENCE = 20.0
+# For waits that are to fail.
+SHORT = 0.05
+
+EVERY_BYTE = bytes(range(256))
+LARGE = EVERY_BYTE * 4096
+
+Kind = Callable[[bool], AbstractContextManager[Address]]
+
+
+@pytest.fixture(params=list(PEERS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return PEERS[request.param]
+
+
+@pytest.fixture
+def port(kind: Kind) -> Iterator[Port]:
+    with kind(True) as address:
+        opened = address.open(PATIENCE)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+@pytest.fixture
+def deaf(kind: Kind) -> Iterator[Port]:
+    with kind(False) as address:
+        opened = address.open(PATIENCE)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+def read_exactly(port: Port, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        data += port.read(PATIENCE)
+    return data
+
+
+async def aread_exactly(port: Port, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        data += await port.aread(PATIENCE)
+    return data
+
+
+def test_every_byte_comes_back(port: Port) -> None:
+    port.write(EVERY_BYTE, PATIENCE)
+    assert read_exactly(port, 256) == EVERY_BYTE
+
+
+def test_every_byte_comes_back_to_a_loop(port: Port) -> None:
+    async def main() -> bytes:
+        await port.awrite(EVERY_BYTE, PATIENCE)
+        return await aread_exactly(port, 256)
+
+    assert asyncio.run(main()) == EVERY_BYTE
+
+
+def test_a_megabyte_there_and_back(port: Port) -> None:
+    for start in range(0, len(LARGE), 2048):
+        port.write(LARGE[start : start + 2048], PATIENCE)
+        assert read_exactly(port, 2048) == LARGE[start : start + 2048]
+
+
+def test_a_megabyte_both_ways_on_a_loop(port: Port) -> None:
+    async def main() -> bytes:
+        data, _ = await asyncio.gather(aread_exactly(port, len(LARGE)), port.awrite(LARGE, PATIENCE))
+        return data
+
+    assert asyncio.run(main()) == LARGE
+
+
+def test_silence_is_a_timeout(port: Port) -> None:
+    with pytest.raises(TransportTimeout, match="sent nothing for 0.05 s"):
+        port.read(SHORT)
+    with pytest.raises(TransportTimeout, match="sent nothing for 0.05 s"):
+        asyncio.run(port.aread(SHORT))
+    port.write(b"still here", PATIENCE)
+    assert read_exactly(port, 10) == b"still here"
+
+
+def test_a_peer_that_takes_nothing_is_a_timeout(deaf: Port) -> None:
+    with pytest.raises(TransportTimeout, match="took no byte"):
+        for _ in range(64):
+            deaf.write(LARGE, SHORT)
+
+
+def test_a_peer_that_takes_nothing_is_a_timeout_on_a_loop(deaf: Port) -> None:
+    async def main() -> None:
+        for _ in range(64):
+            await deaf.awrite(LARGE, SHORT)
+
+    with pytest.raises(TransportTimeout, match="took no byte"):
+        asyncio.run(main())
+
+
+def test_a_peer_that_hangs_up_is_closed(port: Port) -> None:
+    port.write(GOODBYE, PATIENCE)
+    with pytest.raises(TransportClosed):
+        while True:
+            port.read(PATIENCE)
+
+
+def test_a_peer_that_hangs_up_is_closed_on_a_loop(port: Port) -> None:
+    async def main() -> None:
+        await port.awrite(GOODBYE, PATIENCE)
+        while True:
+            await port.aread(PATIENCE)
+
+    with pytest.raises(TransportClosed):
+        asyncio.run(main())
+
+
+def test_the_port_changes_hands(port: Port) -> None:
+    async def on_a_loop(data: bytes) -> bytes:
+        await port.awrite(data, PATIENCE)
+        return await aread_exactly(port, len(data))
+
+    for turn in range(3):
+        sync, on_loop = f"thread {turn}".encode(), f"loop {turn}".encode()
+        port.write(sync, PATIENCE)
+        assert read_exactly(port, len(sync)) == sync
+        assert asyncio.run(on_a_loop(on_loop)) == on_loop
+
+
+def test_what_came_for_a_loop_is_there_for_a_thread(port: Port) -> None:
+    async def main() -> None:
+        await port.awrite(b"question", PATIENCE)
+
+    asyncio.run(main())
+    assert read_exactly(port, 8) == b"question"
+
+
+def test_a_cancelled_read_loses_nothing(port: Port) -> None:
+    async def main() -> bytes:
+        waiting = asyncio.ensure_future(port.aread(PATIENCE))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await port.awrite(b"later", PATIENCE)
+        return await aread_exactly(port, 5)
+
+    assert asyncio.run(main()) == b"later"
+
+
+def test_closing_twice_is_allowed_and_ends_the_port(port: Port) -> None:
+    port.close()
+    port.close()
+    for call in (lambda: port.read(SHORT), lambda: port.write(b"x", SHORT)):
+        with pytest.raises(TransportClosed):
+            call()
+    with pytest.raises(TransportClosed):
+        asyncio.run(port.aread(SHORT))
+    with pytest.raises(TransportClosed):
+        asyncio.run(port.awrite(b"x", SHORT))
+
+
+def test_closing_wakes_a_thread_that_waits(port: Port) -> None:
+    outcome: list[BaseException] = []
+    entering = threading.Event()
+
+    def wait() -> None:
+        entering.set()
+        try:
+            port.read(PATIENCE)
+        except TransportError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    entering.wait()
+    port.close()
+    thread.join(PATIENCE / 2)
+    assert [type(error) for error in outcome] == [TransportClosed]
+
+
+def test_an_address_can_be_opened_again(kind: Kind) -> None:
+    with kind(False) as address:
+        for _ in range(2):
+            address.open(PATIENCE).close()

@@ -1,0 +1,120 @@
+"""Addresses that cannot be opened say why and what to do; the simulated board opens, answers and ends."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fastflight.errors import TransportClosed, TransportError
+from fastflight.transport import Port, parse_url
+from fastflight.transport.sim import _accept
+
+PATIENCE = 20.0
+
+
+def read_until(port: Port, end: bytes) -> bytes:
+    data = b""
+    while not data.endswith(end):
+        data += port.read(PATIENCE)
+    return data
+
+
+def test_a_serial_port_that_is_not_there() -> None:
+    with pytest.raises(TransportError, match="cannot open the serial port. Check its name and the cable. Ports found"):
+        parse_url("serial:///dev/no-such-port").open(PATIENCE)
+
+
+def test_a_serial_port_that_another_has() -> None:
+    ours, theirs = os.openpty()
+    address = parse_url(f"serial://{os.ttyname(theirs)}")
+    first = address.open(PATIENCE)
+    with pytest.raises(TransportError, match="Another program has it open"):
+        address.open(PATIENCE)
+    first.close()
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_socket_that_nobody_listens_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(TransportError, match="cannot connect .*Check the address"):
+        parse_url(f"socket://127.0.0.1:{port}").open(PATIENCE)
+
+
+def test_a_command_that_is_not_installed() -> None:
+    address = parse_url("exec:no-such-command-anywhere")
+    with pytest.raises(TransportError, match="cannot start the command .*installed and on PATH"):
+        address.open(PATIENCE)
+    address.dispose()
+
+
+def test_a_command_that_cannot_be_read() -> None:
+    address = parse_url("exec:micropython 'unclosed")
+    with pytest.raises(TransportError, match="No closing quotation"):
+        address.open(PATIENCE)
+    address.dispose()
+
+
+def test_a_child_runs_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    code = "import os; print(os.getcwd(), flush=True)"
+    for address, folder in (
+        (parse_url(f'exec:{sys.executable} -c "{code}"'), "fastflight-exec-"),
+        (parse_url(f'exec:{sys.executable} -c "{code}"?cwd={tmp_path}'), str(tmp_path)),
+    ):
+        port = address.open(PATIENCE)
+        assert folder.encode() in read_until(port, b"\n")
+        port.close()
+        address.dispose()
+
+
+def test_a_child_that_ends_closes_the_line() -> None:
+    address = parse_url(f"exec:{sys.executable} -c pass")
+    port = address.open(PATIENCE)
+    with pytest.raises(TransportClosed):
+        while True:
+            port.read(PATIENCE)
+    port.close()
+    address.dispose()
+
+
+def test_the_simulated_board_answers_and_keeps_its_files_between_openings() -> None:
+    address = parse_url("sim:?telemetry=0")
+    port = address.open(PATIENCE)
+    port.write(b"\x01", PATIENCE)
+    read_until(port, b"raw REPL; CTRL-B to exit\r\n>")
+    port.write(b"f=open('/kept','w')\nf.write('yes')\nf.close()\x04", PATIENCE)
+    read_until(port, b"\x04\x04>")
+    port.close()
+    port = address.open(PATIENCE)
+    port.write(b"\x01", PATIENCE)
+    read_until(port, b"raw REPL; CTRL-B to exit\r\n>")
+    port.write(b"print(open('/kept').read())\x04", PATIENCE)
+    assert read_until(port, b"\x04\x04>") == b"OKyes\r\n\x04\x04>"
+    port.close()
+    address.dispose()
+
+
+def test_the_simulated_board_that_cannot_start_says_why() -> None:
+    address = parse_url("sim:?fault=no-such-fault")
+    with pytest.raises(TransportError, match="did not start .*no-such-fault"):
+        address.open(PATIENCE)
+    address.dispose()
+
+
+def test_only_who_shows_the_token_is_let_in() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, subprocess.Popen([sys.executable, "-c", ""]) as child:
+        with (
+            socket.create_connection(listener.getsockname()) as stranger,
+            socket.create_connection(listener.getsockname()) as board,
+        ):
+            stranger.sendall(b"wrong-token\n")
+            board.sendall(b"right-token\n")
+            deadline = time.monotonic() + PATIENCE
+            with _accept(listener, child, b"right-token\n", deadline, "sim:") as accepted:
+                assert accepted.getpeername() == board.getsockname()
+                assert stranger.recv(1) == b""
