@@ -18,9 +18,10 @@ from fastflight.simulator.confine import Wall
 from fastflight.simulator.faults import Faults
 from fastflight.simulator.files import FileSystem
 from fastflight.simulator.line import Line, connect
+from fastflight.simulator.pacer import BITS_PER_BYTE
 from fastflight.simulator.runtime import HEAP_IN_USE, Runtime
 from fastflight.simulator.samples import write_samples
-from fastflight.simulator.uart import BITS_PER_BYTE, OWN_FILES, Uart
+from fastflight.simulator.uart import OWN_FILES, Uart
 
 TOKEN = "FASTFLIGHT_SIMULATOR_TOKEN"
 # Large enough that nobody meets it by accident, small enough that statvfs means something.

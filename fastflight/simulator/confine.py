@@ -63,10 +63,10 @@ def restrict(source: str | bytes, filename: str, mode: str) -> Any:
     """
     text = source if isinstance(source, str) else source.decode("utf-8")
     try:
-        tree: ast.Module | ast.Interactive = ast.parse(text, filename, "exec" if mode == "paste" else mode)
+        tree: ast.AST = ast.parse(text, filename, "exec" if mode == "paste" else mode)
     except ValueError as error:
         raise SyntaxError(str(error)) from None
-    if mode == "paste":
+    if mode == "paste" and isinstance(tree, ast.Module):
         tree, mode = ast.Interactive(tree.body), "single"
     return compile(ast.fix_missing_locations(_Restrict().visit(tree)), filename, mode, dont_inherit=True)
 

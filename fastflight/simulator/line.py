@@ -14,7 +14,8 @@ import threading
 import time
 from collections import deque
 
-from fastflight.simulator.uart import PEER_CHECK_INTERVAL, Pacer, Uart
+from fastflight.simulator.pacer import Pacer
+from fastflight.simulator.uart import PEER_CHECK_INTERVAL, Uart
 
 # A connection that does not come about on the loopback in this time will not.
 CONNECT_SECONDS = 10.0
@@ -59,7 +60,11 @@ class Line:
             leave()
 
     def check_peer(self) -> None:
-        """End the process if the peer is gone, without reading what it sent last."""
+        """End the process if the peer is gone, without reading what it sent last.
+
+        TCP hides a close behind more unread bytes than its window holds. Then the end of the parent still shows, and
+        a transport that merely closes has to end its child itself.
+        """
         if os.getppid() != self._parent:
             leave()
         if HANG_UP:

@@ -4,6 +4,9 @@ Follows MicroPython's `shared/runtime/pyexec.c` and `docs/reference/repl.rst` by
 simplifications: no cursor keys, history or completion in the friendly REPL, and raw paste notices a syntax error at
 window boundaries and not at each token.
 
+As on a board, a Ctrl-C that arrives between `OK` and the start of the code is a character and interrupts nothing: a
+host that wants to be sure sends another.
+
 Both REPLs return how they ended: the next mode, or a soft reset.
 """
 

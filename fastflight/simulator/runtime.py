@@ -129,9 +129,8 @@ class Runtime:
 
     def mem_free(self) -> int:
         """What is left of the heap, going by the size of what the global names hold."""
-        held = sum(
-            sys.getsizeof(value) for value in self.globals.values() if isinstance(value, (bytes, bytearray, str))
-        )
+        named = [value for name, value in self.globals.items() if not name.startswith("__")]
+        held = sum(sys.getsizeof(value) for value in named if isinstance(value, (bytes, bytearray, str)))
         return max(0, self.heap - HEAP_IN_USE - held)
 
     def idle_until_input(self) -> None:

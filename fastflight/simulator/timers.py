@@ -30,7 +30,9 @@ class Timers:
                 continue
             if timer.repeats:
                 # Ticks that were missed stay missed; the beat is kept.
-                self.armed[timer] = due + timer.period * (1 + (now - due) // timer.period)
+                following = due + timer.period * (1 + (now - due) // timer.period)
+                # Rounding can leave that a hair in the past, where it would tick twice.
+                self.armed[timer] = following if following > now else following + timer.period
             else:
                 del self.armed[timer]
             try:

@@ -7,28 +7,28 @@ fast as the `Pacer` allows.
 
 Theory of operation. The board's program runs in the main thread and can be asked to stop in two ways: an interrupt
 (Ctrl-C while `interrupt_char` is in force) and a reset. Whoever asks sets `_pending`, wakes every wait, and pokes the
-main thread (`poke`, in the child `_thread.interrupt_main`), whose signal handler is `on_signal`. The handler raises
-only in code of the board: inside this file's waits an exception out of nowhere would leave locks torn, so they look at
-`_pending` themselves. A pending interrupt is used up by being raised; a pending reset is raised at every step until
-`restart`, so that a program which catches everything is stopped too.
+main thread by `poke`: in the child that is `_thread.interrupt_main`, with `on_signal` for its handler; `None` will do
+where the program only ever waits. The handler raises only in code of the board: inside this file's waits an exception
+out of nowhere would leave locks torn, so they look at `_pending` themselves. A pending interrupt is used up by being
+raised; a pending reset is raised at every step until `restart`, so that a program which catches everything is stopped
+too.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from fastflight.simulator.faults import Faults
+from fastflight.simulator.pacer import Pacer
+from fastflight.simulator.ring import Ring
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-# Bits on the wire per byte: one start bit, eight data bits, one stop bit.
-BITS_PER_BYTE = 10
 # Bytes a UART takes from the program before it makes it wait: the usual size of a hardware transmit FIFO.
 TRANSMIT_FIFO = 128
 # A flow-controlled line can lose nothing, so how much waits is invisible to both ends: enough for bulk speed.
@@ -48,91 +48,6 @@ class BoardReset(BaseException):
     """The board restarts as if its power had been cycled. Not an `Exception`, for the same reason."""
 
 
-class Ring:
-    """Received bytes in order, at most `capacity` of them. Not locked: its owner does that."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self._chunks: deque[bytes] = deque()
-        self._start = 0
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def put(self, data: bytes) -> int:
-        """Keep what fits of `data`; gives how many bytes that was."""
-        taken = min(len(data), self.capacity - self._size)
-        if taken:
-            self._chunks.append(data if taken == len(data) else data[:taken])
-            self._size += taken
-        return taken
-
-    def take_into(self, view: memoryview) -> int:
-        """Move as many bytes as there are, at most `len(view)`; gives how many."""
-        done = 0
-        while done < len(view) and self._chunks:
-            piece = memoryview(self._chunks[0])[self._start : self._start + len(view) - done]
-            view[done : done + len(piece)] = piece
-            done += len(piece)
-            self._drop(len(piece))
-        return done
-
-    def take_until(self, stop: re.Pattern[bytes], limit: int) -> bytes:
-        """Take at least one byte and at most `limit`, ending with the first match of `stop` if there is one."""
-        head = self._chunks[0]
-        end = min(len(head), self._start + limit)
-        match = stop.search(head, self._start, end)
-        data = head[self._start : match.end() if match else end]
-        self._drop(len(data))
-        return data
-
-    def clear(self) -> None:
-        self._chunks.clear()
-        self._start = self._size = 0
-
-    def _drop(self, count: int) -> None:
-        self._start += count
-        self._size -= count
-        if self._start == len(self._chunks[0]):
-            self._chunks.popleft()
-            self._start = 0
-
-
-class Pacer:
-    """Says how many bytes a line of `rate` bytes a second has room for now.
-
-    The schedule is absolute: a late wake-up is made up for by the next, so the average is exact. Call `begin` before
-    each burst (an idle line saves nothing up), then ask `due`, report `moved`, and wait until `next_at`.
-    """
-
-    def __init__(self, rate: float, *, fifo: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.rate = rate
-        self.fifo = fifo
-        # About a millisecond's worth at a time: finer wake-ups cost more than they show.
-        self.slice = max(1, int(rate / 1000))
-        self._clock = clock
-        self._start = clock()
-        self._moved = 0
-
-    def begin(self) -> None:
-        now = self._clock()
-        if now >= self._start + self._moved / self.rate:
-            self._start, self._moved = now, 0
-
-    def due(self) -> int:
-        return max(0, int((self._clock() - self._start) * self.rate) + self.fifo - self._moved)
-
-    def moved(self, count: int) -> None:
-        self._moved += count
-
-    def next_at(self, wanted: int) -> float:
-        """The moment at which `wanted` bytes, or a slice if that is less, will be due."""
-        count = self._moved + min(wanted, self.slice) - self.fifo
-        # A part of a byte more, lest rounding leave the last byte not due at the very moment that was waited for.
-        return self._start + (count + 0.01) / self.rate
-
-
 class Uart:
     """One UART. `rate` is in bytes per second, 0 for a flow-controlled line without a pace."""
 
@@ -143,7 +58,7 @@ class Uart:
         rate: float = 0,
         ring: int = 512,
         faults: Faults | None = None,
-        poke: Callable[[], None] = lambda: None,
+        poke: Callable[[], None] | None = None,
         peer_check: Callable[[], None] = lambda: None,
     ) -> None:
         self.flow_control = not rate
@@ -214,7 +129,7 @@ class Uart:
     def _poke_main(self) -> None:
         for _ in range(POKES):
             with self._change:
-                if self._pending is None:
+                if self._pending is None or self._poke is None:
                     return
                 self._poke()
                 self._change.wait(POKE_INTERVAL)

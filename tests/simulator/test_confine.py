@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,16 @@ import pytest
 from fastflight.simulator.confine import HIDDEN, Wall, restrict
 
 from .conftest import Client
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One board for all escapes: if one got out, the others would notice."""
+    board = Client(tmp_path_factory.mktemp("confined") / "board", "--telemetry", "0")
+    board.enter_raw()
+    yield board
+    assert board.close() == 0
+
 
 ESCAPES = {
     "classes": "().__class__.__base__.__subclasses__()",

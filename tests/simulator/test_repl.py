@@ -88,8 +88,10 @@ FRIENDLY = {
     "ctrl-b": ("\x02", b"\r\n" + HELLO + PROMPT),
     "paste": (
         "\x05def f():\r  return 3\rf()\r\x04",
-        b"\r\npaste mode; Ctrl-C to cancel, Ctrl-D to finish\r\n"
-        b"=== def f():\r\n===   return 3\r\n=== f()\r\n=== \r\n3\r\n>>> ",
+        (
+            b"\r\npaste mode; Ctrl-C to cancel, Ctrl-D to finish\r\n"
+            b"=== def f():\r\n===   return 3\r\n=== f()\r\n=== \r\n3\r\n>>> "
+        ),
     ),
     "paste cancelled": ("\x05abc\x03", b"\r\npaste mode; Ctrl-C to cancel, Ctrl-D to finish\r\n=== abc\r\n>>> "),
     "soft reset": ("\x04", b"\r\nMPY: soft reboot\r\n" + HELLO + PROMPT),

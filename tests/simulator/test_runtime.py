@@ -49,18 +49,27 @@ PROGRAMS = {
         "b'fb8e20fc'",
     ),
     "base64": (
-        "import binascii\n"
-        "print(binascii.b2a_base64(b'ab', newline=False), binascii.a2b_base64(b'YWI='), binascii.crc32(b'a'))",
+        (
+            "import binascii\n"
+            "print(binascii.b2a_base64(b'ab', newline=False), binascii.a2b_base64(b'YWI='), binascii.crc32(b'a'))"
+        ),
         "b'YWI=' b'ab' 3904355907",
     ),
     "deflate raw": (
-        "import deflate, io\nb = io.BytesIO()\nd = deflate.DeflateIO(b, deflate.RAW, 10)\nd.write(b'abc' * 1000)\nd.close()\n"
-        "n = b.tell()\nb.seek(0)\nr = deflate.DeflateIO(b, deflate.RAW, 10)\nprint(n < 100, r.read(5), len(r.read()))",
+        (
+            "import deflate, io\nb = io.BytesIO()\nd = deflate.DeflateIO(b, deflate.RAW, 10)\n"
+            "d.write(b'abc' * 1000)\nd.close()\n"
+            "n = b.tell()\nb.seek(0)\nr = deflate.DeflateIO(b, deflate.RAW, 10)\n"
+            "print(n < 100, r.read(5), len(r.read()))"
+        ),
         "True b'abcab' 2995",
     ),
     "deflate zlib is recognised": (
-        "import deflate, io\nb = io.BytesIO()\nwith deflate.DeflateIO(b, deflate.ZLIB) as d: d.write(b'x' * 2000)\nb.seek(0)\n"
-        "print(deflate.DeflateIO(b).read() == b'x' * 2000)",
+        (
+            "import deflate, io\nb = io.BytesIO()\n"
+            "with deflate.DeflateIO(b, deflate.ZLIB) as d: d.write(b'x' * 2000)\nb.seek(0)\n"
+            "print(deflate.DeflateIO(b).read() == b'x' * 2000)"
+        ),
         "True",
     ),
     "struct": ("import struct\nprint(struct.unpack('<Ih', struct.pack('<Ih', 1, -2)))", "(1, -2)"),
@@ -89,8 +98,10 @@ PROGRAMS = {
     "oserror is caught": ("try:\n  open('none')\nexcept OSError as e:\n  print(e.errno, e.args[0])", "2 2"),
     "errno": ("import errno\nprint(errno.ENOSPC, errno.errorcode[2])", "28 ENOENT"),
     "namedtuple": (
-        "from collections import namedtuple, OrderedDict, deque\nP = namedtuple('P', 'x y')\n"
-        "print(P(1, 2).y, deque((), 3))",
+        (
+            "from collections import namedtuple, OrderedDict, deque\nP = namedtuple('P', 'x y')\n"
+            "print(P(1, 2).y, deque((), 3))"
+        ),
         "2 deque([], maxlen=3)",
     ),
     "re": ("import re\nprint(re.match('a(.)', 'abc').group(1))", "b"),

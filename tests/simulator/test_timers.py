@@ -39,6 +39,13 @@ def test_missed_ticks_stay_missed(desk: Desk) -> None:
     assert desk.run(1.05, 1.06, 1.11) == [1.05, 1.11]
 
 
+def test_a_tick_is_never_due_at_its_own_moment(desk: Desk) -> None:
+    desk.timer_class(freq=30, callback=lambda timer: desk.calls.append(desk.now))
+    moments = [tick / 30 for tick in range(2, 2000)]
+    calls = desk.run(*(moment for moment in moments for _ in range(2)))
+    assert len(calls) == len(set(calls)) > 1900
+
+
 def test_one_shot(desk: Desk) -> None:
     desk.timer_class(mode=Timer.ONE_SHOT, period=100, callback=lambda timer: desk.calls.append(desk.now))
     assert desk.run(0.2, 0.4) == [0.2]

@@ -1,95 +1,13 @@
-"""Ring, pacer and UART, without a line: the test is both ends."""
+"""The UART, without a line: the test is both ends."""
 
 from __future__ import annotations
 
-import re
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fastflight.simulator.faults import Faults
-from fastflight.simulator.uart import BoardReset, LineClosed, Pacer, Ring, Uart
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_ring_keeps_what_fits() -> None:
-    ring = Ring(5)
-    assert ring.put(b"abc") == 3
-    assert ring.put(b"defg") == 2
-    assert ring.put(b"h") == 0
-    buffer = bytearray(8)
-    assert ring.take_into(memoryview(buffer)) == 5
-    assert buffer[:5] == b"abcde"
-    assert len(ring) == 0
-
-
-@given(st.lists(st.binary(min_size=1, max_size=20), max_size=20), st.integers(1, 30))
-def test_a_ring_gives_bytes_in_order_whatever_the_pieces(pieces: list[bytes], size: int) -> None:
-    ring = Ring(1000)
-    for piece in pieces:
-        assert ring.put(piece) == len(piece)
-    taken = b""
-    while len(ring):
-        buffer = bytearray(size)
-        taken += buffer[: ring.take_into(memoryview(buffer))]
-    assert taken == b"".join(pieces)
-
-
-def test_a_ring_stops_behind_a_control_character() -> None:
-    ring = Ring(100)
-    ring.put(b"print(1)\x04more")
-    stop = re.compile(rb"\x04")
-    assert ring.take_until(stop, 5) == b"print"
-    assert ring.take_until(stop, 100) == b"(1)\x04"
-    assert ring.take_until(stop, 100) == b"more"
-
-
-@pytest.mark.parametrize("rate", [30.0, 960.0, 11520.0, 92160.0])
-@pytest.mark.parametrize("late", [0.0, 0.0004, 0.003])
-def test_the_pace_is_exact_on_average_however_late_the_wake_ups(rate: float, late: float) -> None:
-    clock = Clock()
-    pacer = Pacer(rate, clock=clock)
-    pacer.begin()
-    start, left = clock.now, 5000
-    while left:
-        clock.now = max(clock.now, pacer.next_at(left)) + late
-        count = min(left, pacer.due())
-        assert count > 0
-        pacer.moved(count)
-        left -= count
-    # Never early, and at most as late as the last wake-up was.
-    assert 0 <= clock.now - start - 5000 / rate <= late + 0.01 * 5000 / rate
-
-
-def test_an_idle_line_saves_nothing_up() -> None:
-    clock = Clock()
-    pacer = Pacer(1000, clock=clock)
-    pacer.begin()
-    clock.now += 60
-    pacer.begin()
-    assert pacer.due() == 0
-    clock.now += 0.0101
-    assert pacer.due() == 10
-
-
-def test_a_line_that_is_busy_goes_on_with_its_schedule() -> None:
-    clock = Clock()
-    pacer = Pacer(1000, fifo=50, clock=clock)
-    pacer.begin()
-    pacer.moved(pacer.due())
-    pacer.begin()
-    assert pacer.due() == 0, "the first burst is still in the FIFO"
+from fastflight.simulator.uart import BoardReset, LineClosed, Uart
 
 
 def test_a_small_ring_overflows_and_counts() -> None:

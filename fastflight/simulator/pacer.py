@@ -1,0 +1,46 @@
+"""The pace of a serial line, without waiting for it: a schedule that somebody else keeps to."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Bits on the wire per byte: one start bit, eight data bits, one stop bit.
+BITS_PER_BYTE = 10
+
+
+class Pacer:
+    """Says how many bytes a line of `rate` bytes a second has room for now.
+
+    The schedule is absolute: a late wake-up is made up for by the next, so the average is exact. Call `begin` before
+    each burst (an idle line saves nothing up), then ask `due`, report `moved`, and wait until `next_at`.
+    """
+
+    def __init__(self, rate: float, *, fifo: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self.fifo = fifo
+        # About a millisecond's worth at a time: finer wake-ups cost more than they show.
+        self.slice = max(1, int(rate / 1000))
+        self._clock = clock
+        self._start = clock()
+        self._moved = 0
+
+    def begin(self) -> None:
+        now = self._clock()
+        if now >= self._start + self._moved / self.rate:
+            self._start, self._moved = now, 0
+
+    def due(self) -> int:
+        return max(0, int((self._clock() - self._start) * self.rate) + self.fifo - self._moved)
+
+    def moved(self, count: int) -> None:
+        self._moved += count
+
+    def next_at(self, wanted: int) -> float:
+        """The moment at which `wanted` bytes, or a slice if that is less, will be due."""
+        count = self._moved + min(wanted, self.slice) - self.fifo
+        # A part of a byte more, lest rounding leave the last byte not due at the very moment that was waited for.
+        return self._start + (count + 0.01) / self.rate

@@ -1,0 +1,54 @@
+"""The pacer, on a clock that is set by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastflight.simulator.pacer import Pacer
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("rate", [30.0, 960.0, 11520.0, 92160.0])
+@pytest.mark.parametrize("late", [0.0, 0.0004, 0.003])
+def test_the_pace_is_exact_on_average_however_late_the_wake_ups(rate: float, late: float) -> None:
+    clock = Clock()
+    pacer = Pacer(rate, clock=clock)
+    pacer.begin()
+    start, left = clock.now, 5000
+    while left:
+        clock.now = max(clock.now, pacer.next_at(left)) + late
+        count = min(left, pacer.due())
+        assert count > 0
+        pacer.moved(count)
+        left -= count
+    # Never early, and at most as late as the last wake-up was.
+    assert 0 <= clock.now - start - 5000 / rate <= late + 0.01 * 5000 / rate
+
+
+def test_an_idle_line_saves_nothing_up() -> None:
+    clock = Clock()
+    pacer = Pacer(1000, clock=clock)
+    pacer.begin()
+    clock.now += 60
+    pacer.begin()
+    assert pacer.due() == 0
+    clock.now += 0.0101
+    assert pacer.due() == 10
+
+
+def test_a_line_that_is_busy_goes_on_with_its_schedule() -> None:
+    clock = Clock()
+    pacer = Pacer(1000, fifo=50, clock=clock)
+    pacer.begin()
+    pacer.moved(pacer.due())
+    pacer.begin()
+    assert pacer.due() == 0, "the first burst is still in the FIFO"
