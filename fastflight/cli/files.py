@@ -219,4 +219,5 @@ def _tell_rejected(summary: Summary) -> None:
     if count := summary.get("rejected", 0):
         first = next(iter(summary.get("rejected_rows", ())), None)
         example = f", the first at byte {first['offset']}: {first['reason']}" if first else ""
-        screen.complain(f"{count} rows did not fit and were set aside{example}")
+        rows = "1 row did not fit and was" if count == 1 else f"{count:,} rows did not fit and were"
+        screen.complain(f"{rows} set aside{example}")

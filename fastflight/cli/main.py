@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fastflight.cli import board, files, serve
+from fastflight.cli import board, doctor, files, serve
 
 app = typer.Typer(
     help="MicroPython devices as tables. `serve` owns the boards; the other commands ask a server.",
@@ -24,3 +24,4 @@ app.command()(files.mkdir)
 app.command()(files.mv)
 app.command()(board.info)
 app.command()(board.reset)
+app.command()(doctor.doctor)

@@ -1,0 +1,162 @@
+"""What can be found out about this installation, a device, and a server: facts, and advice where something is amiss.
+
+Devices are opened here, through the device layer and without a server: what works then is the line and the board.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from serial.tools import list_ports
+
+import fastflight
+from fastflight.cli import screen
+from fastflight.client import FastFlightClient
+from fastflight.device import Capabilities, Inventory, Session
+from fastflight.errors import BusyError, FastFlightError, TransportTimeout
+
+Level = Literal["ok", "note", "problem"]
+
+# A doctor must not wait like a transfer does: a server on this computer answers in milliseconds.
+SERVER_SECONDS = 3.0
+# Another owner in this process there is none; a board answers at once or runs a program.
+LEASE_SECONDS = 2.0
+# Calls timed for the round trip; the fastest counts, the others met the scheduler.
+ROUND_TRIPS = 5
+# Ways to have a file's digest on the board, best first.
+DIGESTS = (("hashlib.sha256", "sha256"), ("binascii.crc32", "crc32"))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found, and what to do about it."""
+
+    level: Level
+    what: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was looked at: `asked` for by the user, or come across."""
+
+    name: str
+    asked: bool
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def healthy(self) -> bool:
+        return all(finding.level != "problem" for finding in self.findings)
+
+
+def installation() -> Subject:
+    """The versions that matter in a report of a problem."""
+    versions = f"fastflight {fastflight.__version__}, Python {platform.python_version()}, pyarrow {pa.__version__}"
+    return Subject("installation", True, [Finding("ok", f"{versions}, {platform.system()} {platform.machine()}")])
+
+
+def serial_ports() -> dict[str, str]:
+    """Serial ports with hardware behind them: path to description."""
+    return {port.device: port.description for port in list_ports.comports() if port.hwid != "n/a"}
+
+
+def device(name: str, url: str, *, asked: bool, interrupt: bool) -> Subject:
+    """Open a device and try what reading and writing it needs."""
+    subject = Subject(name if name == url else f"{name} ({url})", asked)
+    try:
+        with Inventory({name: url}) as inventory:
+            found = inventory.device(name)
+            with found.lease("doctor", timeout=LEASE_SECONDS, interrupt=interrupt) as session:
+                subject.findings.extend(_board(session))
+    except FastFlightError as error:
+        subject.findings.append(Finding("problem", error.what, _advice(error, url)))
+    return subject
+
+
+def _board(session: Session) -> Iterator[Finding]:
+    info, can = session.info(), session.capabilities
+    yield Finding("ok", f"raw REPL: {info.version or 'MicroPython'} on {info.machine or info.platform or 'a board'}")
+    if info.raw_paste:
+        yield Finding("ok", "raw paste")
+    else:
+        yield Finding("note", "no raw paste: code is sent in the slower plain raw mode")
+    yield _file_system(session)
+    yield _digest(can)
+    yield Finding("ok", f"round trip {_round_trip(session) * 1000:.1f} ms")
+    if info.free_memory > 0:
+        yield Finding("ok", f"{screen.size(info.free_memory)} of memory free: blocks of {can.block_bytes} bytes")
+    if info.storage_free >= 0:
+        level: Level = "ok" if info.storage_free else "problem"
+        text = f"{screen.size(info.storage_free)} of {screen.size(info.storage_bytes)} of storage free"
+        yield Finding(level, text, "" if info.storage_free else "Remove files before writing new ones")
+
+
+def _file_system(session: Session) -> Finding:
+    try:
+        entries = len(session.list("/"))
+    except FastFlightError as error:
+        return Finding("problem", f"file system: {error.what}", error.hint)
+    return Finding("ok", f"file system: {entries} entries at the top")
+
+
+def _digest(can: Capabilities) -> Finding:
+    for feature, name in DIGESTS:
+        if can.has(feature):
+            return Finding("ok", f"digest: {name}")
+    return Finding("note", "no digest on the board: what is written is verified by reading it back")
+
+
+def _round_trip(session: Session) -> float:
+    times = []
+    for _ in range(ROUND_TRIPS):
+        began = time.perf_counter()
+        session.exec("pass")
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def _advice(error: FastFlightError, url: str) -> str:
+    if isinstance(error, BusyError):
+        return "Stop its program with --interrupt, or wait for its end. Is it MicroPython, and the baud rate right?"
+    if isinstance(error, TransportTimeout):
+        return (
+            "Is it a board with MicroPython, and the baud rate right? If a program runs on it: --interrupt, or reset it"
+        )
+    holders = ", ".join(_holders(url))
+    return f"{error.hint}. Open in: {holders}" if holders else error.hint
+
+
+def _holders(url: str) -> list[str]:
+    """The programs that have a port open, where the system tells (Linux; other users' programs only to root)."""
+    port = Path(url.removeprefix("serial://").partition("?")[0])
+    if not port.is_char_device():
+        return []
+    names = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            files = [link.readlink() for link in (process / "fd").iterdir()]
+            if int(process.name) != os.getpid() and port.resolve() in files:
+                names.append(f"{(process / 'comm').read_text().strip()} (process {process.name})")
+        except OSError:
+            continue
+    return names
+
+
+def server(location: str) -> Subject:
+    """Whether a server answers, and which devices it has."""
+    subject = Subject(f"server {location}", False)
+    try:
+        with FastFlightClient(location, timeout=SERVER_SECONDS) as client:
+            status = client.health().get("status")
+            names = ", ".join(device.name for device in client.devices()) or "none"
+        subject.findings.append(Finding("ok", f"{status}; devices: {names}"))
+    except FastFlightError as error:
+        subject.findings.append(Finding("note", error.what, error.hint))
+    return subject

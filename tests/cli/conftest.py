@@ -1,0 +1,40 @@
+"""A real server with a simulated board, in this process, and the command line in front of it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+import pyarrow.csv
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.main import app
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def location() -> Iterator[str]:
+    pyarrow.csv.read_csv(io.BytesIO(b"a\n1\n"))  # opens Arrow's pipe for Ctrl-C, once per process
+    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+        with FastFlightClient(running.location) as client:
+            client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
+        yield running.location
+
+
+@pytest.fixture
+def run(location: str) -> Run:
+    """Run a command against the server: `run("get", "demo:/readings.csv")`."""
+
+    def invoke(*arguments: str, input: str | None = None) -> Result:
+        result = CliRunner().invoke(app, arguments, env={"FASTFLIGHT_SERVER": location, "COLUMNS": "120"}, input=input)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert "Traceback (most recent call last)" not in result.output or arguments[0] == "exec"
+        return result
+
+    return invoke

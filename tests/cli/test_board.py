@@ -1,0 +1,81 @@
+"""`devices`, `info`, `exec`, `reset`, `doctor`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+def test_devices(run: Run) -> None:
+    assert run("devices").stdout.splitlines()[1].split()[:2] == ["demo", "sim:"]
+    (device,) = json.loads(run("devices", "--json").stdout)
+    assert (device["name"], device["url"]) == ("demo", "sim:")
+
+
+def test_info(run: Run) -> None:
+    assert json.loads(run("info", "demo", "--json").stdout)["platform"] == "simulator"
+    assert "simulator" in run("info", "demo").stdout
+
+
+def test_output_is_shown_line_by_line(run: Run) -> None:
+    result = run("exec", "demo", "for i in range(3): print('line', i)")
+    assert (result.exit_code, result.stdout) == (0, "line 0\nline 1\nline 2\n")
+
+
+def test_code_comes_from_stdin(run: Run) -> None:
+    assert run("exec", "demo", "-", input="print(6 * 7)\n").stdout == "42\n"
+
+
+def test_output_is_json_lines(run: Run) -> None:
+    rows = [json.loads(line) for line in run("exec", "demo", "print(1)\nprint(2)", "--json").stdout.splitlines()]
+    assert [(row["line"], row["text"]) for row in rows] == [(0, "1"), (1, "2")]
+
+
+def test_an_exception_is_the_boards_own_traceback(run: Run) -> None:
+    result = run("exec", "demo", "print('before')\n1/0")
+    assert (result.exit_code, result.stdout) == (1, "before\n")
+    assert result.stderr.startswith("Traceback (most recent call last):\n")
+    assert result.stderr.rstrip().splitlines()[-1].startswith("ZeroDivisionError")
+
+
+def test_a_reset_forgets_names(run: Run) -> None:
+    run("exec", "demo", "x = 1")
+    assert run("reset", "demo").exit_code == 0
+    assert "NameError" in run("exec", "demo", "x", "--interrupt").stderr
+
+
+def test_the_doctor_opens_the_simulated_board(run: Run) -> None:
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert "raw paste" in result.stdout
+    assert "serving; devices: demo" in result.stdout
+
+
+def test_the_doctor_says_what_is_wrong_with_a_device(run: Run) -> None:
+    result = run("doctor", "--device", "gone=socket://127.0.0.1:1", "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["healthy"]) == (1, False)
+    gone = next(subject for subject in told["subjects"] if subject["name"].startswith("gone"))
+    assert [finding["level"] for finding in gone["findings"]] == ["problem"]
+    assert gone["findings"][0]["advice"]
+
+
+def test_the_doctor_does_without_a_server(run: Run) -> None:
+    result = run("doctor", "--server", "grpc://127.0.0.1:1", "--json")
+    server = json.loads(result.stdout)["subjects"][-1]
+    assert result.exit_code == 0
+    assert (server["findings"][0]["level"], "fastflight serve" in server["findings"][0]["advice"]) == ("note", True)
+
+
+@pytest.mark.parametrize(
+    "command", ["serve", "devices", "ls", "get", "put", "exec", "doctor", "rm", "mkdir", "mv", "info"]
+)
+def test_every_command_explains_itself(run: Run, command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "--server" in result.stdout

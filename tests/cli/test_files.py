@@ -1,0 +1,158 @@
+"""`ls`, `get`, `put`, `rm`, `mkdir`, `mv` against the simulated board."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+
+Run = Callable[..., Result]
+
+
+def test_a_listing_is_a_table(run: Run) -> None:
+    result = run("ls", "demo")
+    assert result.exit_code == 0
+    heading, *lines = result.stdout.splitlines()
+    assert heading.split() == ["size", "modified", "path"]
+    assert "/readings.csv" in {line.split()[-1] for line in lines}
+
+
+def test_a_listing_is_json(run: Run) -> None:
+    entries = json.loads(run("ls", "demo:/", "--json").stdout)
+    assert {"/readings.csv", "/events.jsonl", "/log.bin"} <= {entry["path"] for entry in entries}
+    assert set(entries[0]) == {"path", "kind", "size", "modified"}
+
+
+def test_a_file_on_the_screen_has_types_ends_and_a_count(run: Run) -> None:
+    result = run("get", "demo:/readings.csv")
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[:2] == ["time", "temperature"]
+    assert lines[1].split()[-1] == "double"
+    assert lines[-1] == "10,000 rows, 5 columns"
+    assert len(lines) == 2 + 10 + 1 + 5 + 1
+
+
+def test_a_file_of_the_same_ending_is_copied(run: Run, tmp_path: Path) -> None:
+    copy = tmp_path / "readings.csv"
+    result = run("get", "demo:/readings.csv", "-o", str(copy), "--json")
+    told = json.loads(result.stdout)
+    assert told["bytes"] == copy.stat().st_size
+    assert told["output"] == str(copy)
+    assert pyarrow.csv.read_csv(copy).num_rows == 10_000
+
+
+def test_a_folder_takes_the_devices_name(run: Run, tmp_path: Path) -> None:
+    assert run("get", "demo:/log.bin", "-o", str(tmp_path)).exit_code == 0
+    assert (tmp_path / "log.bin").stat().st_size == 18_000
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_another_ending_converts_there_and_back(run: Run, tmp_path: Path, mode: str) -> None:
+    table = tmp_path / "readings.parquet"
+    assert run("get", "demo:/readings.csv", "-o", str(table), "--mode", mode).exit_code == 0
+    assert pq.read_table(table).num_rows == 10_000
+    result = run("put", str(table), f"demo:/{mode}.csv", "--mode", mode, "--json")
+    told = json.loads(result.stdout)
+    assert (told["path"], told["rows"]) == (f"/{mode}.csv", 10_000)
+    again = tmp_path / "again.parquet"
+    assert run("get", f"demo:/{mode}.csv", "-o", str(again)).exit_code == 0
+    assert pq.read_table(again).equals(pq.read_table(table))
+    assert run("rm", f"demo:/{mode}.csv").exit_code == 0
+
+
+def test_bytes_go_there_and_back(run: Run, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 300
+    (tmp_path / "a.dat").write_bytes(content)
+    result = run("put", str(tmp_path / "a.dat"), "demo:/")
+    assert (result.exit_code, result.stdout) == (0, "demo:/a.dat: 76.8 kB written\n")
+    assert run("get", "demo:/a.dat", "-o", str(tmp_path / "b.dat")).exit_code == 0
+    assert (tmp_path / "b.dat").read_bytes() == content
+    assert run("rm", "demo:/a.dat").exit_code == 0
+
+
+def test_a_packed_file_needs_its_record(run: Run, tmp_path: Path) -> None:
+    output = tmp_path / "log.csv"
+    refused = run("get", "demo:/log.bin", "-o", str(output))
+    assert (refused.exit_code, output.exists()) == (1, False)
+    assert "--format" in refused.stderr
+    read = run(
+        "get", "demo:/log.bin", "-o", str(output), "--format", "packed", "--record", "<6B", "--columns", "a,b,c,d,e,f"
+    )
+    assert read.exit_code == 0
+    assert pyarrow.csv.read_csv(output).num_rows == 3000
+
+
+def test_columns_and_types_can_be_chosen(run: Run) -> None:
+    result = run("get", "demo:/readings.csv", "--columns", "battery,time", "--json")
+    assert list(json.loads(result.stdout)["columns"]) == ["battery", "time"]
+    result = run("get", "demo:/readings.csv", "--schema", "time=string,battery=float", "--json")
+    assert json.loads(result.stdout)["columns"] == {"time": "string", "battery": "float"}
+
+
+def test_folders_are_made_renamed_and_removed(run: Run) -> None:
+    assert run("mkdir", "demo:/old").exit_code == 0
+    assert run("mv", "demo:/old", "/new").exit_code == 0
+    assert "/new/" in run("ls", "demo").stdout
+    assert "/new" not in run("ls", "demo:/new").stdout
+    assert run("rm", "demo:/new").exit_code == 0
+    assert "/new" not in run("ls", "demo").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("get", "demo:/missing.csv"), 1, "/missing.csv"),
+        (("get", "dmo:/readings.csv"), 1, "Did you mean 'demo'?"),
+        (("get", "demo:/readings.csv", "--columns", "tmie"), 1, "Did you mean 'time'?"),
+        (("get", "demo:/readings.csv", "--schema", "time=itn64"), 1, "Did you mean 'int64'?"),
+        (("get", "demo:/readings.csv", "-o", "/nowhere/x.csv"), 1, "No such file or directory"),
+        (("get", "demo:/readings.csv", "-o", "x.docx"), 1, "x.docx"),
+        (("get", "demo"), 2, "DEVICE:PATH"),
+        (("get", "demo:/readings.csv", "--format", "cvs"), 2, "csv"),
+        (("get", "demo:/readings.csv", "--schema", "time"), 2, "not a schema"),
+        (("put", "/nowhere.csv", "demo:/x.csv"), 2, "does not exist"),
+        (("mv", "demo:/a", "other:/b"), 2, "one device"),
+        (("ls", "demo:/missing"), 1, "/missing"),
+        (("rm", "demo:/missing"), 1, "/missing"),
+        (("ls", "demo", "--server", "grpc://127.0.0.1:1"), 3, "fastflight serve"),
+    ],
+)
+def test_a_wrong_command_says_what_and_where(run: Run, arguments: tuple[str, ...], code: int, says: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == code, result.stderr
+    assert says in result.stderr
+    assert result.stdout == ""
+    assert code == 2 or len(result.stderr.splitlines()) == 1
+
+
+def test_a_failed_get_keeps_the_old_file(run: Run, tmp_path: Path) -> None:
+    output, rows = tmp_path / "x.parquet", tmp_path / "rows.csv"
+    output.write_text("old")
+    rows.write_text("a,b\n" + "1,2\n" * 100_000 + "1,two\n")
+    assert run("put", str(rows), "demo:/rows.csv").exit_code == 0
+    for arguments in (("demo:/missing.csv",), ("demo:/rows.csv", "--schema", "a=int64,b=int64", "--on-error", "fail")):
+        assert run("get", *arguments, "-o", str(output)).exit_code == 1
+        assert output.read_text() == "old"
+        assert set(tmp_path.iterdir()) == {output, rows}
+    skipped = run("get", "demo:/rows.csv", "--schema", "a=int64,b=int64", "-o", str(output))
+    assert (skipped.exit_code, skipped.stderr.startswith("1 row did not fit")) == (0, True)
+    assert pq.read_table(output).num_rows == 100_000
+    run("rm", "demo:/rows.csv")
+
+
+def test_a_failed_put_keeps_the_old_file(run: Run, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.csv"
+    good.write_text('{"a":1}\n')
+    bad.write_text("a,b\n" + "1,2\n" * 100_000 + "1,2,3\n")
+    assert run("put", str(good), "demo:/kept.jsonl").exit_code == 0
+    refused = run("put", str(bad), "demo:/kept.jsonl")
+    assert (refused.exit_code, "bad.csv" in refused.stderr) == (1, True)
+    copy = tmp_path / "copy.jsonl"
+    run("get", "demo:/kept.jsonl", "-o", str(copy))
+    assert copy.read_text() == '{"a":1}\n'
+    run("rm", "demo:/kept.jsonl")

@@ -1,0 +1,72 @@
+"""`serve` as a process: its ready line, its end, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
+from fastflight.errors import RequestError, TransportError
+
+# For a process that has to import all of it on a busy machine.
+SECONDS = 60
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process and its ready line."""
+    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_where_it_listens_and_ends_when_told(number: signal.Signals) -> None:
+    with serving() as (process, ready):
+        match = re.fullmatch(r"listening on (grpc://127\.0\.0\.1:\d+); devices: demo \(sim:\)\n", ready)
+        assert match is not None
+        with FastFlightClient(match[1]) as client:
+            assert [device.name for device in client.devices()] == ["demo"]
+        process.send_signal(number)
+        assert process.wait(SECONDS) == 0
+
+
+def test_a_port_is_taken_once(location: str) -> None:
+    with pytest.raises(TransportError, match="cannot listen there"):
+        open_server(ServeSettings(location))
+    command = [sys.executable, "-m", "fastflight", "serve", "--server", location]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 3
+    assert "Another server may have the port" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--server", "grpc://0.0.0.0:0"), "ssh -L"),
+        (("--device", "weather"), "NAME=URL"),
+        (("--fleet", "/nowhere.toml"), "/nowhere.toml"),
+    ],
+)
+def test_wrong_options_are_a_usage_error(run: object, options: tuple[str, ...], says: str) -> None:
+    result = run("serve", *options)  # type: ignore[operator]
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_a_url_that_cannot_be_understood_is_refused() -> None:
+    with pytest.raises(RequestError, match="serail"):
+        open_server(ServeSettings("grpc://127.0.0.1:0", {"a": "serail:///dev/ttyACM0"}))
