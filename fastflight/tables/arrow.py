@@ -28,6 +28,9 @@ from fastflight.tables.ipc import (
 )
 from fastflight.tables.schemas import conform, project
 
+# What pyarrow raises on damaged bytes; a name that is not UTF-8 is a ValueError, and only when it is looked at.
+_UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, OSError, EOFError, StopIteration, MemoryError)
+
 
 class _Whole(io.RawIOBase):
     """What pyarrow's stream reader reads from: whole messages only, so that it never finds a part of one."""
@@ -94,12 +97,12 @@ class ArrowReader:
             if message.kind == DICTIONARY_BATCH:
                 return []
             batch = self._reader.read_next_batch()
-        except (pa.ArrowException, OSError, EOFError, StopIteration, MemoryError) as error:
+        except _UNREADABLE as error:
             raise broken(f"a message can not be read: {_first_line(error)}", message.offset) from None
         try:
             batch.validate(full=True)
             return [self._decoded(batch)]
-        except pa.ArrowException as error:
+        except _UNREADABLE as error:
             self._reject(message.offset, f"the batch is not valid: {_first_line(error)}")
             return []
 
@@ -110,6 +113,7 @@ class ArrowReader:
         self._reader = pa.ipc.open_stream(self._source)
         fields = []
         for field in self._reader.schema:
+            str(field.type)  # raises if a name inside of it is not UTF-8
             if _hides_dictionary(field.type):
                 raise DataError(
                     f"column {field.name!r} holds a dictionary inside of {field.type}",

@@ -45,6 +45,8 @@ class CsvGrammar:
         self._columns = layout.columns
         self._wanted = None if layout.schema is None else schema_from_names(layout.schema)
         self._header: list[str] = []
+        self._reader: _BlockReader | None = None
+        self._tests: list[tuple[int, pa.Field, Callable[[str], object]]] = []
         self.schema: pa.Schema | None = None
         if self._wanted is not None:
             self.schema = project(self._wanted, layout.columns)
@@ -54,7 +56,7 @@ class CsvGrammar:
     def _refuse_unreadable(schema: pa.Schema) -> None:
         for field in schema:
             try:
-                _read(b"\n", [field.name], pa.schema([field]), b",")
+                _BlockReader([field.name], pa.schema([field]), b",").read(b"\n")
             except pa.ArrowNotImplementedError:
                 raise RequestError(
                     f"a CSV cell can not hold {field.type}",
@@ -71,7 +73,7 @@ class CsvGrammar:
             return True
         delimiter = self._splitter.delimiter or b","
         self._cell = re.compile(cell_pattern(delimiter))
-        self._row = row_pattern(delimiter)
+        self._quoted_cell = re.compile(rb"(?<![^\n" + re.escape(delimiter) + rb"])" + _QUOTED_CELL.pattern)
         self._header = self._names(row)
         if self._wanted is not None:
             for name in self._wanted.names:
@@ -99,7 +101,10 @@ class CsvGrammar:
 
     def _cells(self, row: str) -> list[tuple[str, bool]]:
         """The cells of a row, unquoted, and whether each was quoted."""
-        data = row.rstrip("\n").removesuffix("\r").encode()
+        row = row.rstrip("\n").removesuffix("\r")
+        if '"' not in row:
+            return [(cell, False) for cell in row.split((self._splitter.delimiter or b",").decode())]
+        data = row.encode()
         cells, at = [], 0
         while True:
             match = self._cell.match(data, at)
@@ -139,29 +144,35 @@ class CsvGrammar:
     def is_blank(self, row: bytes) -> bool:
         return len(self._header) > 1 and self._is_empty(row)
 
+    def _has_bare_cr(self, data: bytes) -> bool:
+        """A carriage return outside of quotes would end a row for pyarrow, but not for us."""
+        return bool(_BARE_CR.search(data) and _BARE_CR.search(self._quoted_cell.sub(b"", data)))
+
     def parse(self, data: bytes) -> pa.RecordBatch:
-        if _BARE_CR.search(data):
+        if self._has_bare_cr(data):
             raise pa.ArrowInvalid("a carriage return")
         if not data.isascii():
             _require_utf8(data)
-        schema = self.schema
-        if not data.endswith(b"\n"):
-            data += b"\n"
-        return _read(data, self._header, schema, self._splitter.delimiter or b",")
+        if self._reader is None:
+            self._reader = _BlockReader(self._header, self.schema, self._splitter.delimiter or b",")
+        return self._reader.read(data if data.endswith(b"\n") else data + b"\n")
 
     def screen(self, row: bytes) -> bytes | str:
         try:
             text = row.decode()
         except UnicodeDecodeError as error:
             return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
-        if "\r" in text and _BARE_CR.search(_QUOTED_CELL.sub(b"", row)):
+        if self._has_bare_cr(row):
             return "a carriage return stands outside of quotes"
         cells = self._cells(text)
         if len(cells) != len(self._header):
             return f"the row has {len(cells)} cells, the header has {len(self._header)}"
-        for field in self.schema or ():
-            cell, quoted = cells[self._header.index(field.name)]
-            if (cell or quoted) and not _may_be(field.type)(cell):
+        if not self._tests:
+            fields = self.schema or ()
+            self._tests = [(self._header.index(field.name), field, _may_be(field.type)) for field in fields]
+        for position, field, test in self._tests:
+            cell, quoted = cells[position]
+            if (cell or quoted) and not test(cell):
                 return _misfit(field, cell)
         return row if row.endswith(b"\n") else row + b"\n"
 
@@ -169,7 +180,7 @@ class CsvGrammar:
         cells = self._cells(row.decode())
         for field in self.schema or ():
             try:
-                _read(row, self._header, pa.schema([field]), self._splitter.delimiter or b",")
+                _BlockReader(self._header, pa.schema([field]), self._splitter.delimiter or b",").read(row)
             except pa.ArrowInvalid:
                 return _misfit(field, cells[self._header.index(field.name)][0])
         return "the row can not be read"
@@ -192,20 +203,24 @@ def _require_utf8(data: bytes) -> None:
         raise pa.ArrowInvalid("not UTF-8") from None
 
 
-def _read(data: bytes, header: list[str], schema: pa.Schema, delimiter: bytes) -> pa.RecordBatch:
-    """Read whole rows. pyarrow drops a byte order mark wherever a block starts with one: give it another to drop."""
-    if data.startswith(_BOM):
-        data = _BOM + data
-    table = pyarrow.csv.read_csv(
-        pa.BufferReader(data),
-        # One block, so that nothing depends on where pyarrow would cut it.
-        pyarrow.csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=header),
-        pyarrow.csv.ParseOptions(
-            delimiter=delimiter.decode(),
-            newlines_in_values=b'"' in data,
-            ignore_empty_lines=len(header) > 1,
-        ),
-        pyarrow.csv.ConvertOptions(
+# More than any block holds, so that pyarrow never cuts one and nothing depends on where it would.
+_ONE_BLOCK = 4 * 1024 * 1024
+
+
+class _BlockReader:
+    """Reads whole rows with pyarrow. Its options are made once: they cost more than a small block takes to read."""
+
+    def __init__(self, header: list[str], schema: pa.Schema, delimiter: bytes) -> None:
+        self._schema = schema
+        self._read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_ONE_BLOCK, column_names=header)
+        # Cells with line feeds are for blocks with quotes: looking for them takes time.
+        self._plain, self._quoted = (
+            pyarrow.csv.ParseOptions(
+                delimiter=delimiter.decode(), newlines_in_values=quoted, ignore_empty_lines=len(header) > 1
+            )
+            for quoted in (False, True)
+        )
+        self._convert = pyarrow.csv.ConvertOptions(
             check_utf8=False,  # done for the whole row, so that a column that is not asked for changes nothing
             column_types=schema,
             include_columns=schema.names,
@@ -214,11 +229,16 @@ def _read(data: bytes, header: list[str], schema: pa.Schema, delimiter: bytes) -
             false_values=FALSE,
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-        ),
-    )
-    if not schema.names:
-        return pa.RecordBatch.from_pylist([], schema)
-    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
+        )
+
+    def read(self, data: bytes) -> pa.RecordBatch:
+        if data.startswith(_BOM):
+            data = _BOM + data  # pyarrow drops one wherever a block starts with it
+        parse = self._quoted if b'"' in data else self._plain
+        table = pyarrow.csv.read_csv(pa.BufferReader(data), self._read, parse, self._convert)
+        if not table.num_rows or not self._schema.names:
+            return pa.RecordBatch.from_pylist([], self._schema)
+        return table.to_batches()[0]
 
 
 def _number(cell: str) -> bool:

@@ -104,7 +104,7 @@ class MessageSplitter:
     @property
     def left(self) -> int:
         """Bytes held that are no whole message."""
-        return len(self._pending)
+        return 0 if self.ended else len(self._pending)
 
     @property
     def offset(self) -> int:
@@ -112,15 +112,12 @@ class MessageSplitter:
         return self._offset
 
     def feed(self, data: bytes) -> list[Message]:
-        if self.ended:
-            return []
-        self._pending += data
         messages = []
-        while len(self._pending) >= self._need:
+        if not self.ended:
+            self._pending += data
+        while not self.ended and len(self._pending) >= self._need:
             message = self._step()
-            if self.ended:
-                self._pending.clear()
-            elif message is not None:
+            if message is not None:
                 messages.append(message)
         return messages
 

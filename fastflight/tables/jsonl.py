@@ -28,6 +28,9 @@ from fastflight.tables.rows import RowSplitter
 from fastflight.tables.schemas import MAX_COLUMNS, project, schema_from_names
 from fastflight.tables.text import TextReader, shorten
 
+# Values nested deeper are not turned into text. Far below Python's recursion limit, which moves with the caller's depth.
+MAX_TEXT_NESTING = 200
+
 _BLANK = b" \t\r\n"
 
 
@@ -40,6 +43,7 @@ class JsonGrammar:
 
     def __init__(self, layout: Layout) -> None:
         self._columns = layout.columns
+        self._reader: _BlockReader | None = None
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
             self._settle(schema_from_names(layout.schema))
@@ -50,7 +54,7 @@ class JsonGrammar:
             try:
                 if any(test(field.type) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time)):
                     raise pa.ArrowNotImplementedError  # pyarrow reads them, from raw text and from bare numbers
-                _read(b"{}\n", 1, pa.schema([field]))
+                _BlockReader(pa.schema([field])).read(b"{}\n", 1)
             except pa.ArrowNotImplementedError:
                 raise RequestError(
                     f"a JSON value can not hold {field.type}",
@@ -95,7 +99,9 @@ class JsonGrammar:
             data = self._tidy(data)
         # Every line starts with "{" and ends with "}", so none continues another ("}" and "{" can only meet between
         # two objects), and if there are as many rows as lines, each line is one row.
-        return _read(data, data.count(b"\n"), self.schema)
+        if self._reader is None:
+            self._reader = _BlockReader(self.schema)
+        return self._reader.read(data, data.count(b"\n"))
 
     def _tidy(self, data: bytes) -> bytes:
         lines = [stripped for line in data.split(b"\n") if (stripped := line.strip(_BLANK))]
@@ -126,14 +132,17 @@ class JsonGrammar:
         changed = False
         for field in self.schema or ():
             inner = value.get(field.name)
-            if pa.types.is_string(field.type) and inner is not None and not isinstance(inner, str):
+            if not pa.types.is_string(field.type) or inner is None or isinstance(inner, str):
+                continue
+            if _is_shallow(inner):
                 value[field.name] = json.dumps(inner, ensure_ascii=False, separators=(",", ":"))
                 changed = True
-        return json.dumps(value, ensure_ascii=False).encode() if changed else row
+        # In ASCII, so that half a surrogate pair reaches pyarrow, which refuses it.
+        return json.dumps(value).encode() if changed and _is_shallow(value) else row
 
     def explain(self, row: bytes) -> str:
         try:
-            _read(row, 1, pa.schema([]))
+            _BlockReader(pa.schema([])).read(row, 1)
             pairs: list[tuple[str, Any]] = json.loads(row, object_pairs_hook=lambda pairs: pairs)
         except pa.ArrowInvalid as error:
             return "not JSON: " + str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")
@@ -142,13 +151,27 @@ class JsonGrammar:
         values = dict(pairs)
         for field in self.schema or ():
             try:
-                _read(row, 1, pa.schema([field]))
+                _BlockReader(pa.schema([field])).read(row, 1)
             except pa.ArrowInvalid:
                 if [name for name, _ in pairs].count(field.name) > 1:
                     return f"the key {shorten(field.name)} stands there twice"
                 value = shorten(_plain(values[field.name])) if field.name in values else "something nested too deeply"
                 return f"column {shorten(field.name)}: {value} is not {field.type}"
         return f"{shorten(row.decode().strip())} can not be read"
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_TEXT_NESTING):
+        level = [
+            item
+            for inner in level
+            if isinstance(inner, (list, dict))
+            for item in (inner.values() if isinstance(inner, dict) else inner)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _plain(value: Any) -> Any:
@@ -163,19 +186,25 @@ def _wire_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _read(data: bytes, rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Read `rows` objects, or raise `pa.ArrowInvalid`."""
-    if not rows:
-        return pa.RecordBatch.from_pylist([], schema)
-    wire = pa.schema([(field.name, _wire_type(field.type)) for field in schema])
-    table = pyarrow.json.read_json(
-        pa.BufferReader(data),
+class _BlockReader:
+    """Reads whole rows with pyarrow. Its options are made once: they cost more than a small block takes to read."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        wire = pa.schema([(field.name, _wire_type(field.type)) for field in schema])
+        self._parse = pyarrow.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
+        self._cast = not wire.equals(schema)
+
+    def read(self, data: bytes, rows: int) -> pa.RecordBatch:
+        """Read `rows` objects, or raise `pa.ArrowInvalid`."""
+        if not rows:
+            return pa.RecordBatch.from_pylist([], self._schema)
         # One block, so that nothing depends on where pyarrow would cut it.
-        pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        pyarrow.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
-    )
-    if table.num_rows != rows:
-        raise pa.ArrowInvalid(f"{table.num_rows} objects on {rows} lines")
-    if not schema.names:
-        return pa.RecordBatch.from_pylist([], schema)
-    return table.select(schema.names).cast(schema).combine_chunks().to_batches()[0]
+        whole = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+        table = pyarrow.json.read_json(pa.BufferReader(data), whole, self._parse)
+        if table.num_rows != rows:
+            raise pa.ArrowInvalid(f"{table.num_rows} objects on {rows} lines")
+        if not self._schema.names:
+            return pa.RecordBatch.from_pylist([], self._schema)
+        table = table.select(self._schema.names)
+        return (table.cast(self._schema) if self._cast else table).combine_chunks().to_batches()[0]

@@ -83,6 +83,7 @@ def test_the_tail_without_a_line_feed_waits_for_the_end() -> None:
         (b'id,name\n1,\n2,""\n', [(1, None), (2, "")]),
         (b'id,name\n1,5" pipe\n2,7"\n', [(1, '5" pipe'), (2, '7"')]),
         (b"id,name\n\n1,a\n\n\n2,b\n\n", [(1, "a"), (2, "b")]),
+        (b'id,name\n1,"a\rb"\n2,5" x\n', [(1, "a\rb"), (2, '5" x')]),
         (b"id,name\n1,a\x00b\n", [(1, "a\x00b")]),
         (b"id,name\n1,\xef\xbb\xbfa\n\xef\xbb\xbf2,b\n", [(1, "\ufeffa")]),
         (b"name,other,id\na,zz,1\n", [(1, "a")]),

@@ -103,10 +103,12 @@ def test_an_endless_line_is_set_aside(read: Any) -> None:
 DEEP = """
 from fastflight.tables import Layout, open_reader
 for depth in (1_000, 20_000, 200_000):
-    shapes = [b"[" * depth + b"]" * depth, b"[" * depth, b'{"x":' * min(depth, 100_000) + b"1" + b"}" * min(depth, 100_000)]
+    objects = min(depth, 100_000)
+    shapes = [b"[" * depth + b"]" * depth, b"[" * depth, b'{"x":' * objects + b"1" + b"}" * objects]
     for deep in shapes:
         for key in (b"i", b"s", b"l", b"o", b"unknown"):
-            for schema in (None, {"i": "int64", "s": "string", "l": "list<int64>", "o": "struct<x: int64>", "a": "int64"}):
+            types = {"i": "int64", "s": "string", "l": "list<int64>", "o": "struct<x: int64>", "a": "int64"}
+            for schema in (None, types):
                 reader = open_reader(Layout("jsonl", schema=schema))
                 rows = reader.feed(b'{"a":1}\\n{"a":2,"' + key + b'":' + deep + b'}\\n{"a":3}\\n') + reader.finish()
                 values = [row["a"] for batch in rows for row in batch.to_pylist()]

@@ -8,9 +8,10 @@ from fastflight.errors import RequestError
 from fastflight.tables import Layout, format_of, open_reader, open_writer, schema_from_names
 
 TYPES = [
-    pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(), pa.date32(),
-    pa.date64(), pa.time32("s"), pa.time64("ns"), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.duration("ms"),
-    pa.timestamp("s", "Europe/Amsterdam"), pa.timestamp("s", "+01:00"), pa.decimal128(9, 2), pa.null(),
+    pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.large_string(), pa.binary(),
+    pa.date32(), pa.date64(), pa.time32("s"), pa.time64("ns"), pa.timestamp("ns"), pa.timestamp("us", "UTC"),
+    pa.duration("ms"), pa.timestamp("s", "Europe/Amsterdam"), pa.timestamp("s", "+01:00"), pa.decimal128(9, 2),
+    pa.null(),
     pa.list_(pa.struct([("x", pa.list_(pa.int8())), ("y", pa.decimal128(3, 1)), ("z", pa.timestamp("us", "UTC"))])),
     pa.struct([]),
 ]  # fmt: skip
@@ -54,7 +55,8 @@ def test_the_nearest_type_is_named() -> None:
     ("path", "format_"),
     [
         ("/a.csv", "csv"), ("/a.TSV", "csv"), ("b.jsonl", "jsonl"), ("b.ndjson", "jsonl"), ("c.arrow", "arrow"),
-        ("c.arrows", "arrow"), ("c.ipc", "arrow"), ("/log.bin", "raw"), ("/a.csv/b", "raw"), ("csv", "raw"), ("", "raw"),
+        ("c.arrows", "arrow"), ("c.ipc", "arrow"), ("/log.bin", "raw"), ("/a.csv/b", "raw"), ("csv", "raw"),
+        ("", "raw"),
     ],
 )  # fmt: skip
 def test_the_ending_says_the_format(path: str, format_: str) -> None:
