@@ -28,7 +28,7 @@ from fastflight.tables.rows import RowSplitter
 from fastflight.tables.schemas import MAX_COLUMNS, project, schema_from_names
 from fastflight.tables.text import TextReader, shorten
 
-# Values nested deeper are not turned into text. Far below Python's recursion limit, which moves with the caller's depth.
+# Values nested deeper are not turned into text. Far below Python's recursion limit, which depends on the caller too.
 MAX_TEXT_NESTING = 200
 
 _BLANK = b" \t\r\n"
