@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RAW_BANNER = b"raw REPL; CTRL-B to exit\r\n"
 # Half of MicroPython's default stdin buffer of 256 bytes: the window that a raw-paste device announces.
 WINDOW = 128
+# More source than a board's heap holds: longer code ends in MemoryError, and a longer line takes no more characters.
+MAX_CODE = 256 * 1024
 # The longest piece of a line taken at once; pieces end at a control character anyway.
 PIECE = 64 * 1024
 RAW_CONTROL = re.compile(rb"[\x01-\x04]")
@@ -81,21 +83,11 @@ class Repl:
         self._uart.write(RAW_BANNER)
         while True:
             self._uart.write(b">")
-            code = b""
-            while True:
-                piece = self._uart.read_until(RAW_CONTROL, PIECE)
-                if piece[-1] > CTRL_D or not piece[-1]:
-                    code += piece
-                    continue
-                code += piece[:-1]
-                if piece[-1] == CTRL_B:
-                    self._echo("\r\n")
-                    return Mode.FRIENDLY
-                if piece[-1] == CTRL_C:
-                    code = b""
-                    continue
-                break
-            if piece[-1] == CTRL_A:
+            code, end = self._raw_code()
+            if end == CTRL_B:
+                self._echo("\r\n")
+                return Mode.FRIENDLY
+            if end == CTRL_A:
                 if len(code) != 2 or code[0] != CTRL_E:
                     self._uart.write(RAW_BANNER)
                 elif self._raw_paste_command(code[1:]) is Outcome.SOFT_RESET:
@@ -108,6 +100,19 @@ class Repl:
             if self._answer(code) is Outcome.SOFT_RESET:
                 return Mode.SOFT_RESET
 
+    def _raw_code(self) -> tuple[bytes, int]:
+        """Code up to a control character that ends it, and that character."""
+        code = bytearray()
+        while True:
+            piece = self._uart.read_until(RAW_CONTROL, PIECE)
+            end = piece[-1] if CTRL_A <= piece[-1] <= CTRL_D else 0
+            # One byte more than allowed is kept, to know that there were more.
+            code += piece[: len(piece) - bool(end)][: MAX_CODE + 1 - len(code)]
+            if end == CTRL_C:
+                code.clear()
+            elif end:
+                return bytes(code), end
+
     def _banner(self) -> None:
         self._echo(BANNER + 'Type "help()" for more information.\r\n')
 
@@ -116,7 +121,10 @@ class Repl:
 
     def _line(self, editor: LineEditor) -> int:
         while True:
-            end = editor.feed(self._character())
+            char = self._character()
+            if len(editor.text) > MAX_CODE and char >= 32:
+                continue
+            end = editor.feed(char)
             if end is not None:
                 return end
 
@@ -144,15 +152,21 @@ class Repl:
             if char in (CTRL_C, CTRL_D):
                 self._echo("\r\n")
                 return self._run(bytes(text), "paste") if char == CTRL_D else Outcome.DONE
-            text.append(char)
+            if len(text) <= MAX_CODE:
+                text.append(char)
             self._uart.write(b"\r\n=== " if char == 13 else bytes([char]))
 
     def _run(self, source: str | bytes, mode: str) -> Outcome:
-        return self._runtime.finish(self._runtime.execute(source, mode=mode))
+        return self._runtime.finish(self._execute(source, mode))
+
+    def _execute(self, source: str | bytes, mode: str) -> BaseException | None:
+        if len(source) > MAX_CODE:
+            return MemoryError(f"memory allocation failed, allocating {len(source)} bytes")
+        return self._runtime.execute(source, mode=mode)
 
     def _answer(self, code: bytes) -> Outcome:
         """Run code for a program on the other side: output, EOT, error, EOT."""
-        error = self._runtime.execute(code)
+        error = self._execute(code, "exec")
         self._uart.write(b"\x04")
         outcome = self._runtime.finish(error)
         self._uart.write(b"\x04")
@@ -178,7 +192,7 @@ class Repl:
                 continue
             if len(code) >= check_at:
                 check_at = 2 * len(code)
-                if is_hopeless(code):
+                if is_hopeless(code) or len(code) > MAX_CODE:
                     self._end_early()
                     break
             self._uart.write(b"\x01")

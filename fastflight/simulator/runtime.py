@@ -134,9 +134,18 @@ class Runtime:
         return max(0, self.heap - HEAP_IN_USE - held)
 
     def idle_until_input(self) -> None:
-        """Wait for a byte at the friendly prompt, running timers."""
-        while not self.uart.readable(self.timers.run_due()):
-            pass
+        """Wait for a byte at the friendly prompt, running timers. Nothing that a callback does ends the prompt."""
+        while True:
+            try:
+                due = self.timers.run_due()
+            except (LineClosed, BoardReset):
+                raise
+            except BaseException as error:
+                self.report(error)
+                continue
+            self.uart.disarm()
+            if self.uart.readable(due):
+                return
 
     def sleep(self, seconds: float) -> None:
         """`time.sleep`: runs timers, and ends early only by an exception."""

@@ -40,7 +40,12 @@ def format_exception(error: BaseException) -> str:
         lines.append(f'  File "{where}", line {error.lineno or 1}')
         lines.append(f"{name}: {text or 'invalid syntax'}")
     else:
-        lines.append(f"{name}: {_text(error)}")
+        try:
+            text = _text(error)
+        except Exception:
+            # The board's own class may fail to show itself; the board must live on.
+            text = ""
+        lines.append(f"{name}: {text}")
     return "\n".join(lines) + "\n"
 
 

@@ -36,6 +36,8 @@ FLOW_CONTROLLED_RING = 1 << 20
 # Pokes until the main thread has seen a request, and the seconds between them: the first can hit it between two steps.
 POKES = 50
 POKE_INTERVAL = 0.01
+# A wait is taken in parts of at most this many seconds: locks refuse times that a board's `sleep` does not.
+LONGEST_WAIT = 3600.0
 # How often a line thread that waits for room asks whether the peer is still there.
 PEER_CHECK_INTERVAL = 0.25
 
@@ -231,7 +233,7 @@ class Uart:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
-            self._change.wait(left)
+            self._change.wait(None if left is None else min(left, LONGEST_WAIT))
 
     def _use_pending(self) -> BaseException:
         pending = self._pending or KeyboardInterrupt

@@ -12,7 +12,7 @@ import pytest
 
 from fastflight.simulator.board import Board
 from fastflight.simulator.files import FileSystem
-from fastflight.simulator.repl import RAW_BANNER, is_hopeless
+from fastflight.simulator.repl import MAX_CODE, RAW_BANNER, is_hopeless
 from fastflight.simulator.runtime import BANNER, Runtime
 from fastflight.simulator.uart import LineClosed, Uart
 
@@ -169,6 +169,34 @@ def test_raw_paste_reports_a_late_syntax_error_at_the_end(bench: Bench) -> None:
     assert bench.raw(b"\x05A\x01x = = 1\x04") == (
         b"R\x01\x80\x00\x01\x04\x04" + TRACE + b"1\r\nSyntaxError: invalid syntax\r\n\x04>"
     )
+
+
+TOO_LONG = b"Traceback (most recent call last):\r\nMemoryError: memory allocation failed, allocating "
+
+
+def test_code_that_no_board_could_hold(bench: Bench) -> None:
+    code = b"x = 1\n" * (MAX_CODE // 6 + 100)
+    assert bench.raw(code + b"\x04print(1)\x04") == b"OK\x04" + TOO_LONG + b"262145 bytes\r\n\x04>OK1\r\n\x04\x04>"
+    output = bench.raw(b"\x05A\x01" + code * 2 + b"\x04print(1)\x04").lstrip(b"R\x01\x80\x00")
+    assert output.startswith(b"\x04\x04" + TOO_LONG)
+    assert output.endswith(b"OK1\r\n\x04\x04>")
+
+
+def test_an_exception_that_cannot_be_shown(bench: Bench) -> None:
+    code = b"class X:\n  def __str__(self): 1/0\nraise ValueError(X())\x04"
+    assert bench.raw(code) == b"OK\x04" + TRACE + b"3, in <module>\r\nValueError: \r\n\x04>"
+
+
+def test_nothing_a_callback_does_ends_the_prompt(bench: Bench) -> None:
+    (bench.folder / "main.py").write_text(
+        "import machine, micropython, sys, time\n"
+        "def tick(timer):\n  micropython.kbd_intr(3)\n  sys.exit()\n"
+        "machine.Timer(mode=0, period=1, callback=tick)\n"
+        "start = time.ticks_ms()\n"
+        "while time.ticks_diff(time.ticks_ms(), start) < 3: pass\n"
+    )
+    trace = b'Traceback (most recent call last):\r\n  File "main.py", line 4, in tick\r\nSystemExit: \r\n'
+    assert bench.run(b"\x031+1\r") == HELLO + PROMPT + trace + b"\r\n>>> 1+1\r\n2\r\n>>> "
 
 
 def test_raw_paste_not_supported(bench: Bench) -> None:

@@ -59,8 +59,9 @@ def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
     }
 
 
-def soft_reset(status: object = None) -> None:
-    raise SystemExit(status)
+def soft_reset(*status: object) -> None:
+    """`machine.soft_reset` and `sys.exit`: on a board the one is the other."""
+    raise SystemExit(*status)
 
 
 def _sys(runtime: Runtime) -> dict[str, Any]:
