@@ -8,6 +8,8 @@ one: `docs/decisions/0002-status-codes-without-tracebacks.md`.
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import json
 import secrets
 from collections.abc import Iterator
@@ -71,6 +73,8 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
 
 def flight_error(error: BaseException) -> Exception:
     """What to raise from a handler in place of `error`, with `from None`."""
+    if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
+        error = Stopped("the source was cancelled", hint="Ask again")
     for kind, status in STATUS:
         if isinstance(error, kind):
             if issubclass(status, _Untraceable):

@@ -48,7 +48,8 @@ def decode_path(path: Sequence[bytes]) -> DeviceFile:
 def encode(request: Request) -> bytes:
     """The canonical JSON of `request`: a ticket or a command."""
     content = request.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return json.dumps({"type": request.type, **content}, sort_keys=True, separators=(",", ":")).encode()
+    # Not sorted: the keys stand as the model declares them, and those of a `schema` as the columns do.
+    return json.dumps({"type": request.type, **content}, separators=(",", ":")).encode()
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
         raise RequestError(f"{len(data)} bytes are too many: {MAX_REQUEST_BYTES} are allowed", where=where)
     hint = 'Send UTF-8 JSON: {"key": value, ...}'
     try:
-        content = json.loads(data)
+        content = json.loads(data.decode())
     except UnicodeDecodeError:
         raise RequestError("not UTF-8", where=where, hint=hint) from None
     except json.JSONDecodeError as error:

@@ -1,0 +1,189 @@
+"""A server in this process, on a port of its own, with sources made for the tests, and a plain pyarrow client."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.concurrency import Shard
+from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
+from fastflight.server import Action, FlightServer
+from fastflight.service import Catalog, Source
+from fastflight.service.action import Body
+from fastflight.service.requests import Request
+from fastflight.service.source import Acknowledge, AsyncReading, Progress, Reading, Summary
+from fastflight.sources import mock
+
+# For waits that end as soon as something happens; reached only when it does not.
+SOON = 10.0
+SCHEMA = pa.schema([("n", pa.int64())])
+
+ERRORS: dict[str, BaseException] = {
+    "busy": BusyError("in use", holder="a bridge", where="demo", hint="Wait"),
+    "missing": FileMissing("no such file", where="demo:/x.csv"),
+    "data": DataError("bad row"),
+    "timeout": TransportTimeout("silent", where="demo"),
+    "device": DeviceException("it raised", kind="ValueError", traceback="Traceback (on the board)", where="demo"),
+    "bug": ZeroDivisionError("secret text"),
+    "cancelled": asyncio.CancelledError(),
+    "exit": SystemExit(2),
+}
+
+
+class Trial(Request):
+    """Does as it is told."""
+
+    type: ClassVar[str] = "trial"
+
+    rows: int = 3
+    error: str = ""
+    at_open: bool = False
+    idle: bool = False
+    big: bool = False
+    dictionary: bool = False
+
+
+@dataclass
+class Trials:
+    """The source behind `Trial`, and what happened to it."""
+
+    closed: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Event = field(default_factory=threading.Event)
+    taken: list[int] = field(default_factory=list)
+    broke_off: list[str] = field(default_factory=list)
+
+    def schema(self, request: Trial) -> pa.Schema:
+        if request.dictionary:
+            return pa.schema([("n", pa.dictionary(pa.int8(), pa.string()))])
+        return SCHEMA
+
+    def batch(self, request: Trial, number: int) -> pa.RecordBatch:
+        if request.dictionary:
+            return pa.record_batch(
+                [pa.array([str(number)]).dictionary_encode().cast(self.schema(request).field(0).type)], ["n"]
+            )
+        return pa.record_batch([pa.array([number] * (1_000_000 if request.big else 1), pa.int64())], schema=SCHEMA)
+
+    def read(self, request: Trial) -> Reading:
+        if request.at_open:
+            raise ERRORS[request.error]
+        return Reading(self.schema(request), self._batches(request), lambda: {"sha256": "abc"})
+
+    def _batches(self, request: Trial) -> Iterator[pa.RecordBatch]:
+        try:
+            self.begun.set()
+            for number in range(request.rows):
+                yield self.batch(request, number)
+            if request.error:
+                raise ERRORS[request.error]
+            while request.idle:  # a sync source that waits shows signs of life
+                yield self.batch(request, 0).slice(0, 0)
+        finally:
+            self.closed.set()
+
+    async def aread(self, request: Trial) -> AsyncReading:
+        if request.at_open:
+            raise ERRORS[request.error]
+        return AsyncReading(self.schema(request), self._abatches(request), lambda: {"sha256": "abc"})
+
+    async def _abatches(self, request: Trial) -> AsyncIterator[pa.RecordBatch]:
+        try:
+            self.begun.set()
+            for number in range(request.rows):
+                yield self.batch(request, number)
+            if request.error:
+                raise ERRORS[request.error]
+            if request.idle:
+                await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            self.closed.set()
+
+    def write(
+        self, request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        rows = 0
+        try:
+            for batch in batches:
+                rows = self._take(request, batch, rows, acknowledge)
+        except BaseException as error:
+            self.broke_off.append(type(error).__name__)
+            raise
+        return {"rows": rows, "bytes": 8 * rows, "sha256": "abc"}
+
+    async def awrite(
+        self, request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        rows = 0
+        try:
+            async for batch in batches:
+                rows = self._take(request, batch, rows, acknowledge)
+        except BaseException as error:
+            self.broke_off.append(type(error).__name__)
+            raise
+        return {"rows": rows, "bytes": 8 * rows, "sha256": "abc"}
+
+    def _take(self, request: Trial, batch: pa.RecordBatch, rows: int, acknowledge: Acknowledge) -> int:
+        if request.error and rows:
+            raise ERRORS[request.error]
+        self.begun.set()
+        self.taken.append(batch.num_rows)
+        acknowledge(Progress(rows + batch.num_rows, 8 * (rows + batch.num_rows)))
+        return rows + batch.num_rows
+
+
+class Greeting(Body):
+    name: str
+
+
+@dataclass
+class Running:
+    """A server under test."""
+
+    server: FlightServer
+    shard: Shard
+    trials: Trials
+    client: flight.FlightClient
+
+    def tasks(self) -> int:
+        """Tasks on the shard."""
+
+        async def count() -> int:
+            return len(asyncio.all_tasks()) - 1
+
+        return self.shard.submit(count()).result(SOON)
+
+    def stats(self) -> dict[str, Any]:
+        return self.server._ledger.stats()
+
+    def settled(self) -> bool:
+        """Wait until no stream is open."""
+        return self.server._ledger.wait_empty(SOON) and self.tasks() == 0
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    trials = Trials()
+    catalog = Catalog()
+    catalog.add(mock.SOURCE)
+    catalog.add(Source(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
+    greet = Action("greet", "Says hello.", Greeting, lambda body: [{"said": f"hello {body.name}"}])
+    shard = Shard("test").start()
+    server = FlightServer(catalog, [greet], shard=shard, location="grpc://127.0.0.1:0")
+    client = flight.connect(f"grpc://127.0.0.1:{server.port}")
+    yield Running(server, shard, trials, client)
+    client.close()
+    assert server.close(0)
+    assert not shard.running
+
+
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

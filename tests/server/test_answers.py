@@ -1,0 +1,140 @@
+"""do_get, as a plain pyarrow client sees it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.server.answers import MAX_MESSAGE_BYTES
+
+from .conftest import SOON, Running
+
+
+def ticket(**keys: object) -> flight.Ticket:
+    return flight.Ticket(json.dumps(keys))
+
+
+def read(reader: flight.FlightStreamReader) -> tuple[list[pa.RecordBatch], dict[str, Any]]:
+    """The batches, and the trailer that the last one carries."""
+    chunks = list(reader)
+    assert all(chunk.app_metadata is None for chunk in chunks[:-1])
+    return [chunk.data for chunk in chunks], json.loads(chunks[-1].app_metadata.to_pybytes())
+
+
+def test_the_whole_table_and_what_is_said_about_it(running: Running, mode: str) -> None:
+    reader = running.client.do_get(ticket(type="mock", total_rows=25, rows_per_batch=10, mode=mode))
+    metadata = reader.schema.metadata
+    assert metadata[b"fastflight.path"] == mode.encode()
+    assert json.loads(metadata[b"fastflight.request"])["total_rows"] == 25
+    batches, trailer = read(reader)
+    assert [batch.num_rows for batch in batches] == [10, 10, 5, 0]
+    assert (trailer["rows"], trailer["bytes"]) == (25, 25 * 50 * 4)
+    assert trailer["duration_seconds"] > 0
+    assert running.settled()
+    assert running.stats()["sources"]["mock"]["finished"] == 1
+
+
+def test_the_sources_summary_is_in_the_trailer(running: Running, mode: str) -> None:
+    _, trailer = read(running.client.do_get(ticket(type="trial", mode=mode)))
+    assert trailer["sha256"] == "abc"
+
+
+def test_an_empty_answer_is_a_table_without_rows(running: Running, mode: str) -> None:
+    table = running.client.do_get(ticket(type="trial", rows=0, mode=mode)).read_all()
+    assert table.num_rows == 0
+    assert table.column_names == ["n"]
+
+
+def test_large_batches_are_split_to_what_every_client_takes(running: Running, mode: str) -> None:
+    batches, trailer = read(running.client.do_get(ticket(type="trial", rows=2, big=True, mode=mode)))
+    assert max(batch.nbytes for batch in batches) <= MAX_MESSAGE_BYTES
+    assert len(batches) > 8
+    numbers = pa.Table.from_batches(batches).column("n")
+    assert numbers.to_numpy().tolist() == [0] * 1_000_000 + [1] * 1_000_000
+    assert trailer["rows"] == 2_000_000
+
+
+def test_dictionary_columns_arrive_as_their_values(running: Running, mode: str) -> None:
+    table = running.client.do_get(ticket(type="trial", dictionary=True, mode=mode)).read_all()
+    assert table.schema.field("n").type == pa.string()
+    assert table.column("n").to_pylist() == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        ("busy", flight.FlightUnavailableError, "demo: in use. Wait"),
+        ("missing", pa.ArrowKeyError, "demo:/x.csv: no such file"),
+        ("data", pa.ArrowInvalid, "bad row"),
+        ("timeout", flight.FlightTimedOutError, "demo: silent"),
+        ("device", flight.FlightServerError, "demo: it raised"),
+        ("bug", flight.FlightInternalError, "internal error, see the server's log, request id"),
+        ("cancelled", flight.FlightUnavailableError, "cancelled"),
+        ("exit", flight.FlightInternalError, "internal error"),
+    ],
+)
+@pytest.mark.parametrize("at_open", [True, False], ids=["at open", "after rows"])
+def test_a_failure_is_an_error_never_a_short_table(
+    running: Running, mode: str, error: str, kind: type[Exception], said: str, at_open: bool
+) -> None:
+    rows = 0
+    with pytest.raises(kind) as raised:
+        for chunk in running.client.do_get(ticket(type="trial", error=error, at_open=at_open, mode=mode)):
+            rows += chunk.data.num_rows
+    assert rows == (0 if at_open else 3)
+    assert said in str(raised.value)
+    for leak in ("Traceback (most recent", ".py", "secret text"):
+        assert leak not in str(raised.value)
+    assert running.settled()
+    table = running.client.do_get(ticket(type="trial", mode=mode)).read_all()
+    assert table.num_rows == 3
+
+
+def test_the_error_as_data(running: Running, mode: str) -> None:
+    with pytest.raises(flight.FlightServerError) as raised:
+        running.client.do_get(ticket(type="trial", error="device", mode=mode)).read_all()
+    assert json.loads(raised.value.extra_info) == {
+        "code": "device.exception",
+        "what": "it raised",
+        "where": "demo",
+        "kind": "ValueError",
+        "traceback": "Traceback (on the board)",
+    }
+
+
+def test_a_client_that_leaves_ends_the_source_even_while_it_is_idle(running: Running, mode: str) -> None:
+    reader = running.client.do_get(ticket(type="trial", rows=1, idle=True, mode=mode))
+    assert reader.read_chunk().data.num_rows == 1
+    reader.cancel()
+    assert running.trials.closed.wait(SOON)
+    assert running.settled()
+    assert running.stats()["cancelled"] == 1
+
+
+def test_what_an_unread_client_leaves_is_bounded_and_closed(running: Running, mode: str) -> None:
+    reader = running.client.do_get(ticket(type="trial", rows=1_000, big=True, mode=mode))
+    assert running.trials.begun.wait(SOON)
+    reader.read_chunk()
+    reader.cancel()
+    assert running.trials.closed.wait(SOON)
+    assert running.settled()
+    assert running.stats()["bytes"] < 500 * 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"\xff", "not UTF-8"),
+        (b'{"type": "mok"}', "Did you mean 'mock'"),
+        (b'{"type": "mock", "rows": 3}', "rows: unknown key"),
+    ],
+)
+def test_bad_tickets_are_invalid_arguments(running: Running, body: bytes, said: str) -> None:
+    with pytest.raises(pa.ArrowInvalid) as raised:
+        running.client.do_get(flight.Ticket(body)).read_all()
+    assert said in str(raised.value)
+    assert ".py" not in str(raised.value)

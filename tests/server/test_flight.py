@@ -1,0 +1,184 @@
+"""The server as a whole: what it lists, what it can be asked to do, how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+import fastflight.server
+
+from .conftest import SOON, Running
+
+
+def ticket(**keys: object) -> flight.Ticket:
+    return flight.Ticket(json.dumps(keys))
+
+
+def field_1(content: bytes) -> bytes:
+    """A protobuf message whose field 1 is `content`."""
+    length, varint = len(content), b""
+    while length > 0x7F:
+        varint += bytes([length & 0x7F | 0x80])
+        length >>= 7
+    return b"\x0a" + varint + bytes([length]) + content
+
+
+def act(running: Running, name: str, body: bytes = b"") -> list[bytes]:
+    return [result.body.to_pybytes() for result in running.client.do_action(flight.Action(name, body))]
+
+
+def test_what_the_package_exports() -> None:
+    for name in fastflight.server.__all__:
+        assert hasattr(fastflight.server, name)
+
+
+@pytest.mark.parametrize("criteria", [b"", b"mo*", b'{"type": "mock"}'])
+def test_flights_are_listed_with_a_ticket_that_works(running: Running, criteria: bytes) -> None:
+    (info,) = running.client.list_flights(criteria)
+    assert (info.total_records, info.total_bytes) == (1_000_000, 200_000_000)
+    assert info.schema.names[0] == "col_0"
+    (endpoint,) = info.endpoints
+    assert endpoint.locations == []
+    reader = running.client.do_get(endpoint.ticket)
+    assert reader.schema.names == info.schema.names
+    reader.cancel()
+    assert running.settled()
+
+
+def test_a_glob_that_fits_nothing(running: Running) -> None:
+    assert list(running.client.list_flights(b"demo/*.csv")) == []
+
+
+def test_info_and_schema_of_a_descriptor(running: Running) -> None:
+    descriptor = flight.FlightDescriptor.for_command(b'{"type": "mock", "variant": "simple", "total_rows": 5}')
+    info = running.client.get_flight_info(descriptor)
+    assert info.descriptor == descriptor
+    assert (info.total_records, info.total_bytes) == (5, 80)
+    assert running.client.do_get(info.endpoints[0].ticket).read_all().num_rows == 5
+    assert running.client.get_schema(descriptor).schema.names == ["col_0", "col_1", "col_2", "col_3"]
+
+
+def test_a_source_that_does_not_describe_itself(running: Running) -> None:
+    descriptor = flight.FlightDescriptor.for_command(b'{"type": "trial"}')
+    assert running.client.get_flight_info(descriptor).total_records == -1
+    with pytest.raises(pa.ArrowInvalid, match="known only by reading"):
+        running.client.get_schema(descriptor)
+
+
+def test_actions_are_described_with_the_schema_of_their_body(running: Running) -> None:
+    actions = {action.type: action.description for action in running.client.list_actions()}
+    assert set(actions) == {"health", "stats", "CancelFlightInfo", "RenewFlightEndpoint", "greet"}
+    description, schema = actions["greet"].split("\n")
+    assert description == "Says hello."
+    assert json.loads(schema)["required"] == ["name"]
+
+
+def test_actions_that_are_given_in(running: Running) -> None:
+    assert act(running, "greet", b'{"name": "board"}') == [b'{"said": "hello board"}']
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("greet", b'{"nam": "x"}', "nam: unknown key. Did you mean 'name'?"),
+        ("greet", b"", "name: this key is needed"),
+        ("greet", b"\xff", "not UTF-8"),
+        ("great", b"", "Did you mean 'greet'"),
+        ("health", b'{"a": 1}', "unknown key"),
+        ("CancelFlightInfo", b"", "not a CancelFlightInfoRequest"),
+        ("CancelFlightInfo", b"\x0a\xff\xff\xff\xff\xff\x7f", "not a CancelFlightInfoRequest"),
+        ("CancelFlightInfo", b"\x0a\x03abc", "not a CancelFlightInfoRequest"),
+        ("RenewFlightEndpoint", b"\x0a\x05abc", "not a RenewFlightEndpointRequest"),
+    ],
+)
+def test_bad_actions_are_invalid_arguments(running: Running, name: str, body: bytes, said: str) -> None:
+    with pytest.raises(pa.ArrowInvalid) as raised:
+        act(running, name, body)
+    assert said in str(raised.value)
+    assert ".py" not in str(raised.value)
+
+
+def test_health_and_stats(running: Running) -> None:
+    assert act(running, "health") == [b'{"status": "serving"}']
+    running.client.do_get(ticket(type="mock", total_rows=10)).read_all()
+    assert running.settled()
+    stats = json.loads(act(running, "stats", b"{}")[0])
+    assert stats["sources"]["mock"]["rows"] == 10
+    assert (stats["open"], stats["started"], stats["finished"]) == (0, 1, 1)
+    assert stats["threads"] >= 1
+
+
+def test_a_flight_is_cancelled_by_its_info(running: Running) -> None:
+    descriptor = flight.FlightDescriptor.for_command(b'{"idle": true, "type": "trial"}')
+    info = running.client.get_flight_info(descriptor)
+    body = field_1(info.serialize())
+    assert act(running, "CancelFlightInfo", body) == [b"\x08\x03"]
+    reader = running.client.do_get(ticket(type="trial", idle=True))
+    assert reader.read_chunk().data.num_rows == 1
+    assert act(running, "CancelFlightInfo", body) == [b"\x08\x02"]
+    with pytest.raises(flight.FlightUnavailableError, match="cancelled by CancelFlightInfo"):
+        reader.read_all()
+    assert running.settled()
+    assert running.trials.closed.is_set()
+
+
+def test_an_endpoint_is_renewed_unchanged(running: Running) -> None:
+    (info,) = running.client.list_flights()
+    serialized = info.endpoints[0].serialize()
+    assert act(running, "RenewFlightEndpoint", field_1(serialized)) == [serialized]
+
+
+def test_closing_ends_open_streams_as_unavailable(running: Running, mode: str) -> None:
+    reader = running.client.do_get(ticket(type="trial", rows=1, idle=True, mode=mode))
+    assert reader.read_chunk().data.num_rows == 1
+    closing = threading.Thread(target=running.server.close, args=(0,))
+    closing.start()
+    with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
+        reader.read_all()
+    closing.join(SOON)
+    assert running.trials.closed.is_set()
+    assert not running.shard.running
+
+
+def test_a_draining_server_refuses_new_work(running: Running) -> None:
+    running.server._ledger.drain()
+    with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
+        running.client.do_get(ticket(type="mock")).read_all()
+    with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
+        list(running.client.list_flights())
+    assert act(running, "health") == [b'{"status": "draining"}']
+
+
+STALLED = """
+import sys
+import pyarrow.flight as flight
+client = flight.connect(sys.argv[1])
+reader = client.do_get(flight.Ticket(sys.argv[2]))
+reader.read_chunk()
+print("stalled", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_closing_in_front_of_a_client_that_does_not_read(
+    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.server.flight.STOP_SECONDS", 0.2)
+    location = f"grpc://127.0.0.1:{running.server.port}"
+    request = json.dumps({"type": "trial", "mode": mode, "rows": 1_000, "big": True})
+    with subprocess.Popen(
+        [sys.executable, "-c", STALLED, location, request], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as client:
+        assert client.stdout is not None and client.stdin is not None
+        assert client.stdout.readline() == b"stalled\n"
+        assert not running.server.close(0)  # it returns, and says that a handler is held
+        assert not running.shard.running
+        client.stdin.close()
+    assert running.server._ledger.wait_empty(SOON)
+    assert running.trials.closed.is_set()

@@ -1,0 +1,117 @@
+"""do_put, as a plain pyarrow client does it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from .conftest import SCHEMA, SOON, Running
+
+BATCH = pa.record_batch([pa.array(range(10), pa.int64())], schema=SCHEMA)
+
+
+def command(**keys: object) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(json.dumps(keys))
+
+
+def acks(reader: flight.FlightMetadataReader) -> list[dict[str, Any]]:
+    found = []
+    while (message := reader.read()) is not None:
+        found.append(json.loads(message.to_pybytes()))
+    return found
+
+
+def test_every_batch_is_acknowledged_and_the_last_message_is_the_result(running: Running, mode: str) -> None:
+    writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+    with writer:
+        for _ in range(3):
+            writer.write_batch(BATCH)
+        writer.done_writing()
+        assert acks(reader) == [
+            {"rows": 10, "bytes": 80},
+            {"rows": 20, "bytes": 160},
+            {"rows": 30, "bytes": 240},
+            {"rows": 30, "bytes": 240, "sha256": "abc", "done": True},
+        ]
+    assert running.trials.taken == [10, 10, 10]
+    assert running.settled()
+    assert running.stats()["sources"]["trial"]["finished"] == 1
+
+
+def test_a_client_that_never_reads_acknowledgements_is_not_stopped(running: Running, mode: str) -> None:
+    writer, _ = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+    one = BATCH.slice(0, 1)
+    for _ in range(10_000):
+        writer.write_batch(one)
+    writer.close()
+    assert running.settled()
+    assert sum(running.trials.taken) == 10_000
+
+
+def corrupt() -> pa.RecordBatch:
+    """A string column with an offset that points far behind its data, between two that fit."""
+    offsets = np.array([0, 2_000_000_000, 6], dtype=np.int32)
+    strings = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"abcdef")])
+    return pa.record_batch([strings], names=["text"])
+
+
+def test_a_batch_with_bad_offsets_is_refused_and_the_server_lives_on(running: Running, mode: str) -> None:
+    batch = corrupt()
+    batch.validate()  # what is wrong is seen only by a full validation
+    writer, reader = running.client.do_put(command(type="trial", mode=mode), batch.schema)
+    with pytest.raises(pa.ArrowInvalid, match="a batch is corrupt"):
+        writer.write_batch(batch)
+        writer.done_writing()
+        acks(reader)
+        writer.close()
+    assert running.trials.taken == []
+    assert running.trials.broke_off == ["DataError"]
+    assert running.settled()
+    assert running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all().num_rows == 3
+
+
+def test_a_writers_error_reaches_the_client(running: Running, mode: str) -> None:
+    writer, reader = running.client.do_put(command(type="trial", mode=mode, error="busy"), SCHEMA)
+    with pytest.raises(flight.FlightUnavailableError, match="in use"):
+        for _ in range(1_000):
+            writer.write_batch(BATCH)
+        writer.done_writing()
+        acks(reader)
+        writer.close()
+    assert running.settled()
+    assert running.stats()["failed"] == 1
+
+
+KILLED = """
+import os, signal, sys
+import pyarrow as pa, pyarrow.flight as flight
+client = flight.connect(sys.argv[1])
+batch = pa.record_batch([pa.array(range(10), pa.int64())], names=["n"])
+writer, reader = client.do_put(flight.FlightDescriptor.for_command(sys.argv[2]), batch.schema)
+writer.write_batch(batch)
+reader.read()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_client_that_is_killed_is_not_one_that_has_finished(running: Running, mode: str) -> None:
+    location, request = f"grpc://127.0.0.1:{running.server.port}", json.dumps({"type": "trial", "mode": mode})
+    subprocess.run([sys.executable, "-c", KILLED, location, request], check=False, timeout=SOON * 3)
+    assert running.settled()
+    assert running.trials.broke_off == ["Stopped"]
+    assert running.stats()["cancelled"] == 1
+
+
+def test_a_source_that_is_not_there(running: Running) -> None:
+    writer, reader = running.client.do_put(flight.FlightDescriptor.for_path("demo", "/a.csv"), SCHEMA)
+    with pytest.raises(pa.ArrowInvalid, match=r"no such request type: 'device.file'"):
+        writer.done_writing()
+        acks(reader)
+        writer.close()
