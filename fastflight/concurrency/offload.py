@@ -22,6 +22,8 @@ async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T]
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        # Nobody awaits it any more: a failure of it is not news.
+        running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         if call.abandon():
             loop.run_in_executor(None, call.dispose)
         raise
