@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastflight.client.local import PARQUET, is_table
-from fastflight.errors import DataError, RequestError
+from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.tables import Layout, RowWriter, format_of, open_writer
 
 
@@ -43,6 +43,7 @@ class LocalFile:
         self._schema = schema.remove_metadata()
         self._raw = raw
         self._file: BufferedRandom
+        self._encoder: _Encoder | None = None
         self._target = path.resolve()
         self._temporary = self._target.with_name(f".{self._target.name}.{secrets.token_hex(4)}.part")
 
@@ -62,6 +63,7 @@ class LocalFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add a batch. `DataError` where the format cannot hold it."""
+        assert self._encoder is not None, "enter the context first"
         try:
             self._encoder.write(batch)
         except pa.ArrowException as error:
@@ -82,7 +84,8 @@ class LocalFile:
             self._discard()
             return
         try:
-            self._encoder.close()
+            if self._encoder is not None:
+                self._encoder.close()
             self._file.close()
             self.bytes = self._temporary.stat().st_size
             self._temporary.replace(self._target)
@@ -105,6 +108,9 @@ class LocalFile:
         )
 
     def _discard(self) -> None:
+        with contextlib.suppress(pa.ArrowException, OSError, FastFlightError):
+            if self._encoder is not None:  # Arrow's own writer would do it later, into a closed file
+                self._encoder.close()
         with contextlib.suppress(OSError):
             self._file.close()
         self._temporary.unlink(missing_ok=True)
