@@ -31,7 +31,8 @@ HIDDEN = frozenset(
     gi_yieldfrom mro tb_frame tb_next with_traceback add_note
     """.split()
 )
-MISSING = "__missing_attribute__"
+# The name by which rewritten code calls `get`.
+GUARDED = "__attribute__"
 
 
 def missing_attribute(thing: object, name: str) -> Any:
@@ -41,15 +42,31 @@ def missing_attribute(thing: object, name: str) -> Any:
     raise AttributeError(f"'{type(thing).__name__}' object has no attribute '{name}'")
 
 
+def is_guarded(name: str) -> bool:
+    """Whether `name` is hidden on some things at least. (`__private` is mangled by the compiler: left alone.)"""
+    return name in HIDDEN or name == "__dict__" or name[:1] == "_" and name[1:2] != "_"
+
+
+def is_hidden(thing: object, name: str) -> bool:
+    """Whether board code must not see this attribute of this thing.
+
+    Board code has the `__dict__` and the private attributes of its own objects, and not those of the simulator's;
+    the `__dict__` of classes and functions would give what `HIDDEN` takes.
+    """
+    origin = type(thing).__module__
+    ours = origin.startswith("fastflight.")
+    return name in HIDDEN or is_guarded(name) and (ours or name == "__dict__" and origin == "builtins")
+
+
 class _Restrict(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        if node.attr not in HIDDEN:
-            return node
-        if not isinstance(node.ctx, ast.Load):
+        if isinstance(node.ctx, ast.Load) and is_guarded(node.attr):
+            arguments = [node.value, ast.Constant(node.attr)]
+            return ast.copy_location(ast.Call(ast.Name(GUARDED, ast.Load()), arguments, []), node)
+        if node.attr in HIDDEN:
             raise SyntaxError("can't assign to attribute")
-        name = ast.Constant(node.attr)
-        return ast.copy_location(ast.Call(ast.Name(MISSING, ast.Load()), [node.value, name], []), node)
+        return node
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
         # MicroPython has no match statement, and its class patterns read attributes by name.
@@ -73,26 +90,26 @@ def restrict(source: str | bytes, filename: str, mode: str) -> Any:
 
 def get(thing: object, name: str, *default: Any) -> Any:
     """The board's `getattr`."""
-    if name in HIDDEN:
+    if is_hidden(thing, name):
         return default[0] if default else missing_attribute(thing, name)
     return builtins.getattr(thing, name, *default)
 
 
 def has(thing: object, name: str) -> bool:
     """The board's `hasattr`."""
-    return name not in HIDDEN and builtins.hasattr(thing, name)
+    return not is_hidden(thing, name) and builtins.hasattr(thing, name)
 
 
 def put(thing: object, name: str, value: Any) -> None:
     """The board's `setattr`."""
-    if name in HIDDEN or isinstance(thing, type) and thing.__module__ != "__main__":
+    if is_hidden(thing, name) or isinstance(thing, type) and thing.__module__.startswith("fastflight."):
         missing_attribute(thing, name)
     builtins.setattr(thing, name, value)
 
 
 def names(thing: object) -> list[str]:
     """The board's `dir` of an object."""
-    return [name for name in builtins.dir(thing) if name not in HIDDEN]
+    return [name for name in builtins.dir(thing) if not is_hidden(thing, name)]
 
 
 # Events that touch nothing outside the interpreter. What is not here or below is refused.

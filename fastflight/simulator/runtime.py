@@ -170,7 +170,7 @@ class Runtime:
         names |= {
             "OSError": BoardOSError,
             "__import__": self.import_module,
-            confine.MISSING: confine.missing_attribute,
+            confine.GUARDED: confine.get,
             "getattr": confine.get,
             "hasattr": confine.has,
             "setattr": confine.put,

@@ -44,6 +44,11 @@ ESCAPES = {
     "map of getattr": "list(map(getattr, [lambda: 0], ['__code__']))",
     "eval": "eval('(lambda: 0).__globals__')",
     "f-string": "f'{(lambda: 0).__globals__}'",
+    "class dictionary": "type.__dict__['__subclasses__'](object)",
+    "function dictionary": "open.__dict__['__wrapped__']",
+    "descriptor": "type(len).__dict__['__self__']",
+    "the simulator's own parts": "open('file', 'w')._system.root",
+    "the line": "__import__('sys').stdin._uart._send",
     "decorated library function": "__import__('re').compile.__globals__",
 }
 
@@ -61,7 +66,7 @@ STATEMENTS = {
     "match": ("match print:\n  case object(__self__=s): print(s)", b"SyntaxError"),
     "exec": ("exec('x = (lambda: 0).__globals__')", b"AttributeError"),
     "assigned code": ("def f(): pass\nf.__code__ = 1", b"SyntaxError"),
-    "a library class": ("import collections\nsetattr(collections.OrderedDict, 'x', 1)", b"AttributeError"),
+    "a class of the simulator": ("import deflate\nsetattr(deflate.DeflateIO, 'x', 1)", b"AttributeError"),
     "real modules": ("import subprocess", b"ImportError: no module named 'subprocess'"),
     "hidden module": ("import ctypes", b"ImportError"),
     "private modules": ("import _thread, builtins", b"ImportError"),
@@ -80,6 +85,14 @@ def test_a_statement_that_reaches_out_fails(raw: Client, name: str) -> None:
     output, error = raw.exec(code)
     assert output == b""
     assert expected in error
+
+
+def test_a_boards_own_objects_are_its_own(raw: Client) -> None:
+    code = (
+        "class A:\n  def __init__(self):\n    self._x = 1\n    self.__y = 2\n  def y(self): return self.__y\n"
+        "a = A()\na._x += 1\nprint(a._x, a.y(), a.__dict__['_x'], hasattr(a, '_x'), hasattr(a, '_z'))"
+    )
+    assert raw.exec(code) == (b"2 2 2 True False\r\n", b"")
 
 
 def test_format_strings_show_but_do_not_give(raw: Client) -> None:
@@ -103,7 +116,7 @@ def test_no_trace_shows_the_host(raw: Client) -> None:
 def test_every_hidden_attribute_is_missing(name: str) -> None:
     missing: list[str] = []
     code = restrict(f"thing.{name}", "board:test", "eval")
-    assert eval(code, {"thing": 1, "__missing_attribute__": lambda thing, name: missing.append(name)}) is None
+    assert eval(code, {"thing": 1, "__attribute__": lambda thing, name: missing.append(name)}) is None
     assert missing == [name]
 
 
