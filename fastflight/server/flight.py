@@ -17,6 +17,7 @@ import structlog
 from fastflight.concurrency import Shard
 from fastflight.server import answers, listing, uploads
 from fastflight.server.actions import Actions, RawAction, own_actions
+from fastflight.server.connections import cut
 from fastflight.server.ledger import Ledger, Stream
 from fastflight.server.status import mapped
 from fastflight.service import Catalog, decode, encode
@@ -106,20 +107,19 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def close(self, timeout: float = 5.0) -> bool:
         """Shut down: streams have `timeout` seconds to end, then are ended with UNAVAILABLE. The shard is closed.
 
-        False when a handler could not be ended: its client neither reads nor leaves. Such a thread ends with the
-        client, or with the process.
+        A client that does not read its answer cannot be told so: its connection is cut. False when a handler is still
+        there after that; it ends with its source, or with the process.
         """
         self._ledger.drain()
         if not self._ledger.wait_empty(timeout):
             self._ledger.stop_all()
-            self._ledger.wait_empty(STOP_SECONDS)
+            if not self._ledger.wait_empty(STOP_SECONDS):
+                log.warning("connections are cut", connections=cut(self.port), streams=self._ledger.stats()["open"])
         # Flight's shutdown waits for every handler, without a limit.
         stopping = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
         stopping.start()
         stopping.join(STOP_SECONDS)
         self._shard.close()
-        if stopping.is_alive():
-            log.warning("a stalled client holds a handler", streams=self._ledger.stats()["open"])
         return not stopping.is_alive()
 
     def __exit__(

@@ -37,7 +37,8 @@ from fastflight.errors import (
 log = structlog.get_logger(__name__)
 
 # extra_info travels in a gRPC trailer, which peers limit to 8 KiB: base64 makes 4/3 of it, and the text is there too.
-MAX_EXTRA_INFO_BYTES = 3000
+MAX_EXTRA_INFO_BYTES = 2000
+MAX_TEXT_CHARACTERS = 1000
 
 
 class _Untraceable(Exception):
@@ -78,8 +79,8 @@ def flight_error(error: BaseException) -> Exception:
     for kind, status in STATUS:
         if isinstance(error, kind):
             if issubclass(status, _Untraceable):
-                return _named(status, type(error))(str(error))
-            mapped_error: Exception = status(str(error), extra_info(error))
+                return _named(status, type(error))(_text(error))
+            mapped_error: Exception = status(_text(error), extra_info(error))
             return mapped_error
     if isinstance(error, _Untraceable):
         return error
@@ -108,6 +109,11 @@ def extra_info(error: FastFlightError) -> bytes:
         longest = max(content, key=lambda key: len(str(content[key])))
         content[longest] = "..." + str(content[longest])[len(str(content[longest])) // 2 + 3 :]
     return data
+
+
+def _text(error: FastFlightError) -> str:
+    text = str(error)
+    return text if len(text) <= MAX_TEXT_CHARACTERS else text[: MAX_TEXT_CHARACTERS - 3] + "..."
 
 
 def _named(status: type[Exception], kind: type[FastFlightError]) -> type[Exception]:

@@ -31,6 +31,7 @@ ERRORS: dict[str, BaseException] = {
     "data": DataError("bad row"),
     "timeout": TransportTimeout("silent", where="demo"),
     "device": DeviceException("it raised", kind="ValueError", traceback="Traceback (on the board)", where="demo"),
+    "long": DeviceException("é" * 50_000, kind="ValueError", traceback="é" * 50_000),
     "bug": ZeroDivisionError("secret text"),
     "cancelled": asyncio.CancelledError(),
     "exit": SystemExit(2),

@@ -72,6 +72,7 @@ def test_dictionary_columns_arrive_as_their_values(running: Running, mode: str) 
         ("data", pa.ArrowInvalid, "bad row"),
         ("timeout", flight.FlightTimedOutError, "demo: silent"),
         ("device", flight.FlightServerError, "demo: it raised"),
+        ("long", flight.FlightServerError, "ééé..."),
         ("bug", flight.FlightInternalError, "internal error, see the server's log, request id"),
         ("cancelled", flight.FlightUnavailableError, "cancelled"),
         ("exit", flight.FlightInternalError, "internal error"),

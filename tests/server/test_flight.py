@@ -155,6 +155,9 @@ def test_a_draining_server_refuses_new_work(running: Running) -> None:
     assert act(running, "health") == [b'{"status": "draining"}']
 
 
+# Never set: what a handler that waits for its client looks like is that nothing is sent for a while.
+client_is_behind = threading.Event()
+
 STALLED = """
 import sys
 import pyarrow.flight as flight
@@ -169,16 +172,35 @@ sys.stdin.read()
 def test_closing_in_front_of_a_client_that_does_not_read(
     running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastflight.server.flight.STOP_SECONDS", 0.2)
+    monkeypatch.setattr("fastflight.server.flight.STOP_SECONDS", 0.5)
     location = f"grpc://127.0.0.1:{running.server.port}"
-    request = json.dumps({"type": "trial", "mode": mode, "rows": 1_000, "big": True})
+    request = json.dumps({"type": "mock", "mode": mode, "total_rows": 1_000_000_000})
     with subprocess.Popen(
         [sys.executable, "-c", STALLED, location, request], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as client:
         assert client.stdout is not None and client.stdin is not None
         assert client.stdout.readline() == b"stalled\n"
-        assert not running.server.close(0)  # it returns, and says that a handler is held
+        sent = -1
+        while sent != (sent := running.stats()["rows"]):  # until the handler waits for the client
+            running.tasks()
+            client_is_behind.wait(0.2)
+        assert running.server.close(0)
         assert not running.shard.running
+        assert client.poll() is None
         client.stdin.close()
-    assert running.server._ledger.wait_empty(SOON)
-    assert running.trials.closed.is_set()
+    assert running.stats()["open"] == 0
+
+
+def test_closing_in_front_of_an_upload_that_says_nothing(
+    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.server.flight.STOP_SECONDS", 0.2)
+    batch = pa.record_batch([pa.array([1], pa.int64())], names=["n"])
+    descriptor = flight.FlightDescriptor.for_command(json.dumps({"type": "trial", "mode": mode}))
+    writer, _ = running.client.do_put(descriptor, batch.schema)
+    writer.write_batch(batch)
+    assert running.trials.begun.wait(SOON)
+    assert running.server.close(0)
+    assert running.trials.broke_off == ["Stopped"]
+    with pytest.raises(flight.FlightError):
+        writer.close()
