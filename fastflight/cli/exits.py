@@ -7,14 +7,16 @@ code  means
 1     the server or the device said no, or a local file could not be written
 2     the command line is wrong
 3     the server, or the line to the device, cannot be reached
-130   interrupted (Ctrl-C)
+130   interrupted (Ctrl-C, SIGTERM)
 ====  ==========================================================================
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec
@@ -54,11 +56,20 @@ def told_in_one_line() -> Iterator[None]:
 
 
 def asynchronous(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A coroutine function as a command: Ctrl-C cancels it, and with it whatever it reads."""
+    """A coroutine function as a command: Ctrl-C and SIGTERM cancel it, and with it whatever it reads or writes."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         with told_in_one_line():
-            asyncio.run(command(*args, **kwargs))
+            asyncio.run(_until_terminated(command(*args, **kwargs)))
 
     return run
+
+
+async def _until_terminated(command: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    # Windows has no such handlers, and only the main thread may have any.
+    with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await command

@@ -20,9 +20,6 @@ from fastflight.errors import RequestError
 from fastflight.service.requests import Format, Mode, OnError
 from fastflight.tables import format_of
 
-# Below this a transfer is over before a bar could be read.
-BAR_FROM_BYTES = 20_000
-
 DevicePath = Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="A path on a device.")]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="The file's format on the device; by its ending if left out.")
@@ -100,8 +97,8 @@ async def get(
             hint=f"Give --format (packed needs --record and --columns), or an output that is not {output.suffix}",
         )
     async with AsyncFastFlightClient(server) as client:
-        total = (await client.stat(at.device, at.path, interrupt=interrupt)).size if format == "raw" else None
-        with screen.progress(str(at), hidden=json or (total is not None and total < BAR_FROM_BYTES)) as report:
+        with screen.progress(str(at), hidden=json) as report:
+            total = (await client.stat(at.device, at.path, interrupt=interrupt)).size if format == "raw" else None
             stream = await client.read(
                 at.device,
                 at.path,
@@ -142,9 +139,8 @@ async def put(
     The old file on the device stays until the new one is there and verified.
     """
     at = target(to, folder=True).under(file.name)
-    small = file.stat().st_size < BAR_FROM_BYTES
     async with AsyncFastFlightClient(server) as client:
-        with screen.progress(str(at), hidden=json or small) as report:
+        with screen.progress(str(at), hidden=json) as report:
             written = await client.write(
                 at.device,
                 at.path,

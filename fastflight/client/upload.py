@@ -39,15 +39,19 @@ class Upload:
         self._source = source
         self._location = location
         self._report = report
-        self._given_up = threading.Event()
+        self._changed = threading.Condition()
+        self._given_up = False
+        self._heard_all = False
         self._last: dict[str, Any] = {}
         # What ended the write: the server's reason, from the listener's thread, and what the sender saw of it.
         self._refused: BaseException | None = None
         self._broken: FastFlightError | None = None
 
     def give_up(self) -> None:
-        """Stop at the next batch; the old file stays."""
-        self._given_up.set()
+        """Stop at the next batch, or before the last is acknowledged; the old file stays."""
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
 
     def run(self) -> Written:
         """Send all rows; `report` is called from another thread.
@@ -72,11 +76,15 @@ class Upload:
         return self._written()
 
     def _send(self, writer: flight.FlightStreamWriter, rows: Rows) -> bool:
-        """Whether all rows were sent. Raises what the rows' iterator raises; the stream's failures are kept."""
+        """Whether all rows were sent. Raises what the rows' iterator raises; the stream's failures are kept.
+
+        Returns only when all rows are acknowledged. Most of a small file fits into the buffers on the way: were the
+        stream ended when they have the rest, there would be nothing left to give up while the device takes it.
+        """
+        sent = 0
         for batch in rows.batches:
-            if self._given_up.is_set():
-                raise Stopped("the write was given up", where=self._location)
-            if self._refused:
+            self._check_wanted()
+            if self._refused or self._heard_all:
                 return False
             try:
                 with typed_errors(self._location):
@@ -84,7 +92,17 @@ class Upload:
             except FastFlightError as error:
                 self._broken = error
                 return False
-        return True
+            sent += batch.num_rows
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._given_up or self._heard_all or int(self._last.get("rows", 0)) >= sent,
+            )
+        self._check_wanted()
+        return not self._heard_all
+
+    def _check_wanted(self) -> None:
+        if self._given_up:
+            raise Stopped("the write was given up", where=self._location)
 
     def _close(self, writer: flight.FlightStreamWriter, listener: threading.Thread, complete: bool) -> None:
         """End the stream, as a failure unless it is complete. The server's reason comes to the listener or here."""
@@ -106,11 +124,18 @@ class Upload:
                     message = acknowledgements.read()
                 if message is None:
                     return
-                self._last = _acknowledgement(message.to_pybytes(), self._location)
+                told = _acknowledgement(message.to_pybytes(), self._location)
+                with self._changed:
+                    self._last = told
+                    self._changed.notify_all()
                 if self._report is not None:
-                    self._report(int(self._last.get("rows", 0)), int(self._last.get("bytes", 0)), total_bytes)
+                    self._report(int(told.get("rows", 0)), int(told.get("bytes", 0)), total_bytes)
         except BaseException as error:
             self._refused = error
+        finally:
+            with self._changed:
+                self._heard_all = True
+                self._changed.notify_all()
 
     def _written(self) -> Written:
         if not self._last.get("done"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,9 @@ class HandmadeServer(flight.FlightServerBase):
         self.files: dict[str, bytes] = {}
         self.asked: list[dict[str, Any]] = []
         self.refuse_after: int | None = None
+        self.took = threading.Event()
+        self.acknowledge = threading.Event()
+        self.acknowledge.set()
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         request = json.loads(ticket.ticket)
@@ -84,6 +88,8 @@ class HandmadeServer(flight.FlightServerBase):
                 raise flight.FlightServerError("no space left", json.dumps(described).encode())
             rows += chunk.data.num_rows
             pa.csv.write_csv(chunk.data, content, pa.csv.WriteOptions(include_header=taken == 1))
+            self.took.set()
+            self.acknowledge.wait()
             writer.write(json.dumps({"rows": rows, "bytes": content.tell()}).encode())
         data = content.getvalue()
         self.files[request["path"]] = data

@@ -131,3 +131,19 @@ def test_a_cancelled_write_leaves_the_old_file(server: HandmadeServer) -> None:
 
     asyncio.run(main())
     assert server.files == {}
+
+
+def test_a_write_can_be_given_up_until_it_is_acknowledged(server: HandmadeServer) -> None:
+    server.acknowledge.clear()
+
+    async def main() -> None:
+        async with AsyncFastFlightClient(server.location) as client:
+            writing = asyncio.ensure_future(client.write("demo", "/new.csv", READINGS))
+            await asyncio.to_thread(server.took.wait)  # all that there is has been sent
+            writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+            server.acknowledge.set()
+
+    asyncio.run(main())
+    assert server.files == {}
