@@ -1,0 +1,53 @@
+"""The files of a result: CSVs beside each other, and what they were measured on as JSON.
+
+`results/flight-20250101-120000.csv` has beside it `..._raw.csv`, other parts of the result, and `....json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+RESULTS = Path(__file__).parent / "results"
+# Of each figure: more digits are not measured.
+DIGITS = 6
+
+
+def default_path(suite: str) -> Path:
+    """A new name in `results/` beside the scripts."""
+    return RESULTS / f"{suite}-{datetime.now():%Y%m%d-%H%M%S}.csv"
+
+
+def beside(path: Path, part: str) -> Path:
+    """The file of another part of the result whose main file is `path`."""
+    return path.with_name(f"{path.stem}_{part}.csv")
+
+
+def description_of(path: Path) -> Path:
+    """The JSON file of the result whose main file is `path`."""
+    return path.with_suffix(".json")
+
+
+def newest(suite: str) -> Path | None:
+    """The main file of the last result in `results/`."""
+    found = [path for path in RESULTS.glob(f"{suite}-*.csv") if description_of(path).exists()]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def save(path: Path, frame: pd.DataFrame, parts: Mapping[str, pd.DataFrame], description: Mapping[str, Any]) -> None:
+    """Write the result's files; a folder that does not exist is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for name, content in ((path, frame), *((beside(path, part), content) for part, content in parts.items())):
+        content.to_csv(name, index=False, float_format=f"%.{DIGITS}g")
+    description_of(path).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+
+
+def described(path: Path) -> dict[str, Any]:
+    """What the result at `path` was measured on."""
+    content: dict[str, Any] = json.loads(description_of(path).read_text(encoding="utf-8"))
+    return content

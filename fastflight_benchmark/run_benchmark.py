@@ -1,0 +1,70 @@
+"""Run a suite of the benchmark and write its result as CSV.
+
+    python run_benchmark.py --quick && python plot_benchmark_results.py
+
+It asks nothing, and ends what it started, also on Ctrl-C. Exit code 1: requests failed, or a server took another path
+than it was asked to.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fastflight.client import DEFAULT_LOCATION
+from fastflight.errors import FastFlightError
+from fastflight_benchmark import output
+from fastflight_benchmark.suites import SUITES, Options
+
+INTERRUPTED = 130
+# Tables need this where the output is a file or a pipe.
+PIPE_COLUMNS = 140
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    suite: Annotated[str, typer.Option(metavar="NAME", help=f"What to measure: {', '.join(SUITES)}.")] = "flight",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Less of everything, in under a minute: shows that it runs, not how fast.")
+    ] = False,
+    runs: Annotated[int, typer.Option(min=1, metavar="N", help="How often each thing is measured.")] = 3,
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="The CSV to write. Default: a new one in results/ beside this."),
+    ] = None,
+    server: Annotated[
+        str, typer.Option(metavar="URL", help="The server to measure; if none answers there, one is started.")
+    ] = DEFAULT_LOCATION,
+) -> None:
+    """Measure, and write the result as CSV: beside it *_raw.csv with every request, and *.json with the machine."""
+    if suite not in SUITES:
+        raise typer.BadParameter(f"{suite!r} is not one of {', '.join(SUITES)}", param_hint="--suite")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_COLUMNS)
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        failed = SUITES[suite](Options(server, quick, runs, output_file or output.default_path(suite), console))
+    except FastFlightError as error:
+        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt as error:
+        console.print("interrupted: nothing was written")
+        raise typer.Exit(INTERRUPTED) from error
+    raise typer.Exit(1 if failed else 0)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does: with what was started."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    app()

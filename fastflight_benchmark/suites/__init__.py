@@ -1,0 +1,15 @@
+"""What `run_benchmark.py --suite NAME` can run: a module per suite, and its line in `SUITES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fastflight_benchmark.suites import flight, memory
+from fastflight_benchmark.suites.options import Options
+
+__all__ = ["SUITES", "Options"]
+
+# Runs the suite, writes its files, and says how many requests failed.
+Suite = Callable[[Options], int]
+
+SUITES: Mapping[str, Suite] = {"flight": flight.run, "memory": memory.run}
