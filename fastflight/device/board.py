@@ -17,17 +17,18 @@ from fastflight.device.download import download
 from fastflight.device.entry import DeviceInfo, Entry, Written
 from fastflight.device.execute import execute
 from fastflight.device.failure import failure
-from fastflight.errors import DeviceError, RequestError
-from fastflight.protocol import Conversation, Output, RawRepl, Send, ticking
+from fastflight.errors import DeviceError, ProtocolError, RequestError
+from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
 T = TypeVar("T")
 
-# After opening, a board may still be booting: resetting on open, mounting its file system, running boot.py.
-FIRST_ANSWER_SECONDS = 3.0
-ANSWER_SECONDS = 1.0
+# After opening or a hard reset a board may still be booting, and hear nothing: this many tries, of a second each.
+FIRST_ATTEMPTS = 3
 SHORT_SECONDS = 15.0
 # How often a stream says that it is alive while the board is silent.
 TICK_SECONDS = 0.05
+# How soon a board that was reset in the middle of something is found out.
+RESTART_SECONDS = 0.5
 
 REMOVE = """\
 import os
@@ -54,6 +55,7 @@ class Board:
         self.repl = RawRepl(paste)
         self._paste = paste
         self.dirty = False
+        self._booting = True
         self._known: Capabilities | None = None
         self._part: str | None = None
 
@@ -78,8 +80,8 @@ class Board:
             # What runs there is ours, or was when the line broke.
             yield from self.mend()
         else:
-            within = FIRST_ANSWER_SECONDS if self._known is None else ANSWER_SECONDS
-            yield from self.repl.enter(interrupt=interrupt, within=within)
+            yield from self.repl.enter(interrupt=interrupt, attempts=FIRST_ATTEMPTS if self._booting else 1)
+        self._booting = False
         if self._known is None:
             self._known = yield from self.guarded(self._probe())
 
@@ -110,13 +112,24 @@ class Board:
             yield from self.mend()
         self.dirty = True
         try:
-            result = yield from conversation
+            result = yield from on_silence(conversation, RESTART_SECONDS, self._check_restart)
         except (DeviceError, RequestError):
             # The board answered, or was not asked: it is in step.
             self.dirty = False
             raise
         self.dirty = False
         return result
+
+    def streamed(self, conversation: Conversation[T]) -> Conversation[T]:
+        """As `guarded`, delivering `b""` while the board is silent."""
+        return ticking(self.guarded(conversation), TICK_SECONDS)
+
+    def _check_restart(self) -> Conversation[None]:
+        if self.repl.restarted():
+            raise ProtocolError(
+                "the board was reset in the middle of it", hint="Check its power supply and what its program does"
+            )
+        yield from ()
 
     def info(self) -> Conversation[DeviceInfo]:
         """What the board says of itself, now."""
@@ -147,9 +160,8 @@ class Board:
         return (yield from listing.stat(self.repl, self.capabilities, paths.normal(path)))
 
     def read(self, path: str, limit: int | None = None) -> Conversation[None]:
-        """Deliver the bytes of a file, or its first `limit`; `b""` while the board is silent."""
-        steps = download(self.repl, self.capabilities, self._file(path), limit)
-        return (yield from ticking(steps, TICK_SECONDS))
+        """Deliver the bytes of a file, or its first `limit`."""
+        return (yield from download(self.repl, self.capabilities, self._file(path), limit))
 
     def write(self, path: str) -> Conversation[Written]:
         """Fetch content and make it a file, whole or not at all."""
@@ -182,8 +194,8 @@ class Board:
         return (yield from self.repl.execute(code.encode(), within))
 
     def follow(self, code: str, within: float) -> Conversation[None]:
-        """Run code and deliver its output as it comes, `b""` while it is silent. Its exception is raised at the end."""
-        stderr = yield from ticking(self.repl.follow(code.encode(), within), TICK_SECONDS)
+        """Run code and deliver its output as it comes. Its exception is raised at the end."""
+        stderr = yield from self.repl.follow(code.encode(), within)
         if stderr:
             raise failure(stderr, where="", platform=self.capabilities.platform)
 
@@ -196,6 +208,7 @@ class Board:
         self._needs("machine.reset", "machine.reset", "reset")
         yield Send(HARD_RESET + b"\x04")
         self.repl.entered = False
+        self._booting = True
 
     def _do(self, code: str, path: str, **names: str) -> Conversation[None]:
         path = self._file(path)

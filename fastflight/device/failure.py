@@ -62,7 +62,9 @@ MEANING = {
     "ENOTEMPTY": ("the folder is not empty", "Remove what is in it first"),
 }
 
-_KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?:: (.*))?$")
+WORDS = {"file not found": "ENOENT"}
+
+_KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?::\s*(.*))?$")
 _NUMBER = re.compile(r"-?\d+")
 
 
@@ -92,8 +94,8 @@ def _name(detail: str, platform: str) -> str:
     number = _NUMBER.search(detail)
     if number:
         return NUMBERS.get(platform, LINUX).get(abs(int(number[0])), "")
-    # Code of ours raises by name, because numbers differ between ports.
-    return detail if detail in MEANING else ""
+    # Code of ours raises by name, because numbers differ between ports; the micro:bit's MicroPython 1.9 uses words.
+    return WORDS.get(detail, detail)
 
 
 def _missing(detail: str, where: str) -> DeviceError:

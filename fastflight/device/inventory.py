@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from fastflight.concurrency import Exclusive, off_loop
 from fastflight.device.board import Board
 from fastflight.device.session import AsyncSession, Session, located
-from fastflight.errors import ProtocolError, TransportError, UnknownName, nearest
+from fastflight.errors import ProtocolError, TransportClosed, TransportError, UnknownName, nearest
 from fastflight.transport import Address, Port, arun, parse_url, run
 
 # Waiting for another owner to finish a file of ordinary size.
@@ -84,13 +84,14 @@ class Device:
 
     def _ready(self, interrupt: bool) -> Port:
         """The open line, with a board behind it that is ready for conversations."""
+        idle = self._port is not None
         if self._port is None:
             self._port = self._address.open(OPEN_SECONDS)
         port = self._port
         try:
             run(self._board.begin(interrupt=interrupt), port)
-        except TransportError:
-            again = self._board.hung_by_probe
+        except TransportError as error:
+            again = self._may_open_again(error, idle)
             self._drop()
             port.close()
             if not again:
@@ -100,13 +101,14 @@ class Device:
 
     async def _aready(self, interrupt: bool) -> Port:
         """As `_ready`."""
+        idle = self._port is not None
         if self._port is None:
             self._port = await off_loop(self._address.open, OPEN_SECONDS, discard=_close)
         port = self._port
         try:
             await arun(self._board.begin(interrupt=interrupt), port)
-        except TransportError:
-            again = self._board.hung_by_probe
+        except TransportError as error:
+            again = self._may_open_again(error, idle)
             self._drop()
             await port.aclose()
             if not again:
@@ -121,6 +123,10 @@ class Device:
         if port is not None:
             port.close()
         self._address.dispose()
+
+    def _may_open_again(self, error: TransportError, idle: bool) -> bool:
+        """Whether a failed start is worth another: the line died while nobody used it, or the probe hung the board."""
+        return self._board.hung_by_probe or (idle and isinstance(error, TransportClosed))
 
     def _drop(self) -> None:
         """Forget the line and what was known of the board behind it: another one may be there next time.

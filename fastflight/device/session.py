@@ -101,7 +101,7 @@ class Session(_Named):
             return run(self._board.guarded(conversation), self._port, content)
 
     def _stream(self, conversation: Conversation[None]) -> Generator[bytes, None, None]:
-        with self._located(), contextlib.closing(stream(self._board.guarded(conversation), self._port)) as pieces:
+        with self._located(), contextlib.closing(stream(self._board.streamed(conversation), self._port)) as pieces:
             yield from pieces
 
 
@@ -166,7 +166,7 @@ class AsyncSession(_Named):
 
     async def _stream(self, conversation: Conversation[None]) -> AsyncGenerator[bytes, None]:
         with self._located():
-            async with contextlib.aclosing(astream(self._board.guarded(conversation), self._port)) as pieces:
+            async with contextlib.aclosing(astream(self._board.streamed(conversation), self._port)) as pieces:
                 async for piece in pieces:
                     yield piece
 

@@ -24,8 +24,6 @@ TEMPORARY_NAME = ".fastflight-part"
 
 # Erasing a flash sector takes up to a few hundred milliseconds, wear levelling a few of them.
 WRITE_SECONDS = 15.0
-# Boards hash at least 100 kB/s, and the largest flash in common use holds 16 MB.
-HASH_SECONDS = 160.0
 
 OPEN = """\
 import os
@@ -38,7 +36,7 @@ if _d:
 _ff=open({part!r},'wb')
 """
 BLOCK_BASE64 = "import binascii\nprint(_ff.write(binascii.a2b_base64({data!r})))\n"
-BLOCK_LITERAL = "print(_ff.write({data!r}))\n"
+BLOCK_LITERAL = "print(_ff.write({data!r}))"
 FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
 CLOSE = "_ff.close()\ndel _ff\n"
 DISCARD = """\
@@ -71,11 +69,15 @@ def _ff():
  b=bytearray({size})
  m=memoryview(b)
  with open({path!r},'rb') as f:
+  k=0
   while 1:
    n=f.readinto(b)
    if not n:
     break
    h.update(m[:n])
+   k+=1
+   if k%32==0:
+    print('.')
  print(''.join('%02x'%c for c in h.digest()))
 _ff()
 """
@@ -86,11 +88,15 @@ def _ff():
  b=bytearray({size})
  m=memoryview(b)
  with open({path!r},'rb') as f:
+  k=0
   while 1:
    n=f.readinto(b)
    if not n:
     break
    c=binascii.crc32(m[:n],c)
+   k+=1
+   if k%32==0:
+    print('.')
  print('%08x'%(c&0xffffffff))
 _ff()
 """
@@ -168,8 +174,9 @@ def digest(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation
     for feature, code in (("hashlib.sha256", SHA256), ("binascii.crc32", CRC32)):
         if capabilities.has(feature):
             text = code.format(path=capabilities.spelled(path), size=capabilities.block_bytes)
-            answer = yield from execute(repl, capabilities, text, path, HASH_SECONDS)
-            return feature.rpartition(".")[2], answer.strip().decode("ascii", "replace")
+            answer = yield from execute(repl, capabilities, text, path, WRITE_SECONDS)
+            # Dots before it said that the board was still at work.
+            return feature.rpartition(".")[2], answer.decode("ascii", "replace").split()[-1]
     return "", ""
 
 

@@ -1,6 +1,16 @@
 """The wire protocols, without I/O: see `conversation` for how they are carried out."""
 
-from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step, ticking
+from fastflight.protocol.conversation import (
+    Conversation,
+    Deliver,
+    Fetch,
+    Pause,
+    Receive,
+    Send,
+    Step,
+    on_silence,
+    ticking,
+)
 from fastflight.protocol.inbox import Inbox
 from fastflight.protocol.raw_repl import Output, RawRepl
 
@@ -15,5 +25,6 @@ __all__ = [
     "Receive",
     "Send",
     "Step",
+    "on_silence",
     "ticking",
 ]

@@ -19,7 +19,7 @@ again: whoever closed it marks the session dirty, and recovery is a conversation
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -65,20 +65,19 @@ Step = Send | Receive | Pause | Deliver | Fetch
 Conversation = Generator[Step, bytes, T]
 
 
-def ticking(conversation: Conversation[T], seconds: float) -> Conversation[T]:
-    """The same conversation, which also delivers `b""` after each `seconds` of silence within its waits.
+def on_silence(
+    conversation: Conversation[T], seconds: float, react: Callable[[], Conversation[None]]
+) -> Conversation[T]:
+    """The same conversation, with `react()` after each `seconds` of silence within its waits.
 
-    So the caller of a stream gets the word now and then, to pass on what it holds or to notice that nobody listens.
+    What `react` raises ends it from outside: the conversation is closed, and cannot go on with a board that is not
+    there any more.
     """
     try:
         step = next(conversation)
         while True:
-            try:
-                answer = (yield from _wait(step, seconds)) if isinstance(step, Receive) else (yield step)
-            except Exception as error:
-                step = conversation.throw(error)
-            else:
-                step = conversation.send(answer)
+            outcome = yield from _patient(step, seconds, react)
+            step = conversation.throw(outcome) if isinstance(outcome, Exception) else conversation.send(outcome)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -86,12 +85,27 @@ def ticking(conversation: Conversation[T], seconds: float) -> Conversation[T]:
         conversation.close()
 
 
-def _wait(step: Receive, seconds: float) -> Conversation[bytes]:
-    left = step.within
-    while left > seconds:
+def _patient(step: Step, seconds: float, react: Callable[[], Conversation[None]]) -> Conversation[bytes | Exception]:
+    left = step.within if isinstance(step, Receive) else 0.0
+    while True:
         try:
-            return (yield Receive(seconds))
-        except TransportTimeout:
+            return (yield Receive(min(left, seconds)) if left else step)
+        except TransportTimeout as error:
             left -= seconds
-            yield Deliver(b"")
-    return (yield Receive(left))
+            if left <= 0:
+                return error
+        except Exception as error:
+            return error
+        yield from react()
+
+
+def ticking(conversation: Conversation[T], seconds: float) -> Conversation[T]:
+    """The same conversation, which also delivers `b""` after each `seconds` of silence within its waits.
+
+    So the caller of a stream gets the word now and then, to pass on what it holds or to notice that nobody listens.
+    """
+    return on_silence(conversation, seconds, _sign_of_life)
+
+
+def _sign_of_life() -> Conversation[None]:
+    yield Deliver(b"")

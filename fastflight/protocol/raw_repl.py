@@ -10,9 +10,10 @@ closed early, the board's state is unknown: run `recover` before the next one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fastflight.errors import BusyError, ProtocolError, TransportTimeout
+from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import raw_paste
 from fastflight.protocol.conversation import Conversation, Deliver, Pause, Send
 from fastflight.protocol.inbox import Inbox
@@ -27,10 +28,9 @@ BANNER = b"raw REPL; CTRL-B to exit\r\n"
 PROMPT = BANNER + b">"
 SOFT_REBOOT = b"soft reboot\r\n"
 
-# Plain raw mode has no flow control. The smallest ring, the micro:bit's, holds 64 bytes, and garbage collection on a
-# small heap takes less than the pause.
-PLAIN_BLOCK_BYTES = 64
-PLAIN_PAUSE_SECONDS = 0.01
+# Plain raw mode has no flow control, and the smallest receive ring, the micro:bit's, holds 63 bytes. More than that,
+# Ctrl-D included, may lose bytes on a busy board at any pace: only an answer shows that there is room.
+PLAIN_BYTES = 63
 # A board at its prompt answers within milliseconds; flash housekeeping and slow links take the rest.
 ANSWER_SECONDS = 1.0
 # Boot, mounting the file system and boot.py after a soft reset.
@@ -62,27 +62,32 @@ class RawRepl:
         self.entered = False
         self.paste = paste
 
-    def enter(self, *, interrupt: bool, within: float = ANSWER_SECONDS) -> Conversation[None]:
+    def enter(self, *, interrupt: bool, attempts: int = 1) -> Conversation[None]:
         """Go from the prompt to the raw REPL; with `interrupt`, stop whatever runs first.
 
-        Without it a running program is left alone: `BusyError` when the board does not answer at its prompt.
+        Without it a running program is left alone: `BusyError` when the board does not answer at its prompt. A board
+        that may still be booting, and not listen yet, is asked several times.
         """
         if interrupt:
             yield from self.recover()
             return
         self.inbox.clear()
-        yield Send(CTRL_A)
-        try:
-            yield from self.inbox.until(PROMPT, within)
-            self.entered = True
-        except (TransportTimeout, ProtocolError) as error:
-            # Should the program end later, this takes the board back to the friendly prompt.
-            yield Send(CTRL_B)
-            raise BusyError(
-                "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
-                holder="the board's own program",
-                hint="Wait for the program to end, or ask with interrupt=true to stop it",
-            ) from error
+        for attempt in range(1, attempts + 1):
+            yield Send(CTRL_A)
+            try:
+                yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
+                self.entered = True
+                return
+            except (TransportTimeout, ProtocolError) as error:
+                if attempt < attempts:
+                    continue
+                # Should the program end later, this takes the board back to the friendly prompt.
+                yield Send(CTRL_B)
+                raise BusyError(
+                    "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
+                    holder="the board's own program",
+                    hint="Wait for the program to end, or ask with interrupt=true to stop it",
+                ) from error
 
     def leave(self) -> Conversation[None]:
         """Back to the friendly REPL. Does not wait for its banner: `enter` skips what stands before its own."""
@@ -136,6 +141,12 @@ class RawRepl:
                 self.inbox.put_back(held)
                 return traceback
 
+    def restarted(self) -> bool:
+        """Whether what was received and not understood shows that the board started anew."""
+        received = self.inbox.take()
+        self.inbox.put_back(received)
+        return b"MicroPython v" in received or SOFT_REBOOT in received
+
     def soft_reset(self) -> Conversation[None]:
         """Restart the interpreter as Ctrl-D at the friendly prompt does, `main.py` included. From the raw REPL.
 
@@ -153,14 +164,32 @@ class RawRepl:
         if self.paste:
             yield from raw_paste.submit(self.inbox, code)
             return
-        yield from in_blocks(code)
-        yield Send(CTRL_D)
+        if len(code) < PLAIN_BYTES:
+            yield from self._hand_over(code)
+            return
+        # Longer code is put together on the board, from pieces that each wait for their answer.
+        yield from self._run_piece(b"_c=''")
+        for piece in pieces(code.decode()):
+            yield from self._run_piece(piece)
+        yield from self._hand_over(b"exec(_c)")
+
+    def _hand_over(self, code: bytes) -> Conversation[None]:
+        yield Send(code + CTRL_D)
         answer = yield from self.inbox.exactly(2, ANSWER_SECONDS)
         if answer != b"OK":
             raise ProtocolError(
                 f"the raw REPL answered {answer!r} to a piece of code instead of b'OK'",
-                hint="It may have lost bytes of it: a smaller block or a slower line helps",
+                hint="It may have lost bytes of it: try again, or use a slower line",
             )
+
+    def _run_piece(self, code: bytes) -> Conversation[None]:
+        yield from self._hand_over(code)
+        stdout = yield from self.inbox.until(END, ANSWER_SECONDS, MAX_TRACEBACK_BYTES)
+        stderr = yield from self.inbox.until(END + b">", ANSWER_SECONDS, MAX_TRACEBACK_BYTES)
+        if b"MemoryError" in stderr:
+            raise DeviceMemory("the board has no memory for the code", hint="Soft-reset it to free its heap")
+        if stdout or stderr:
+            raise ProtocolError(f"the board answered {(stdout + stderr)[:200]!r} to a piece of code")
 
     def _probe_paste(self) -> Conversation[bool]:
         """Whether raw paste works: by running an empty program through it, not by what the board announces.
@@ -179,12 +208,16 @@ class RawRepl:
             return False
 
 
-def in_blocks(code: bytes, size: int = PLAIN_BLOCK_BYTES, pause: float = PLAIN_PAUSE_SECONDS) -> Conversation[None]:
-    """Send `code` at a pace that a board without flow control can take."""
-    for start in range(0, len(code), size):
-        if start:
-            yield Pause(pause)
-        yield Send(code[start : start + size])
+def pieces(code: str) -> Iterator[bytes]:
+    """Statements of less than `PLAIN_BYTES` that add up to `code` in `_c`. Its first line gives the memory back."""
+    rest = "_c=0\n" + code
+    while rest:
+        # Escapes make a literal longer than its text.
+        size = PLAIN_BYTES - len("_c+=''") - 1
+        while len(statement := f"_c+={rest[:size]!r}".encode()) >= PLAIN_BYTES:
+            size -= 1
+        yield statement
+        rest = rest[size:]
 
 
 def split_output(data: bytes) -> tuple[bytes, bytes | None, bytes]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import ProtocolError, TransportTimeout
-from fastflight.protocol import Conversation, Inbox, Receive, Send, ticking
+from fastflight.protocol import Conversation, Inbox, Receive, Send, on_silence, ticking
 from fastflight.testing.memory import Answer, Silence, play
 
 
@@ -50,6 +50,25 @@ def test_ticks_while_it_waits() -> None:
 def test_the_deadline_stays_what_it_was() -> None:
     with pytest.raises(TransportTimeout):
         play(ticking(wait_for(1), 0.25), [Send(b"?"), *[Silence()] * 4])
+
+
+def test_what_a_reaction_raises_ends_the_conversation_from_outside() -> None:
+    seen: list[BaseException] = []
+
+    def stubborn() -> Conversation[None]:
+        try:
+            yield Receive(1)
+        except BaseException as error:
+            seen.append(error)
+            raise
+
+    def alarm() -> Conversation[None]:
+        raise ProtocolError("the board is gone")
+        yield Send(b"")
+
+    with pytest.raises(ProtocolError, match="the board is gone"):
+        play(on_silence(stubborn(), 0.25, alarm), [Silence()])
+    assert [type(error) for error in seen] == [GeneratorExit]
 
 
 def test_a_shorter_wait_does_not_tick() -> None:

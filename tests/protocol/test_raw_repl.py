@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.errors import BusyError, ProtocolError, TransportClosed, TransportTimeout
+from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportClosed, TransportTimeout
 from fastflight.protocol import Conversation, RawRepl, Send
-from fastflight.protocol.raw_repl import MAX_TRACEBACK_BYTES, PLAIN_BLOCK_BYTES, PROMPT, split_output
+from fastflight.protocol.raw_repl import MAX_TRACEBACK_BYTES, PLAIN_BYTES, PROMPT, pieces, split_output
 from fastflight.testing.memory import Answer, Entry, HangUp, Silence, abandon, play
 
 ENTER: list[Entry] = [Send(b"\x01"), Answer(PROMPT)]
@@ -44,6 +44,12 @@ def test_a_running_program_is_left_alone_and_said_to_be_in_the_way() -> None:
         play(board.enter(interrupt=False), [Send(b"\x01"), Silence(), Send(b"\x02")])
     assert caught.value.holder == "the board's own program"
     assert not board.entered
+
+
+def test_a_board_that_boots_is_asked_again() -> None:
+    board = repl()
+    play(board.enter(interrupt=False, attempts=2), [Send(b"\x01"), Silence(), *ENTER])
+    assert board.entered
 
 
 def test_a_program_that_prints_without_end_is_busy_too() -> None:
@@ -101,11 +107,37 @@ def test_the_traceback_is_apart_from_the_output() -> None:
     assert (output.stdout, output.stderr) == (b"hi\r\n", b"Traceback\r\nZeroDivisionError:\r\n")
 
 
-def test_long_code_is_paced_for_the_smallest_ring() -> None:
-    board = entered(repl())
-    code = b"#" * (PLAIN_BLOCK_BYTES * 3 + 1)
-    played = play(board.execute(code, 1), [Send(code + b"\x04"), Answer(b"OK\x04\x04>")])
-    assert len(played.pauses) == 3
+def short(statement: bytes) -> list[Entry]:
+    assert len(statement) < PLAIN_BYTES
+    return [Send(statement + b"\x04"), Answer(b"OK\x04\x04>")]
+
+
+def test_long_code_is_put_together_on_the_board() -> None:
+    code = b"print('" + b"x" * 100 + b"')"
+    script = [
+        *short(b"_c=''"),
+        *short(b"""_c+="_c=0\\nprint('""" + b"x" * 43 + b'"'),
+        *short(b"_c+='" + b"x" * 56 + b"'"),
+        *short(b"""_c+="x')\""""),
+        Send(b"exec(_c)\x04"),
+        Answer(b"OKx\r\n\x04\x04>"),
+    ]
+    assert play(entered(repl()).execute(code, 1), script).result.stdout == b"x\r\n"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=400))
+def test_pieces_add_up_to_the_code_and_fit_the_smallest_ring(code: str) -> None:
+    names: dict[str, object] = {"_c": ""}
+    for piece in pieces(code):
+        assert len(piece) < PLAIN_BYTES
+        exec(piece.decode(), names)
+    assert names["_c"] == "_c=0\n" + code
+
+
+def test_a_board_without_memory_for_the_code_says_so() -> None:
+    script = [Send(b"_c=''\x04"), Answer(b"OK\x04MemoryError: \r\n\x04>")]
+    with pytest.raises(DeviceMemory, match="no memory for the code"):
+        play(entered(repl()).execute(b"#" * 100, 1), script)
 
 
 def test_an_answer_that_is_not_ok_says_so() -> None:
@@ -186,7 +218,7 @@ def test_a_board_that_never_comes_back_from_the_probe_is_remembered_as_such() ->
 
 def test_soft_reset_starts_the_program_again() -> None:
     board = entered(repl())
-    answers = [Answer(b"\r\nMicroPython\r\n>>> "), Send(b"\x04"), Answer(b"\r\nMPY: soft reboot\r\n")]
+    answers: list[Entry] = [Answer(b"\r\nMicroPython\r\n>>> "), Send(b"\x04"), Answer(b"\r\nMPY: soft reboot\r\n")]
     play(board.soft_reset(), [Send(b"\x02"), *answers], sizes=itertools.repeat(1))
     assert not board.entered
 

@@ -1,0 +1,73 @@
+"""The board's tracebacks, as each port prints them, become typed errors."""
+
+import pytest
+
+from fastflight.device.failure import failure
+from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing
+
+TRACE = 'Traceback (most recent call last):\r\n  File "<stdin>", line 1, in <module>\r\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "platform", "kind"),
+    [
+        ("OSError: [Errno 2] ENOENT", "esp32", FileMissing),
+        ("OSError: 2", "esp8266", FileMissing),
+        ("OSError: (2, 'x')", "", FileMissing),
+        ("OSError: -2", "", FileMissing),
+        ("OSError: 44", "webassembly", FileMissing),
+        ("OSError: file not found", "microbit", FileMissing),
+        ("OSError: [Errno 28] ENOSPC", "rp2", DeviceFull),
+        ("OSError: (28,)", "microbit", DeviceFull),
+        ("OSError: 51", "webassembly", DeviceFull),
+        ("OSError: [Errno 12] ENOMEM", "", DeviceMemory),
+        ("MemoryError: memory allocation failed, allocating 4096 bytes", "", DeviceMemory),
+        ("MemoryError: ", "microbit", DeviceMemory),
+        ("MemoryError", "", DeviceMemory),
+    ],
+)
+def test_typed(line: str, platform: str, kind: type[DeviceError]) -> None:
+    error = failure((TRACE + line + "\r\n").encode(), where="/x", platform=platform)
+    assert type(error) is kind
+    assert error.where == "/x"
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "platform", "text"),
+    [
+        ("OSError: [Errno 21] EISDIR", "", "it is a folder"),
+        ("OSError: 31", "webassembly", "it is a folder"),
+        ("OSError: EISDIR", "webassembly", "it is a folder"),
+        ("OSError: [Errno 17] EEXIST", "", "it exists already"),
+        ("OSError: 20", "webassembly", "it exists already"),
+        ("OSError: 20", "esp32", "a file, not a folder"),
+        ("OSError: 39", "", "the folder is not empty"),
+        ("OSError: 55", "webassembly", "the folder is not empty"),
+        ("OSError: 30", "", "read-only"),
+        ("OSError: 36", "", "too long"),
+    ],
+)
+def test_other_refusals_say_what_they_mean(line: str, platform: str, text: str) -> None:
+    error = failure((TRACE + line).encode(), where="/x", platform=platform)
+    assert type(error) is DeviceError
+    assert text in str(error)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "kind", "what"),
+    [
+        (TRACE + "ValueError: too hot", "ValueError", "raised ValueError: too hot"),
+        (TRACE + "KeyboardInterrupt: ", "KeyboardInterrupt", "raised KeyboardInterrupt"),
+        (TRACE + "OSError: [Errno 110] ETIMEDOUT", "OSError", "raised OSError: [Errno 110] ETIMEDOUT"),
+        (TRACE + "my.Error: x", "my.Error", "raised my.Error: x"),
+        ("\xff\xfe", "", "raised"),
+        ("", "", "raised an error"),
+    ],
+)
+def test_exceptions_keep_their_traceback(stderr: str, kind: str, what: str) -> None:
+    error = failure(stderr.encode("latin-1"), where="/x")
+    assert isinstance(error, DeviceException)
+    assert error.kind == kind
+    assert what in error.what
+    assert "\r" not in error.traceback
