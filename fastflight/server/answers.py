@@ -92,7 +92,7 @@ def _send(
     try:
         yield None
         for batch in batches:
-            stream.check()
+            stream.passing()
             if not batch.schema.equals(schema):
                 batch = _conformed(batch, schema)
             stream.count(batch.num_rows, measured.size(batch))

@@ -36,9 +36,10 @@ from fastflight.errors import (
 
 log = structlog.get_logger(__name__)
 
-# extra_info travels in a gRPC trailer, which peers limit to 8 KiB: base64 makes 4/3 of it, and the text is there too.
+# Both travel in gRPC trailers, of which peers take 8 KiB: base64 makes 4/3 of extra_info, and percent-encoding up to 3
+# bytes of one in the text, which Arrow sends twice.
 MAX_EXTRA_INFO_BYTES = 2000
-MAX_TEXT_CHARACTERS = 1000
+MAX_TEXT_BYTES = 800
 
 
 class _Untraceable(Exception):
@@ -112,8 +113,8 @@ def extra_info(error: FastFlightError) -> bytes:
 
 
 def _text(error: FastFlightError) -> str:
-    text = str(error)
-    return text if len(text) <= MAX_TEXT_CHARACTERS else text[: MAX_TEXT_CHARACTERS - 3] + "..."
+    text = str(error).encode(errors="replace")
+    return text.decode() if len(text) <= MAX_TEXT_BYTES else text[:MAX_TEXT_BYTES].decode(errors="ignore") + "..."
 
 
 def _named(status: type[Exception], kind: type[FastFlightError]) -> type[Exception]:
