@@ -45,7 +45,8 @@ def told_in_one_line() -> Iterator[None]:
         screen.complain(f"error: {error}")
         raise typer.Exit(UNREACHABLE) from error
     except FastFlightError as error:
-        screen.complain(f"error: {error}")
+        # Hints speak of the request's keys; here the key is an option.
+        screen.complain(f"error: {error}".replace("interrupt=true", "--interrupt"))
         raise typer.Exit(REFUSED) from error
     except OSError as error:
         screen.complain(f"error: {error.filename or 'this computer'}: {error.strerror or error}")

@@ -57,9 +57,14 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequ
 
 def show(content: Any) -> None:
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_COLUMNS)
-    console.print(content)
+    if console.is_terminal:
+        console.print(content)
+        return
+    console = Console(width=PIPE_COLUMNS)
+    with console.capture() as captured:
+        console.print(content)
+    for text in captured.get().splitlines():
+        line(text.rstrip())
 
 
 def size(number: int | None) -> str:

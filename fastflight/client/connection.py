@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.client import call
@@ -12,6 +13,7 @@ from fastflight.client.failure import typed_errors
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.upload import Upload
+from fastflight.errors import RequestError
 from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.wire import encode
 
@@ -30,8 +32,12 @@ class Connection:
     def __init__(self, location: str, timeout: float) -> None:
         self.location = location
         self._options = flight.FlightCallOptions(timeout=timeout)
-        with typed_errors(location):
+        try:
             self._client = flight.FlightClient(location, generic_options=CHANNEL_OPTIONS)
+        except (pa.ArrowException, OSError, TypeError) as error:
+            raise RequestError(
+                "not the address of a server", where=str(location), hint=f"Give one as {call.DEFAULT_LOCATION}"
+            ) from error
 
     def stream(self, request: Request) -> RowStream:
         """The answer to a request, once its schema has come."""

@@ -34,7 +34,12 @@ APPENDED_BY_ARROW = (". Detail:", ". gRPC client debug context:", ". Client cont
 # The class that the server raised, as Arrow names it.
 RAISED_BY_SERVER = re.compile(r"Detail: Python exception: (\w+)")
 # gRPC's words for a connection that was never made; those for one that was lost differ by platform.
-NEVER_CONNECTED = ("failed to connect", "DNS resolution failed", "connections to all backends failing")
+NEVER_CONNECTED = (
+    "failed to connect",
+    "errors resolving",
+    "DNS resolution failed",
+    "connections to all backends failing",
+)
 
 
 def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:

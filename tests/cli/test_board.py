@@ -79,3 +79,13 @@ def test_every_command_explains_itself(run: Run, command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
     assert "--server" in result.stdout
+
+
+def test_a_running_program_is_left_alone_unless_interrupted(run: Run) -> None:
+    endless = "import time\nwhile True:\n print(1)\n time.sleep_ms(10)\n"
+    assert run("exec", "demo", f"f = open('/main.py', 'w'); f.write({endless!r}); f.close()").exit_code == 0
+    assert run("reset", "demo").exit_code == 0
+    busy = run("ls", "demo")
+    assert (busy.exit_code, "--interrupt" in busy.stderr) == (1, True)
+    assert run("rm", "demo:/main.py", "--interrupt").exit_code == 0
+    assert run("ls", "demo").exit_code == 0
