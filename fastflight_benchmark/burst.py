@@ -63,26 +63,33 @@ class Readers:
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="reader")
         self._clients: dict[str, list[flight.FlightClient]] = {}
         self._streams: list[flight.FlightStreamReader] = []
+        self._start = threading.Barrier(1)
+        self._left = False
 
     def burst(self, location: str, request: Mock, mode: str, count: int) -> Burst:
         """Ask for `request` `count` times at once and read all answers. `WrongPath` ends everything."""
         clients = self._clients.setdefault(location, [])
         clients.extend(flight.FlightClient(location) for _ in range(count - len(clients)))
         self._streams.clear()
-        start = threading.Barrier(count, timeout=START_SECONDS)
-        futures = [self._pool.submit(self._measure, client, request, mode, start) for client in clients[:count]]
+        self._start = threading.Barrier(count, timeout=START_SECONDS)
+        futures = [self._pool.submit(self._measure, client, request, mode) for client in clients[:count]]
         return Burst([future.result() for future in futures])
 
-    def _measure(self, client: flight.FlightClient, request: Mock, mode: str, start: threading.Barrier) -> Outcome:
-        start.wait()
+    def _measure(self, client: flight.FlightClient, request: Mock, mode: str) -> Outcome:
+        self._start.wait()
         began = time.perf_counter()
         try:
-            answer = table.read(client, request, self._streams.append)
+            answer = table.read(client, request, self._opened)
             ended = time.perf_counter()
             table.check(request, answer, mode)
-        except (flight.FlightError, pa.ArrowException, OSError, DataError) as error:
+        except (flight.FlightError, pa.ArrowException, OSError, ValueError, DataError) as error:
             return Outcome(began, time.perf_counter(), error=f"{type(error).__name__}: {error}")
         return Outcome(began, ended, answer.bytes)
+
+    def _opened(self, stream: flight.FlightStreamReader) -> None:
+        self._streams.append(stream)
+        if self._left:
+            stream.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +97,9 @@ class Readers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._left = True
         if error is not None:
+            self._start.abort()
             for stream in list(self._streams):
                 stream.cancel()
         self._pool.shutdown()

@@ -25,6 +25,8 @@ from fastflight_benchmark.report import NOISE, delay_title, verdict
 
 # Percent at which a heatmap's colours end, at the least: noise of a percent must not look like a result.
 LEAST_SCALE = 10.0
+# And at the most: one cell where all failed must not pale the others.
+MOST_SCALE = 50.0
 # Blue for better and red for worse: told apart by the colour-blind too.
 DIVERGING = "vlag_r"
 SYNC_COLOUR, ASYNC_COLOUR, LIMIT_COLOUR = "#8c8c8c", "#2f6f9f", "#1a1a1a"
@@ -39,7 +41,7 @@ def heatmap(compared: pd.DataFrame, delay: float, description: Mapping[str, Any]
     """Async against sync at one delay: rows are concurrent requests, columns are batch sizes."""
     cells = compared[compared["delay_per_row"] == delay]
     improvement = _grid(cells, "improvement")
-    scale = max(LEAST_SCALE, float(improvement.abs().max().max()))
+    scale = min(MOST_SCALE, max(LEAST_SCALE, float(improvement.abs().max().max())))
     figure, axes = plt.subplots(figsize=(8.6, 1.9 + 0.95 * len(improvement)))
     sns.heatmap(
         improvement,
@@ -49,7 +51,7 @@ def heatmap(compared: pd.DataFrame, delay: float, description: Mapping[str, Any]
         vmin=-scale,
         vmax=scale,
         linewidths=1.5,
-        cbar_kws={"label": "async to sync, %  (blue: async faster)", "format": _signed, "pad": 0.03},
+        cbar_kws={"label": "async to sync, % (blue: async faster)", "format": _signed, "pad": 0.03},
     )
     for cell in cells.to_dict("records"):
         column = list(improvement.columns).index(cell["rows_per_batch"])

@@ -100,7 +100,7 @@ def plan(scope: Scope, runs: int) -> Iterator[Step]:
 
 def _interleaved(request: Mock, modes: Sequence[str], concurrent: int, runs: int) -> Iterator[Step]:
     short = min(request.total_rows, WARM_UP_BATCHES * request.rows_per_batch)
-    warm_up = request.model_copy(update={"total_rows": short})
+    warm_up = request.model_copy(update={"total_rows": short, "delay_per_row": 0.0})
     for mode in modes:
         yield Step(_asking(warm_up, mode), mode, concurrent, 0)
     for run in range(1, runs + 1):
@@ -112,9 +112,9 @@ def _asking(request: Mock, mode: str) -> Mock:
     return request.model_copy(update={"mode": "sync" if mode == BARE else mode})
 
 
-def run(options: Options) -> int:
+def run(options: Options, scope: Scope | None = None) -> int:
     """Measure, save, show. The number of requests that failed."""
-    scope = QUICK if options.quick else FULL
+    scope = scope or (QUICK if options.quick else FULL)
     steps = list(plan(scope, options.runs))
     seconds = sum(step.seconds for step in steps)
     options.console.print(f"{len(steps)} bursts of requests, about {report.duration(seconds)} in all")

@@ -15,7 +15,7 @@ import itertools
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -103,9 +103,9 @@ class Watch:
                 return
 
 
-def run(options: Options) -> int:
+def run(options: Options, sizes: Sequence[int] = ()) -> int:
     """Measure, save, show. The number of readings that failed."""
-    sizes = QUICK_SIZES if options.quick else SIZES
+    sizes = sizes or (QUICK_SIZES if options.quick else SIZES)
     description: dict[str, Any] = {
         "suite": "memory",
         "quick": options.quick,
