@@ -7,7 +7,6 @@ at once.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import select
@@ -16,6 +15,7 @@ from collections.abc import Callable
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES
+from fastflight.transport.readiness import readable, writable
 
 # What the system says when the other end is gone: EIO from a terminal whose child ended, ENXIO and ENODEV from a
 # serial port that was pulled.
@@ -69,8 +69,10 @@ class DescriptorPort:
             data = self._try_read()
             if data is not None:
                 return data
-            loop = asyncio.get_running_loop()
-            await self._await(loop.add_reader, loop.remove_reader, timeout, "sent nothing")
+            try:
+                await readable(self._descriptor, timeout)
+            except TimeoutError:
+                raise self._timed_out("sent nothing", timeout) from None
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         rest = memoryview(data)
@@ -78,8 +80,10 @@ class DescriptorPort:
             written = self._try_write(rest)
             rest = rest[written:]
             if rest and not written:
-                loop = asyncio.get_running_loop()
-                await self._await(loop.add_writer, loop.remove_writer, timeout, "took no byte")
+                try:
+                    await writable(self._descriptor, timeout)
+                except TimeoutError:
+                    raise self._timed_out("took no byte", timeout) from None
 
     async def aclose(self) -> None:
         self.close()
@@ -112,24 +116,6 @@ class DescriptorPort:
         if not poll.poll(timeout * 1000):
             raise self._timed_out(what, timeout)
 
-    async def _await(
-        self,
-        register: Callable[..., None],
-        unregister: Callable[[int], bool],
-        timeout: float,
-        what: str,
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        ready = loop.create_future()
-        register(self._descriptor, _settle, ready)
-        try:
-            async with asyncio.timeout(timeout):
-                await ready
-        except TimeoutError:
-            raise self._timed_out(what, timeout) from None
-        finally:
-            unregister(self._descriptor)
-
     def _check_open(self) -> None:
         if self._closed:
             raise TransportClosed("the line was closed on this side", where=self._where)
@@ -143,8 +129,3 @@ class DescriptorPort:
                 f"the line went away ({error.strerror})", where=self._where, hint="Plug it in or start it again"
             )
         return TransportError(f"the line failed ({error.strerror})", where=self._where)
-
-
-def _settle(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)

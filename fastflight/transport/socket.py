@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES
+from fastflight.transport.readiness import readable, writable
 
 # A peer that makes progress takes this much within a write's deadline, on any line worth using.
 WRITE_BYTES = 64 * 1024
@@ -77,21 +77,25 @@ class SocketPort:
         self._release()
 
     async def aread(self, timeout: float) -> bytes:
-        loop = asyncio.get_running_loop()
         try:
             self._stream.setblocking(False)
-            async with asyncio.timeout(timeout):
-                return self._received(await loop.sock_recv(self._stream, READ_BYTES))
+            while True:
+                try:
+                    return self._received(self._stream.recv(READ_BYTES))
+                except BlockingIOError:
+                    await readable(self._stream.fileno(), timeout)
         except OSError as error:
             raise self._translated(error, "sent nothing", timeout) from error
 
     async def awrite(self, data: bytes, timeout: float) -> None:
-        loop = asyncio.get_running_loop()
         try:
             self._stream.setblocking(False)
-            for start in range(0, len(data), WRITE_BYTES):
-                async with asyncio.timeout(timeout):
-                    await loop.sock_sendall(self._stream, data[start : start + WRITE_BYTES])
+            rest = memoryview(data)
+            while rest:
+                try:
+                    rest = rest[self._stream.send(rest[:WRITE_BYTES]) :]
+                except BlockingIOError:
+                    await writable(self._stream.fileno(), timeout)
         except OSError as error:
             raise self._translated(error, "took no byte", timeout) from error
 

@@ -18,6 +18,8 @@ PATIENCE = 20.0
 # For waits that are to fail.
 SHORT = 0.05
 
+ROUNDS = 1000
+
 EVERY_BYTE = bytes(range(256))
 LARGE = EVERY_BYTE * 4096
 
@@ -162,6 +164,22 @@ def test_a_cancelled_read_loses_nothing(port: Port) -> None:
         return await aread_exactly(port, 5)
 
     assert asyncio.run(main()) == b"later"
+
+
+def test_a_read_that_times_out_as_bytes_come_loses_none(port: Port) -> None:
+    """The echo comes back at about the time at which the read gives up, again and again."""
+
+    async def main() -> bytes:
+        received = b""
+        for number in range(ROUNDS):
+            await port.awrite(bytes([number % 256]), PATIENCE)
+            try:
+                received += await port.aread((number % 40) * 5e-6)
+            except TransportTimeout:
+                pass
+        return received + await aread_exactly(port, ROUNDS - len(received))
+
+    assert asyncio.run(main()) == bytes(number % 256 for number in range(ROUNDS))
 
 
 def test_closing_twice_is_allowed_and_ends_the_port(port: Port) -> None:
