@@ -47,7 +47,6 @@ def heatmap(compared: pd.DataFrame, delay: float, description: Mapping[str, Any]
         improvement,
         ax=axes,
         cmap=DIVERGING,
-        center=0,
         vmin=-scale,
         vmax=scale,
         linewidths=1.5,

@@ -1,0 +1,133 @@
+"""The plan of the suite `flight`, and the suite from end to end with a small table."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
+from fastflight.service.requests import Mock
+from fastflight_benchmark import output, plot_benchmark_results, summary
+from fastflight_benchmark.mock_data_service import BARE, WrongPath
+from fastflight_benchmark.suites import Options, flight
+
+FREE_PORT = "grpc://127.0.0.1:0"
+# Nothing can listen at port 1 without being the system's administrator.
+NO_SERVER = "grpc://127.0.0.1:1"
+TINY = flight.Scope(
+    total_rows=200,
+    rows_per_batch=(50, 100),
+    concurrent=(1, 2),
+    delays=(1e-6,),
+    free_rows={"default": 200, "simple": 200, "complex": 200},
+)
+
+
+def options(server: str, path: Path, runs: int = 2) -> Options:
+    return Options(server, True, runs, path, Console(file=io.StringIO(), width=200))
+
+
+def screen(given: Options) -> str:
+    assert isinstance(given.console.file, io.StringIO)
+    return given.console.file.getvalue()
+
+
+def test_paths_take_turns_in_an_order_that_turns_around() -> None:
+    paced = [s for s in flight.plan(flight.FULL, 3) if s.request.delay_per_row == 1e-6 and s.run]
+    free = [s for s in flight.plan(flight.FULL, 3) if not s.request.delay_per_row and s.run and s.concurrent == 3]
+
+    assert [(s.mode, s.run) for s in paced[:6]] == [
+        ("sync", 1),
+        ("async", 1),
+        ("async", 2),
+        ("sync", 2),
+        ("sync", 3),
+        ("async", 3),
+    ]
+    assert [s.mode for s in free[:6]] == ["bare", "sync", "async", "async", "sync", "bare"]
+
+
+def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None:
+    steps = list(flight.plan(flight.FULL, 3))
+    paced = Counter(
+        (s.request.rows_per_batch, s.concurrent, s.request.delay_per_row, s.mode)
+        for s in steps
+        if s.run and s.request.delay_per_row
+    )
+
+    assert len(paced) == 3 * 4 * 2 * 2
+    assert set(paced.values()) == {3}
+    assert all(s.request.total_rows == 1_000_000 for s in steps if s.request.delay_per_row)
+    assert all(s.seconds < 1 for s in steps if not s.run)
+
+
+def test_the_request_asks_for_the_path_that_its_answer_must_name() -> None:
+    for step in flight.plan(flight.QUICK, 2):
+        assert step.mode in (BARE, step.request.mode)
+
+
+def test_all_batch_sizes_and_readers_of_the_sweep_have_a_limit() -> None:
+    for scope in (flight.FULL, flight.QUICK):
+        bare = {(s.request.rows_per_batch, s.concurrent) for s in flight.plan(scope, 1) if s.mode == BARE and s.run}
+        assert bare >= {(rows, readers) for rows in scope.rows_per_batch for readers in scope.concurrent}
+
+
+def test_the_full_run_takes_less_than_twenty_minutes() -> None:
+    assert sum(step.seconds for step in flight.plan(flight.FULL, 3)) < 20 * 60
+
+
+@pytest.mark.usefixtures("fonts")
+def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_running(tmp_path: Path) -> None:
+    path = tmp_path / "new folder" / "tiny.csv"
+    with open_server(ServeSettings(FREE_PORT)) as server:
+        given = options(server.location, path)
+        assert flight.run(given, TINY) == 0
+        with FastFlightClient(server.location) as client:
+            assert client.read_request(Mock(total_rows=1)).to_arrow().num_rows == 1
+
+    result, raw, ratios = (pd.read_csv(p) for p in (path, output.beside(path, "raw"), output.beside(path, "ratios")))
+    assert list(result.columns) == summary.COLUMNS
+    assert len(result) == 2 * 2 * 2 * 2  # batch sizes, readers, delays, paths
+    assert set(result["success_rate"]) == {1.0}
+    assert np.allclose(result["avg_data_size_mb"], 200 * 50 * 4 / 2**20)
+    assert set(raw["mode"]) == {"sync", "async", "bare"}
+    assert list(ratios.columns) == summary.RATIO_COLUMNS
+    assert set(ratios["variant"]) == {"default", "simple", "complex"}
+    assert f"using the server that answers at {server.location}" in screen(given)
+    assert set(json.loads(output.description_of(path).read_text())["machine"]) >= {"cpu", "cores", "pyarrow", "date"}
+
+    plotted = plot_benchmark_results.draw(path, tmp_path / "plots")
+    assert [p.name for p in plotted] == ["tiny_heatmap_0us.png", "tiny_heatmap_1us.png", "tiny_throughput.png"]
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in plotted)
+
+
+def test_where_no_server_answers_one_is_started_and_the_run_says_so() -> None:
+    given = options(NO_SERVER, Path("unused"))
+    with flight.server_at(given) as location, FastFlightClient(location) as client:
+        assert location != NO_SERVER
+        assert client.read_request(Mock(total_rows=3)).to_arrow().num_rows == 3
+    assert f"no server answers at {NO_SERVER}: starting one" in screen(given)
+
+
+def test_failed_requests_are_counted_and_do_not_end_the_run() -> None:
+    steps = [flight.Step(Mock(total_rows=10, mode="sync"), "sync", 2, run) for run in (0, 1)]
+    raw = flight.measure(steps, {"sync": NO_SERVER}, options(NO_SERVER, Path("unused")))
+
+    assert list(raw["run"]) == [1, 1]
+    assert raw["error"].str.startswith("FlightUnavailableError").all()
+    assert summary.aggregate(raw)["success_rate"].tolist() == [0.0]
+
+
+def test_a_server_that_takes_another_path_ends_the_run() -> None:
+    step = flight.Step(Mock(total_rows=10, mode="sync"), "async", 1, 1)
+    with open_server(ServeSettings(FREE_PORT)) as server, pytest.raises(WrongPath):
+        flight.measure([step], {"async": server.location}, options(server.location, Path("unused")))

@@ -1,0 +1,89 @@
+"""The scripts as they are run: from their folder, by name, in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+import fastflight_benchmark
+from fastflight.errors import TransportError
+from fastflight_benchmark import plot_benchmark_results, run_benchmark
+from fastflight_benchmark.spawned import spawned
+
+FOLDER = Path(fastflight_benchmark.__file__).parent
+SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_benchmark_results"]
+
+
+def started(script: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, f"{script}.py", *arguments],
+        cwd=FOLDER,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"},
+    )
+
+
+def test_each_script_explains_itself() -> None:
+    running = {script: started(script, "--help") for script in SCRIPTS}
+    said = {script: process.communicate()[0] for script, process in running.items()}
+
+    assert [process.returncode for process in running.values()] == [0, 0, 0, 0]
+    assert "--device" in said["start_flight_server"]
+    assert "pyarrow alone" in said["mock_data_service"]
+    for option in ("--suite", "--quick", "--runs", "--output", "--server"):
+        assert option in said["run_benchmark"]
+    assert "CSV" in said["plot_benchmark_results"]
+
+
+def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
+    no_result = tmp_path / "no_result.csv"
+    no_result.write_text("a,b\n1,2\n")
+    no_result.with_suffix(".json").write_text("{}")
+
+    for app, argument, says in (
+        (run_benchmark.app, "--suite=flihgt", "is not one of flight, memory"),
+        (plot_benchmark_results.app, str(tmp_path / "missing.csv"), "No such file"),
+        (plot_benchmark_results.app, str(no_result), "is not a result"),
+    ):
+        result = CliRunner(env={"TERMINAL_WIDTH": "400", "NO_COLOR": "1"}).invoke(app, [argument])
+        assert result.exit_code == 2
+        assert says in " ".join(result.output.split())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_ends_what_it_started(tmp_path: Path, stop: signal.Signals) -> None:
+    output = tmp_path / "never.csv"
+    process = started("run_benchmark", "--quick", "--server", "grpc://127.0.0.1:1", "--output", str(output))
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("bare pyarrow peer at"):
+            break
+    servers = psutil.Process(process.pid).children()
+    process.send_signal(stop)
+    said, _ = process.communicate()
+
+    assert process.returncode == 130
+    assert "interrupted: nothing was written" in said
+    assert "Traceback" not in said
+    assert len(servers) == 2
+    assert not any(server.is_running() for server in servers)
+    assert not output.exists()
+
+
+def test_a_server_that_does_not_start_is_an_error_with_its_reason() -> None:
+    with (
+        pytest.raises(TransportError, match="did not start"),
+        spawned("fastflight_benchmark.mock_data_service", "--server", "nonsense"),
+    ):
+        raise AssertionError("it must not come up")
