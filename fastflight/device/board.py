@@ -48,7 +48,7 @@ HARD_RESET = b"import machine\nmachine.reset()\n"
 
 
 class Board:
-    """One open board. Its methods are conversations; `begin` comes first, `end` last."""
+    """One open board. Its methods are conversations; `wake` and `learn` come first, `end` last."""
 
     def __init__(self, paste: bool | None = None) -> None:
         """`paste`: whether it takes raw paste; None to find out."""
@@ -61,9 +61,9 @@ class Board:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the board can do; known once `begin` is done."""
+        """What the board can do; known once `learn` is done."""
         if self._known is None:
-            raise RuntimeError("the board was not asked yet what it can do: run begin() first")
+            raise RuntimeError("the board was not asked yet what it can do: run learn() first")
         return self._known
 
     @property
@@ -71,8 +71,8 @@ class Board:
         """Whether the board stopped answering when it was asked for raw paste (the WebAssembly port does)."""
         return self._paste is None and self.repl.paste is False and self._known is None
 
-    def begin(self, *, interrupt: bool) -> Conversation[None]:
-        """Make the board ready for the next conversations, and learn what it can do if that is not known.
+    def wake(self, *, interrupt: bool) -> Conversation[None]:
+        """Make the board ready for other conversations.
 
         A program that runs on it is stopped only with `interrupt`; without, `BusyError`.
         """
@@ -82,6 +82,9 @@ class Board:
         else:
             yield from self.repl.enter(interrupt=interrupt, attempts=FIRST_ATTEMPTS if self._booting else 1)
         self._booting = False
+
+    def learn(self) -> Conversation[None]:
+        """Find out what the board can do, if that is not known."""
         if self._known is None:
             self._known = yield from self.guarded(self._probe())
 

@@ -19,13 +19,19 @@ from fastflight.transport import Address, Port, arun, parse_url, run
 LEASE_SECONDS = 30.0
 # Starting a child or connecting over a slow network.
 OPEN_SECONDS = 10.0
+# In all, for a board that talks without end; a silent one is given up earlier. Waking it may take three attempts,
+# learning a probe that hangs and a recovery, ending a recovery and the removal of a part.
+WAKE_SECONDS = 5.0
+LEARN_SECONDS = 15.0
+END_SECONDS = 15.0
 
 
 class Device:
     """One board, known by `name`, reached at `address`."""
 
-    def __init__(self, name: str, address: Address) -> None:
+    def __init__(self, name: str, address: Address, lease_seconds: float = LEASE_SECONDS) -> None:
         self.name = name
+        self._lease_seconds = lease_seconds
         self._address = address
         self._lock = Exclusive(name)
         self._port: Port | None = None
@@ -47,19 +53,19 @@ class Device:
         return self._port is not None
 
     @contextlib.contextmanager
-    def lease(self, holder: str, *, timeout: float = LEASE_SECONDS, interrupt: bool = False) -> Iterator[Session]:
+    def lease(self, holder: str, *, timeout: float | None = None, interrupt: bool = False) -> Iterator[Session]:
         """Have the board for a `with` block; `holder` is what others are told meanwhile.
 
-        `BusyError` when another owner keeps it for longer than `timeout`, or when a program runs on the board and
-        `interrupt` is false. `TransportError` when it cannot be reached.
+        `BusyError` when another owner keeps it for longer than `timeout` (the device's own if None), or when a program
+        runs on the board and `interrupt` is false. `TransportError` when it cannot be reached.
         """
-        with self._lock.held(holder, timeout), located(self.name):
+        with self._lock.held(holder, self._patience(timeout)), located(self.name):
             port = self._ready(interrupt)
             try:
                 yield Session(self.name, self._board, port)
             finally:
                 try:
-                    run(self._board.end(), port)
+                    run(self._board.end(), port, timeout=END_SECONDS)
                 except (TransportError, ProtocolError):
                     # What the lease was for has its own outcome; a board that cannot be mended is for the next one.
                     self._drop()
@@ -67,17 +73,17 @@ class Device:
 
     @contextlib.asynccontextmanager
     async def alease(
-        self, holder: str, *, timeout: float = LEASE_SECONDS, interrupt: bool = False
+        self, holder: str, *, timeout: float | None = None, interrupt: bool = False
     ) -> AsyncIterator[AsyncSession]:
         """As `lease`, for an `async with` block."""
-        async with self._lock.aheld(holder, timeout):
+        async with self._lock.aheld(holder, self._patience(timeout)):
             with located(self.name):
                 port = await self._aready(interrupt)
                 try:
                     yield AsyncSession(self.name, self._board, port)
                 finally:
                     try:
-                        await arun(self._board.end(), port)
+                        await arun(self._board.end(), port, timeout=END_SECONDS)
                     except (TransportError, ProtocolError):
                         self._drop()
                         await port.aclose()
@@ -89,7 +95,8 @@ class Device:
             self._port = self._address.open(OPEN_SECONDS)
         port = self._port
         try:
-            run(self._board.begin(interrupt=interrupt), port)
+            run(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
+            run(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
             again = self._may_open_again(error, idle)
             self._drop()
@@ -106,7 +113,8 @@ class Device:
             self._port = await off_loop(self._address.open, OPEN_SECONDS, discard=_close)
         port = self._port
         try:
-            await arun(self._board.begin(interrupt=interrupt), port)
+            await arun(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
+            await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
             again = self._may_open_again(error, idle)
             self._drop()
@@ -124,6 +132,9 @@ class Device:
             port.close()
         self._address.dispose()
 
+    def _patience(self, timeout: float | None) -> float:
+        return self._lease_seconds if timeout is None else timeout
+
     def _may_open_again(self, error: TransportError, idle: bool) -> bool:
         """Whether a failed start is worth another: the line died while nobody used it, or the probe hung the board."""
         return self._board.hung_by_probe or (idle and isinstance(error, TransportClosed))
@@ -140,9 +151,12 @@ class Device:
 class Inventory:
     """Devices by name."""
 
-    def __init__(self, urls: Mapping[str, str]) -> None:
-        """`urls`: name to device URL. Raises `RequestError` for a URL that cannot be understood."""
-        self._devices = {name: Device(name, parse_url(url)) for name, url in urls.items()}
+    def __init__(self, urls: Mapping[str, str], lease_seconds: float = LEASE_SECONDS) -> None:
+        """`urls`: name to device URL. Raises `RequestError` for a URL that cannot be understood.
+
+        `lease_seconds`: how long a lease waits for another owner, where it does not say.
+        """
+        self._devices = {name: Device(name, parse_url(url), lease_seconds) for name, url in urls.items()}
 
     def names(self) -> list[str]:
         """The names, in the order given."""

@@ -92,8 +92,9 @@ def _patient(step: Step, seconds: float, react: Callable[[], Conversation[None]]
             return (yield Receive(min(left, seconds)) if left else step)
         except TransportTimeout as error:
             left -= seconds
-            if left <= 0:
-                return error
+            if left <= 0 and isinstance(step, Receive):
+                what = f"the device sent nothing for {step.within:g} s"
+                return TransportTimeout(what, where=error.where, hint=error.hint)
         except Exception as error:
             return error
         yield from react()

@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from typing import TypeVar
 
-from fastflight.errors import TransportError
+from fastflight.errors import TransportError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step
 from fastflight.transport.port import Port
 
@@ -22,13 +23,24 @@ T = TypeVar("T")
 WRITE_SECONDS = 10.0
 
 
-def run(conversation: Conversation[T], port: Port, content: Iterator[bytes] | None = None) -> T:
-    """The result of `conversation`; what it delivers is dropped."""
+def run(
+    conversation: Conversation[T],
+    port: Port,
+    content: Iterator[bytes] | None = None,
+    *,
+    timeout: float | None = None,
+) -> T:
+    """The result of `conversation`; what it delivers is dropped.
+
+    When `timeout` seconds have passed, each further wait for the device fails at once: a board that talks without end
+    is never silent, and would keep a conversation that looks for its answer in it for ever.
+    """
+    deadline = _deadline(timeout)
     try:
         step = next(conversation)
         while True:
             try:
-                answer = _perform(step, port, content)
+                answer = _perform(_hurried(step, deadline), port, content)
             except TransportError as error:
                 step = conversation.throw(error)
             else:
@@ -74,13 +86,20 @@ def _perform(step: Step, port: Port, content: Iterator[bytes] | None) -> bytes:
     return b""
 
 
-async def arun(conversation: Conversation[T], port: Port, content: AsyncIterator[bytes] | None = None) -> T:
+async def arun(
+    conversation: Conversation[T],
+    port: Port,
+    content: AsyncIterator[bytes] | None = None,
+    *,
+    timeout: float | None = None,
+) -> T:
     """`run`, on an event loop."""
+    deadline = _deadline(timeout)
     try:
         step = next(conversation)
         while True:
             try:
-                answer = await _aperform(step, port, content)
+                answer = await _aperform(_hurried(step, deadline), port, content)
             except TransportError as error:
                 step = conversation.throw(error)
             else:
@@ -124,3 +143,17 @@ async def _aperform(step: Step, port: Port, content: AsyncIterator[bytes] | None
         case Deliver():
             pass
     return b""
+
+
+def _deadline(timeout: float | None) -> float:
+    return math.inf if timeout is None else time.monotonic() + timeout
+
+
+def _hurried(step: Step, deadline: float) -> Step:
+    """`step`, waiting no longer than until `deadline`; `TransportTimeout` when that has passed."""
+    if not isinstance(step, Receive) or deadline == math.inf:
+        return step
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TransportTimeout("the device talked on, and did not answer in time")
+    return Receive(min(step.within, left))

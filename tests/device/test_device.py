@@ -23,6 +23,7 @@ from fastflight.errors import (
     FileMissing,
     RequestError,
     TransportError,
+    TransportTimeout,
     UnknownName,
 )
 
@@ -264,6 +265,29 @@ def test_a_running_program_is_not_interrupted_unless_asked(board: Callable[[str]
     with device.lease("rude", interrupt=True) as session:
         assert b"".join(session.read("/old.bin")) == b"the old content"
     with device.lease("polite") as session:
+        assert session.exec("print(1)").stdout == b"1\r\n"
+
+
+def test_a_program_that_prints_without_end_is_busy_too(board: Callable[[str], Inventory], tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import time\nwhile True:\n    print(1)\n    time.sleep(0.01)\n")
+    device = board("baud=0").device("demo")
+    with pytest.raises(BusyError, match="demo: .*a program is running"), device.lease("polite"):
+        pass
+
+    async def polite() -> None:
+        async with device.alease("polite"):
+            pass
+
+    with pytest.raises(BusyError, match="demo: .*a program is running"):
+        asyncio.run(polite())
+    with device.lease("rude", interrupt=True) as session:
+        assert session.exec("print(2)").stdout == b"2\r\n"
+
+
+def test_code_that_hangs_is_stopped_after_its_own_time(inventory: Inventory) -> None:
+    with inventory.device("demo").lease("test") as session:
+        with pytest.raises(TransportTimeout, match="demo: .*sent nothing for 0.2 s"):
+            list(session.follow("while True: pass", timeout=0.2))
         assert session.exec("print(1)").stdout == b"1\r\n"
 
 
