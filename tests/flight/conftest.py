@@ -1,0 +1,172 @@
+"""A whole server in front of a board, asked with nothing but `pyarrow.flight`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.concurrency import Shard
+from fastflight.device import Inventory
+from fastflight.server import FlightServer
+from fastflight.service import Catalog
+from fastflight.simulator import samples
+from fastflight.sources import device_actions, device_sources, mock
+
+# For waits that end as soon as something happens; reached only when it does not.
+SOON = 30.0
+
+
+@dataclass
+class Got:
+    """What a do_get gave: the rows, the schema's metadata, the trailer, and the error that ended it, if one did."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    schema: pa.Schema | None = None
+    trailer: dict[str, Any] | None = None
+    error: Exception | None = None
+
+    @property
+    def table(self) -> pa.Table:
+        assert self.schema is not None
+        return pa.Table.from_batches(self.batches, self.schema).replace_schema_metadata(None)
+
+
+@dataclass
+class Put:
+    """What a do_put was answered: the acknowledgements in order, and the error that ended it, if one did."""
+
+    acks: list[dict[str, Any]] = field(default_factory=list)
+    error: Exception | None = None
+
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.acks[-1]
+
+
+class Board:
+    """A server with one device, named `demo`, and a plain client. `folder` holds the files of a simulated one."""
+
+    def __init__(self, location: str, inventory: Inventory, folder: Path) -> None:
+        self.location = location
+        self.inventory = inventory
+        self.folder = folder
+        self.client = flight.connect(location)
+
+    def get(self, **request: Any) -> Got:
+        """Read all there is of a request; its failure is part of the answer."""
+        got = Got()
+        try:
+            reader = self.client.do_get(ticket(**request))
+            got.schema = reader.schema
+            while True:
+                chunk = reader.read_chunk()
+                if chunk.data is not None and chunk.data.num_rows:
+                    got.batches.append(chunk.data)
+                if chunk.app_metadata is not None:
+                    assert got.trailer is None, "two trailers"
+                    got.trailer = json.loads(chunk.app_metadata.to_pybytes())
+        except StopIteration:
+            pass
+        except (pa.ArrowException, KeyError) as error:
+            got.error = error
+        return got
+
+    def table(self, **request: Any) -> pa.Table:
+        """The rows of a request that must not fail."""
+        got = self.get(**request)
+        assert got.error is None, got.error
+        return got.table
+
+    def put(self, table: pa.Table, *, chunk: int | None = None, **request: Any) -> Put:
+        """Write a table in batches of `chunk` rows, reading every acknowledgement."""
+        put = Put()
+        try:
+            writer, reader = self.client.do_put(command(**request), table.schema)
+            try:
+                for batch in table.to_batches(max_chunksize=chunk):
+                    writer.write_batch(batch)
+                writer.done_writing()
+                while (ack := reader.read()) is not None:
+                    put.acks.append(json.loads(ack.to_pybytes()))
+            finally:
+                writer.close()
+        except (pa.ArrowException, KeyError) as error:
+            put.error = error
+        return put
+
+    def act(self, name: str, **body: Any) -> list[dict[str, Any]]:
+        """The results of an action."""
+        action = flight.Action(name, json.dumps(body).encode())
+        return [json.loads(result.body.to_pybytes()) for result in self.client.do_action(action)]
+
+    def exec(self, code: str) -> str:
+        """What a piece of code prints."""
+        return str(self.act("device.exec", device="demo", code=code)[0]["stdout"])
+
+
+def ticket(**request: Any) -> flight.Ticket:
+    return flight.Ticket(json.dumps(request).encode())
+
+
+def command(**request: Any) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(json.dumps(request).encode())
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def serving(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterator[Board]:
+    """A server as the command line puts it together."""
+    with ExitStack() as parts:
+        inventory = parts.enter_context(Inventory(devices, **limits))
+        catalog = Catalog()
+        for source in (*device_sources(inventory), mock.SOURCE):
+            catalog.add(source)
+        shard = parts.enter_context(Shard())
+        server = FlightServer(catalog, device_actions(inventory), shard=shard, location="grpc://127.0.0.1:0")
+        parts.callback(server.close)
+        board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
+        parts.callback(board.client.close)
+        yield board
+
+
+Serve = Callable[..., Board]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Start a server in front of a device URL; all end with the test."""
+    with ExitStack() as stack:
+
+        def start(url: str, **limits: float) -> Board:
+            return stack.enter_context(serving({"demo": url}, tmp_path / "board", **limits))
+
+        yield start
+
+
+@pytest.fixture
+def board(serve: Serve, tmp_path: Path) -> Board:
+    """The simulated board with its samples, which prints nothing by itself."""
+    samples.write_samples(str(tmp_path / "board"))
+    return serve(simulated(tmp_path))
+
+
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def simulated(folder: Path, options: str = "") -> str:
+    """The URL of a simulated board with its files in a folder that the test can look into."""
+    return f"sim:?files={folder / 'board'}&telemetry=0" + (f"&{options}" if options else "")

@@ -1,0 +1,355 @@
+"""The main job, as README shows it: a board's files as tables and tables as its files, with plain `pyarrow.flight`."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.simulator import samples
+
+from .conftest import SOON, Board, Serve, command, sha256, simulated, ticket
+
+LOG = {"path": "/log.bin", "format": "packed", "record": samples.RECORD.format}
+LOG_COLUMNS = ["ms", "temperature", "light", "flags"]
+
+TABLE = pa.table(
+    {
+        "time": pa.array([0, 1_500_000, None], pa.timestamp("us", tz="UTC")),
+        "name": ["plain", 'quote" and, comma', "line\nfeed, ünïcode €"],
+        "count": pa.array([1, None, -(2**40)], pa.int64()),
+        "ratio": pa.array([0.1, 1e-300, None], pa.float64()),
+        "ok": pa.array([True, None, False], pa.bool_()),
+    }
+)
+
+
+def test_readings_into_pandas(board: Board, mode: str) -> None:
+    reader = board.client.do_get(ticket(type="device.file", device="demo", path="/readings.csv", mode=mode))
+    frame = reader.read_all().to_pandas()
+    expected = pd.read_csv(io.BytesIO(samples.readings()), parse_dates=["time"])
+    assert frame.shape == (10_000, 5)
+    assert str(frame.dtypes["time"]) == "datetime64[us, UTC]"
+    frame["time"] = frame["time"].astype(expected.dtypes["time"])
+    pd.testing.assert_frame_equal(frame, expected)
+    assert frame["temperature"].isna().sum() > 0  # the sensor did not always answer
+    assert frame["pressure"].notna().all()
+    assert frame["time"].diff().max() > pd.Timedelta(minutes=5)  # the logger was off now and then
+
+
+def test_events(board: Board, mode: str) -> None:
+    table = board.table(type="device.file", device="demo", path="/events.jsonl", mode=mode)
+    assert table.schema == pa.schema(
+        [("time", pa.timestamp("us", tz="UTC")), ("event", pa.string()), ("level", pa.string()), ("value", pa.int64())]
+    )
+    expected = [json.loads(line) for line in samples.events().splitlines()]
+    assert table.drop(["time"]).to_pylist() == [
+        {key: value for key, value in row.items() if key != "time"} for row in expected
+    ]
+    times = pd.to_datetime([row["time"] for row in expected])
+    assert [time.timestamp() for time in table["time"].to_pylist()] == [time.timestamp() for time in times]
+
+
+def test_a_packed_log(board: Board, mode: str) -> None:
+    table = board.table(type="device.file", device="demo", columns=LOG_COLUMNS, mode=mode, **LOG)
+    assert table.schema == pa.schema(
+        [("ms", pa.uint32()), ("temperature", pa.int16()), ("light", pa.uint16()), ("flags", pa.uint8())]
+    )
+    rows = list(zip(*table.to_pydict().values(), strict=True))
+    assert rows == list(samples.RECORD.iter_unpack(samples.log()))
+
+
+def test_raw_bytes(board: Board, mode: str) -> None:
+    table = board.table(type="device.file", device="demo", path="/readings.csv", format="raw", mode=mode)
+    assert table.schema.names == ["offset", "data"]
+    offset = 0
+    for row in table.to_pylist():
+        assert row["offset"] == offset
+        offset += len(row["data"])
+    assert b"".join(table["data"].to_pylist()) == samples.readings()
+
+
+@pytest.mark.parametrize("path", ["/there and back.csv", "/new.jsonl", "/new.arrow"])
+def test_a_table_there_and_back(board: Board, mode: str, path: str) -> None:
+    request = {"type": "device.file", "device": "demo", "path": path, "mode": mode}
+    put = board.put(TABLE, chunk=1, **request)
+    assert put.error is None
+    content = (board.folder / path[1:]).read_bytes()
+    assert put.last == {
+        "rows": 3, "bytes": len(content), "sha256": sha256(content), "verified": "sha256", "done": True
+    }  # fmt: skip
+    assert [ack["rows"] for ack in put.acks] == [1, 2, 3, 3]
+    assert [ack["bytes"] for ack in put.acks] == sorted(ack["bytes"] for ack in put.acks)
+    assert board.table(**request).equals(TABLE)
+
+
+def test_a_data_frame_as_packed_records(board: Board, mode: str) -> None:
+    frame = pd.DataFrame({"n": [1, 2, 3], "v": [0.5, -1.25, 1e6]}).astype({"n": "uint16", "v": "float32"})
+    request = {"type": "device.file", "device": "demo", "path": "/p.bin", "format": "packed", "record": "<Hf",
+               "columns": ["n", "v"], "mode": mode}  # fmt: skip
+    assert board.put(pa.Table.from_pandas(frame, preserve_index=False), **request).error is None
+    assert (board.folder / "p.bin").read_bytes() == b"".join(
+        struct.pack("<Hf", *row) for row in frame.itertuples(index=False)
+    )
+    pd.testing.assert_frame_equal(board.table(**request).to_pandas(), frame)
+
+
+def test_raw_bytes_there_and_back(board: Board, mode: str) -> None:
+    request = {"type": "device.file", "device": "demo", "path": "/image.dat", "format": "raw", "mode": mode}
+    data = bytes(range(256)) * 40
+    table = board.table(type="device.file", device="demo", path="/log.bin", format="raw").schema.empty_table()
+    table = pa.Table.from_pydict({"offset": [0, 5000], "data": [data[:5000], data[5000:]]}, schema=table.schema)
+    assert board.put(table, **request).error is None
+    assert (board.folder / "image.dat").read_bytes() == data
+    assert b"".join(board.table(**request)["data"].to_pylist()) == data
+
+
+def test_a_path_descriptor_writes_with_defaults(board: Board) -> None:
+    writer, reader = board.client.do_put(flight.FlightDescriptor.for_path("demo", "notes/../new.csv"), TABLE.schema)
+    with writer:
+        writer.write_table(TABLE)
+        writer.done_writing()
+        while reader.read() is not None:
+            pass
+    assert (board.folder / "new.csv").exists()
+    assert board.table(type="device.file", device="demo", path="new.csv").num_rows == 3
+
+
+def test_a_table_without_rows(board: Board, mode: str) -> None:
+    request = {"type": "device.file", "device": "demo", "path": "/none.csv", "mode": mode}
+    assert board.put(TABLE.slice(0, 0), **request).last["rows"] == 0
+    assert (board.folder / "none.csv").read_bytes() == b"time,name,count,ratio,ok\n"
+    got = board.get(**request)
+    assert got.error is None and got.trailer is not None
+    assert (got.table.num_rows, got.table.column_names, got.trailer["rows"]) == (0, TABLE.column_names, 0)
+
+
+def test_columns_are_chosen_in_order(board: Board, mode: str) -> None:
+    whole = board.table(type="device.file", device="demo", path="/readings.csv")
+    some = board.table(type="device.file", device="demo", path="/readings.csv", columns=["battery", "time"], mode=mode)
+    assert some.equals(whole.select(["battery", "time"]))
+
+
+def test_batches_have_the_rows_that_were_asked_for(board: Board, mode: str) -> None:
+    request = {"type": "device.file", "device": "demo", "path": "/readings.csv", "mode": mode}
+    got = board.get(**request, batch_rows=3000, flush_ms=60_000)
+    assert [batch.num_rows for batch in got.batches] == [3000, 3000, 3000, 1000]
+
+
+def test_a_schema_overrides_what_would_be_inferred(board: Board, mode: str) -> None:
+    schema = {"time": "string", "battery": "float32", "pressure": "decimal128(6, 1)"}
+    got = board.get(type="device.file", device="demo", path="/readings.csv", schema=schema, mode=mode)
+    assert got.error is None
+    assert {field.name: str(field.type) for field in got.table.schema} == {
+        "time": "string", "battery": "float", "pressure": "decimal128(6, 1)"
+    }  # fmt: skip
+    assert got.table["time"][0].as_py() == "2026-03-01T00:00:00Z"
+
+
+def test_rows_that_do_not_fit_are_counted_with_their_offsets(board: Board, mode: str) -> None:
+    good, bad = b"2026-01-01,1\n", b"2026-01-01,one\n"
+    (board.folder / "mixed.csv").write_bytes(b"day,n\n" + good + bad + good * 3 + bad)
+    request = {"type": "device.file", "device": "demo", "path": "/mixed.csv", "mode": mode}
+    got = board.get(**request, schema={"day": "date32", "n": "int64"})
+    assert got.error is None and got.trailer is not None
+    assert got.table["n"].to_pylist() == [1] * 4
+    assert (got.trailer["rows"], got.trailer["rejected"]) == (4, 2)
+    first, second = got.trailer["rejected_rows"]
+    assert (first["offset"], second["offset"]) == (6 + len(good), 6 + 4 * len(good) + len(bad))
+    assert "one" in first["reason"] and "n" in first["reason"]
+    failed = board.get(**request, schema={"day": "date32", "n": "int64"}, on_error="fail")
+    assert isinstance(failed.error, pa.ArrowInvalid)
+    assert "demo:/mixed.csv" in str(failed.error) or f"byte {6 + len(good)}" in str(failed.error)
+
+
+def test_what_the_stream_says_of_itself(board: Board, mode: str) -> None:
+    request = {"type": "device.file", "device": "demo", "path": "/readings.csv", "mode": mode}
+    got = board.get(**request)
+    assert got.schema is not None and got.trailer is not None
+    assert got.schema.metadata[b"fastflight.path"].decode() == mode
+    said = json.loads(got.schema.metadata[b"fastflight.request"])
+    assert {key: said[key] for key in request} == request
+    content = (board.folder / "readings.csv").read_bytes()
+    assert got.trailer["rows"] == 10_000
+    assert (got.trailer["bytes"], got.trailer["sha256"]) == (len(content), sha256(content))
+    assert (got.trailer["rejected"], got.trailer["rejected_rows"]) == (0, [])
+    assert got.trailer["duration_seconds"] > 0
+    # The metadata is a request: it can be asked again.
+    again = board.client.do_get(flight.Ticket(got.schema.metadata[b"fastflight.request"]))
+    assert again.read_all().num_rows == 10_000
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"path": "/readings.csv"}, {"path": "/events.jsonl"}, {**LOG, "columns": LOG_COLUMNS}, {"path": "/main.py"}],
+    ids=["csv", "jsonl", "packed", "raw"],
+)
+def test_both_paths_give_the_same_rows(board: Board, keys: dict[str, object]) -> None:
+    sync = board.get(type="device.file", device="demo", mode="sync", **keys)
+    asynchronous = board.get(type="device.file", device="demo", mode="async", **keys)
+    assert sync.error is None and asynchronous.error is None
+    assert sync.table.num_rows > 0
+    assert sync.table.combine_chunks().equals(asynchronous.table.combine_chunks())
+    assert sync.trailer is not None and asynchronous.trailer is not None
+    assert sync.trailer["sha256"] == asynchronous.trailer["sha256"]
+
+
+def test_both_paths_write_the_same_bytes(board: Board) -> None:
+    table = board.table(type="device.file", device="demo", path="/readings.csv")
+    for mode in ("sync", "async"):
+        assert board.put(table, type="device.file", device="demo", path=f"/{mode}.csv", mode=mode).error is None
+    assert (board.folder / "sync.csv").read_bytes() == (board.folder / "async.csv").read_bytes()
+    assert board.table(type="device.file", device="demo", path="/sync.csv").equals(table)
+
+
+def test_a_listing(board: Board, mode: str) -> None:
+    board.act("file.mkdir", device="demo", path="/data")
+    (board.folder / "data" / "a.csv").write_bytes(b"n\n1\n")
+    table = board.table(type="device.listing", device="demo", mode=mode)
+    assert table.schema.names == ["path", "kind", "size", "modified"]
+    size = {row["path"]: (row["kind"], row["size"]) for row in table.to_pylist()}
+    assert size["/data"] == ("folder", 0)
+    assert size["/readings.csv"] == ("file", len(samples.readings()))
+    assert "/data/a.csv" not in size
+    deep = board.table(type="device.listing", device="demo", path="/data", recursive=True, mode=mode)
+    assert deep["path"].to_pylist() == ["/data/a.csv"]
+    modified = deep["modified"][0].as_py().timestamp()
+    assert abs(modified - (board.folder / "data" / "a.csv").stat().st_mtime) < 2
+
+
+def test_lines_of_code_as_rows(board: Board, mode: str) -> None:
+    code = "for i in range(3):\n print('line', i)\nimport sys\nsys.stdout.write('no line end €')"
+    table = board.table(type="device.exec", device="demo", code=code, mode=mode)
+    assert table["line"].to_pylist() == [0, 1, 2, 3]
+    assert table["text"].to_pylist() == ["line 0", "line 1", "line 2", "no line end €"]
+    assert table["time"].to_pylist() == sorted(table["time"].to_pylist())
+
+
+def test_code_prints_nothing(board: Board, mode: str) -> None:
+    table = board.table(type="device.exec", device="demo", code="x = 1", mode=mode)
+    assert (table.num_rows, table.schema.names) == (0, ["line", "time", "text"])
+
+
+def test_flights_are_listed_by_a_glob(board: Board) -> None:
+    def paths(criteria: bytes) -> list[list[bytes]]:
+        return sorted(info.descriptor.path for info in board.client.list_flights(criteria) if info.descriptor.path)
+
+    assert paths(b"demo/*.csv") == [[b"demo", b"/readings.csv"]]
+    assert paths(b"demo/*") == paths(b"") == [
+        [b"demo", b"/events.jsonl"], [b"demo", b"/log.bin"], [b"demo", b"/main.py"], [b"demo", b"/readings.csv"]
+    ]  # fmt: skip
+    assert paths(b"other/*") == []
+    (info,) = board.client.list_flights(b"demo/*.csv")
+    assert info.total_bytes == len(samples.readings())
+    assert board.client.do_get(info.endpoints[0].ticket).read_all().num_rows == 10_000
+    (asked,) = board.client.list_flights(b'{"type": "device.file", "device": "demo", "path": "/log.bin"}')
+    assert asked.total_bytes == len(samples.log())
+
+
+def test_info_and_schema_before_reading(board: Board) -> None:
+    descriptor = flight.FlightDescriptor.for_path("demo", "/readings.csv")
+    info = board.client.get_flight_info(descriptor)
+    assert info.descriptor == descriptor
+    assert (info.total_bytes, info.total_records) == (len(samples.readings()), -1)
+    table = board.client.do_get(info.endpoints[0].ticket).read_all()
+    assert info.schema == table.schema.remove_metadata()
+    assert board.client.get_schema(descriptor).schema == info.schema
+    packed = command(type="device.file", device="demo", columns=LOG_COLUMNS, **LOG)
+    assert board.client.get_schema(packed).schema.names == LOG_COLUMNS
+    listing = command(type="device.listing", device="demo")
+    assert board.client.get_schema(listing).schema.names == ["path", "kind", "size", "modified"]
+
+
+def test_actions(board: Board) -> None:
+    described = {action.type: json.loads(action.description.partition("\n")[2] or "{}")
+                 for action in board.client.list_actions()}  # fmt: skip
+    assert {"device", "path"} <= set(described["file.stat"]["required"])
+    (device,) = board.act("devices")
+    assert (device["name"], device["holder"]) == ("demo", None)
+    (info,) = board.act("device.info", device="demo")
+    assert info["name"] == "demo" and info["free_memory"] > 0 and info["storage_free"] > 0 and info["raw_paste"]
+    assert board.act("device.exec", device="demo", code="print(1)\n1/0")[0]["stdout"] == "1\n"
+    assert "ZeroDivisionError" in board.act("device.exec", device="demo", code="1/0")[0]["stderr"]
+    (stat,) = board.act("file.stat", device="demo", path="/log.bin")
+    assert (stat["path"], stat["kind"], stat["size"]) == ("/log.bin", "file", len(samples.log()))
+    (digest,) = board.act("file.hash", device="demo", path="/log.bin")
+    assert digest == {"path": "/log.bin", "algorithm": "sha256", "digest": sha256(samples.log())}
+    board.act("file.mkdir", device="demo", path="/kept")
+    board.act("file.rename", device="demo", path="/log.bin", to="/kept/log.bin")
+    assert (board.folder / "kept" / "log.bin").read_bytes() == samples.log()
+    board.act("file.remove", device="demo", path="/kept/log.bin")
+    board.act("file.remove", device="demo", path="/kept")
+    assert not (board.folder / "kept").exists()
+    board.exec("kept = 1")
+    assert board.act("device.reset", device="demo") == [{"device": "demo", "reset": "soft"}]
+    assert board.exec("print('kept' in globals())") == "False\n"
+    assert board.act("device.reset", device="demo", kind="hard") == [{"device": "demo", "reset": "hard"}]
+    assert board.table(type="device.file", device="demo", path="/events.jsonl").num_rows == samples.EVENTS
+    assert board.act("health") == [{"status": "serving"}]
+    assert board.act("stats")[0]["sources"]["device.file"]["rows"] == samples.EVENTS
+
+
+def test_reading_while_the_board_prints(serve: Serve, tmp_path: Path, mode: str) -> None:
+    board = serve(simulated(tmp_path).replace("telemetry=0", "telemetry=100"))
+    for _ in range(3):
+        got = board.get(type="device.file", device="demo", path="/readings.csv", mode=mode)
+        assert got.error is None and got.trailer is not None
+        assert got.trailer["sha256"] == sha256(samples.readings())
+    data = pa.table({"n": range(2000)})
+    assert board.put(data, type="device.file", device="demo", path="/n.csv", mode=mode).error is None
+    assert board.table(type="device.file", device="demo", path="/n.csv", mode=mode).equals(data)
+
+
+@pytest.mark.parametrize("keys", [
+    {"type": "device.file", "path": "/long.csv", "batch_rows": 10, "flush_ms": 0},
+    {"type": "device.exec", "code": "while True: print('again')"},
+    {"type": "device.exec", "code": "print('once')\nwhile True: pass"},
+], ids=["file", "chatty code", "silent code"])  # fmt: skip
+def test_a_reader_that_leaves_frees_the_device(
+    serve: Serve, tmp_path: Path, mode: str, keys: dict[str, object]
+) -> None:
+    board = serve(simulated(tmp_path, "baud=115200"))
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / "long.csv").write_bytes(b"a,b\n" + b"1,2\n" * 100_000)
+    reader = board.client.do_get(ticket(device="demo", mode=mode, **keys))
+    assert reader.read_chunk().data is not None
+    reader.cancel()
+    # At 115200 baud the rest would take half a minute; code without end, for ever.
+    assert board.exec("print('free')") == "free\n"
+    (stats,) = board.act("stats")
+    assert (stats["open"], stats["cancelled"]) == (0, 1)
+
+
+def test_eight_clients_take_turns(board: Board) -> None:
+    start = threading.Barrier(8)
+
+    def read(number: int) -> str:
+        mode = ("sync", "async")[number % 2]
+        with flight.connect(board.location) as client:
+            start.wait(SOON)
+            if number < 6:
+                request = ticket(type="device.file", device="demo", path="/readings.csv", mode=mode)
+                return str(client.do_get(request).read_all().num_rows)
+            table = pa.table({"n": [number] * 100})
+            descriptor = command(type="device.file", device="demo", path=f"/{number}.csv", mode=mode)
+            writer, reader = client.do_put(descriptor, table.schema)
+            with writer:
+                writer.write_table(table)
+                writer.done_writing()
+                while (ack := reader.read()) is not None:
+                    last = json.loads(ack.to_pybytes())
+            return str(last["rows"])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(read, range(8))) == ["10000"] * 6 + ["100"] * 2
+    for number in (6, 7):
+        assert (board.folder / f"{number}.csv").read_bytes() == b"n\n" + f"{number}\n".encode() * 100
