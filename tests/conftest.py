@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
 
 import pytest
+import structlog
 
 from fastflight.testing import targets
 from fastflight.testing.leaks import held, leaked
@@ -42,17 +44,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _flight_has_run() -> None:
-    """Let Flight take what it keeps for the life of the process (a pipe), so that no test is blamed for it.
+def _arrow_has_run() -> None:
+    """Let Arrow take what it keeps for the life of the process, so that no test is blamed for it.
 
-    Only where a test module imports it: nobody else waits for it to load.
+    Its cancellable readers keep a pipe for Ctrl-C, Flight's first read another. Only where a test module imports them:
+    nobody else waits for them to load.
     """
+    if arrow := sys.modules.get("pyarrow"):
+        importlib.import_module("pyarrow.csv").read_csv(arrow.BufferReader(b"a\n1\n"))
     if flight := sys.modules.get("pyarrow.flight"):
         arrow = sys.modules["pyarrow"]
         stream = flight.RecordBatchStream(arrow.table({"a": [1]}))
         warm = type("Warm", (flight.FlightServerBase,), {"do_get": lambda *_: stream})("grpc://127.0.0.1:0")
         with warm, flight.connect(f"grpc://127.0.0.1:{warm.port}") as client:
             client.do_get(flight.Ticket(b"")).read_all()
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """Undo what a test that runs the command line does to the log: its terminal ends with the test."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

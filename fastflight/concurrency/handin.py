@@ -45,6 +45,7 @@ class HandIn(AsyncIterator[T], Generic[T]):
         self._ended = False
         self._error: BaseException | None = None
         self._closed = False
+        self._dropped = False
         self._reader_sleeps = False
         # The reader's own, touched on the loop only.
         self._lot: deque[T] = deque()
@@ -75,8 +76,15 @@ class HandIn(AsyncIterator[T], Generic[T]):
         """There are no more items."""
         self._end(None)
 
-    def fail(self, error: BaseException) -> None:
-        """There are no more items because of `error`: raised to the consumer after the items before it."""
+    def fail(self, error: BaseException, *, at_once: bool = False) -> None:
+        """There are no more items because of `error`: raised to the consumer after the items before it.
+
+        With `at_once` what still waits is dropped, and the error comes next.
+        """
+        if at_once:
+            with self._changed:
+                self._dropped = True
+                self._waiting.clear()
         self._end(error)
 
     def close(self) -> None:
@@ -96,6 +104,8 @@ class HandIn(AsyncIterator[T], Generic[T]):
         return self
 
     async def __anext__(self) -> T:
+        if self._dropped:
+            self._lot.clear()
         while not self._lot:
             with self._changed:
                 self._lot, self._waiting = self._waiting, deque()

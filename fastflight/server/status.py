@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -86,7 +87,9 @@ def flight_error(error: BaseException) -> Exception:
     if isinstance(error, _Untraceable):
         return error
     number = secrets.token_hex(4)
-    log.error("request failed", request_id=number, exc_info=(type(error), error, error.__traceback__))
+    # A log that cannot be written (its terminal is gone) must not be what the peer is told.
+    with contextlib.suppress(Exception):
+        log.error("request failed", request_id=number, exc_info=(type(error), error, error.__traceback__))
     text = f"internal error, see the server's log, request id {number}"
     internal: Exception = flight.FlightInternalError(text, json.dumps({"code": "internal", "what": text}).encode())
     return internal

@@ -136,7 +136,7 @@ def _on_loop(
         while not concurrent.futures.wait([writing], POLL_SECONDS).done:
             stream.check()
     except BaseException as error:
-        batches.fail(error)
+        batches.fail(error, at_once=True)
         _abort(writing)
         raise
     summary = _result(writing)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 
-import pyarrow.csv
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -20,7 +18,6 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def location() -> Iterator[str]:
-    pyarrow.csv.read_csv(io.BytesIO(b"a\n1\n"))  # opens Arrow's pipe for Ctrl-C, once per process
     with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first

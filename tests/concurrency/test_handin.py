@@ -117,3 +117,32 @@ def test_a_blocked_producer_asks_whether_to_go_on() -> None:
             await asyncio.to_thread(handin.put, 2, 1)
 
     asyncio.run(run())
+
+
+def test_a_failure_at_once_overtakes_what_waits() -> None:
+    async def run() -> list[int]:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), 10)
+        taken = []
+        for item in range(3):
+            handin.put(item, 1)
+        taken.append(await anext(handin))
+        handin.fail(DataError("broke off"), at_once=True)
+        with pytest.raises(DataError):
+            await anext(handin)
+        return taken
+
+    assert asyncio.run(run()) == [0]
+
+
+def test_a_failure_comes_after_what_waits() -> None:
+    async def run() -> list[int]:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), 10)
+        for item in range(3):
+            handin.put(item, 1)
+        handin.fail(DataError("broke off"))
+        taken = [await anext(handin) for _ in range(3)]
+        with pytest.raises(DataError):
+            await anext(handin)
+        return taken
+
+    assert asyncio.run(run()) == [0, 1, 2]

@@ -49,6 +49,7 @@ class Trial(Request):
     idle: bool = False
     big: bool = False
     dictionary: bool = False
+    silences: int = 0
 
 
 @dataclass
@@ -80,6 +81,8 @@ class Trials:
     def _batches(self, request: Trial) -> Iterator[pa.RecordBatch]:
         try:
             self.begun.set()
+            for _ in range(request.silences):
+                yield self.batch(request, 0).slice(0, 0)
             for number in range(request.rows):
                 yield self.batch(request, number)
             if request.error:
@@ -97,6 +100,8 @@ class Trials:
     async def _abatches(self, request: Trial) -> AsyncIterator[pa.RecordBatch]:
         try:
             self.begun.set()
+            for _ in range(request.silences):
+                yield self.batch(request, 0).slice(0, 0)
             for number in range(request.rows):
                 yield self.batch(request, number)
             if request.error:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from fastflight.server import answers
 from fastflight.server.answers import MAX_MESSAGE_BYTES
 
 from .conftest import SOON, Running
@@ -47,6 +48,18 @@ def test_an_empty_answer_is_a_table_without_rows(running: Running, mode: str) ->
     table = running.client.do_get(ticket(type="trial", rows=0, mode=mode)).read_all()
     assert table.num_rows == 0
     assert table.column_names == ["n"]
+
+
+def test_silence_is_not_sent_on(running: Running, mode: str) -> None:
+    batches, trailer = read(running.client.do_get(ticket(type="trial", rows=2, silences=3, mode=mode)))
+    assert [batch.num_rows for batch in batches] == [1, 1, 0]
+    assert trailer["rows"] == 2
+
+
+def test_a_long_silence_is_a_sign_of_life(running: Running, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "HEARTBEAT_SECONDS", 0.0)
+    batches, _ = read(running.client.do_get(ticket(type="trial", rows=1, silences=2, mode=mode)))
+    assert [batch.num_rows for batch in batches] == [0, 0, 1, 0]
 
 
 def test_large_batches_are_split_to_what_every_client_takes(running: Running, mode: str) -> None:

@@ -7,17 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pytest
 
 from fastflight.errors import FastFlightError
 from fastflight.tables import Layout, RejectedRow, open_reader, open_writer
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _pyarrow_has_its_pipe() -> None:
-    """On a main thread, pyarrow opens one pipe for signals at its first CSV read and keeps it: no leak of a test."""
-    pyarrow.csv.read_csv(pa.BufferReader(b"a\n"))
 
 
 @dataclass
