@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -39,9 +42,17 @@ def newest(suite: str) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def save(path: Path, frame: pd.DataFrame, parts: Mapping[str, pd.DataFrame], description: Mapping[str, Any]) -> None:
-    """Write the result's files; a folder that does not exist is made."""
+def prepare(path: Path) -> None:
+    """Make the folder of the result, and refuse (`OSError`) what could not be written once all is measured."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+
+
+def save(path: Path, frame: pd.DataFrame, parts: Mapping[str, pd.DataFrame], description: Mapping[str, Any]) -> None:
+    """Write the result's files into a folder that `prepare` made."""
     for name, content in ((path, frame), *((beside(path, part), content) for part, content in parts.items())):
         content.to_csv(name, index=False, float_format=f"%.{DIGITS}g")
     description_of(path).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")

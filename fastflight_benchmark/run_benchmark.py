@@ -46,12 +46,19 @@ def main(
     """Measure, and write the result as CSV: beside it *_raw.csv with every request, and *.json with the machine."""
     if suite not in SUITES:
         raise typer.BadParameter(f"{suite!r} is not one of {', '.join(SUITES)}", param_hint="--suite")
+    path = output_file or output.default_path(suite)
+    try:
+        output.prepare(path)
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint="--output") from error
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPE_COLUMNS)
-    signal.signal(signal.SIGTERM, _terminated)
+    for name in ("SIGTERM", "SIGHUP"):  # the latter where there is one: a terminal was closed
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _terminated)
     try:
-        failed = SUITES[suite](Options(server, quick, runs, output_file or output.default_path(suite), console))
+        failed = SUITES[suite](Options(server, quick, runs, path, console))
     except FastFlightError as error:
         console.print(f"error: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(1) from error

@@ -93,6 +93,7 @@ def bare_mbps(raw: pd.DataFrame, rows_per_batch: int, concurrent: int) -> float:
         & (raw["variant"] == "default")
         & (raw["rows_per_batch"] == rows_per_batch)
         & (raw["concurrent_requests"] == concurrent)
+        & (raw["error"] == "")
     ]
     return float(chosen.drop_duplicates("run")["run_throughput_mbps"].median())
 

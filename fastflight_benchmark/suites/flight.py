@@ -117,6 +117,8 @@ def run(options: Options, scope: Scope | None = None) -> int:
     scope = scope or (QUICK if options.quick else FULL)
     steps = list(plan(scope, options.runs))
     seconds = sum(step.seconds for step in steps)
+    if options.quick:
+        options.console.print("a quick run: it shows that all works, and not how fast")
     options.console.print(f"{len(steps)} bursts of requests, about {report.duration(seconds)} in all")
     description: dict[str, Any] = {
         "suite": "flight",

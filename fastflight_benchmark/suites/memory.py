@@ -42,6 +42,8 @@ SIZES = (1_000_000, 100_000_000)
 QUICK_SIZES = (1_000_000, 10_000_000)
 # The simulated board's file system: the files and some room.
 CAPACITY = 256 * MIB
+# For the estimate of the whole time only: a server's start, and the pace of the line.
+ASSUMED_START_SECONDS, ASSUMED_BYTES_PER_SECOND = 4.0, 20e6
 # Between two looks at the server's memory: a batch takes longer to be made.
 SAMPLE_SECONDS = 0.002
 # How long a slow reader waits after its first batch: a server that reads on without a bound has the whole file by then.
@@ -118,6 +120,11 @@ def run(options: Options, sizes: Sequence[int] = ()) -> int:
         tiny = make(Path(folder), TINY)
         files = [make(Path(folder), size) for size in sizes]
         work = list(itertools.product(range(1, options.runs + 1), files, MODES, (FAST, SLOW)))
+        seconds = sum(
+            ASSUMED_START_SECONDS + file.size / ASSUMED_BYTES_PER_SECOND + (WAIT_SECONDS if reader == SLOW else 0)
+            for _, file, _, reader in work
+        )
+        options.console.print(f"{len(work)} readings, about {report.duration(seconds)} in all")
         rows = []
         for number, (run_number, file, mode, reader) in enumerate(work, 1):
             with options.console.status(f"{number}/{len(work)}: {file.size // 10**6} MB, {mode}, {reader} reader"):

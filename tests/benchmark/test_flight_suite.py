@@ -88,6 +88,7 @@ def test_the_full_run_takes_less_than_twenty_minutes() -> None:
 @pytest.mark.usefixtures("fonts")
 def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_running(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "tiny.csv"
+    output.prepare(path)
     with open_server(ServeSettings(FREE_PORT)) as server:
         given = options(server.location, path)
         assert flight.run(given, TINY) == 0

@@ -51,4 +51,4 @@ def test_files_are_read_whole_on_the_path_asked_for(tmp_path: Path, monkeypatch:
     assert (result["peak_mb"] >= result["baseline_mb"]).all()
     assert (result["rows"] > 400).all()
     assert path.with_suffix(".json").exists()
-    assert "Memory of the server" in screen.getvalue()
+    assert "MiB that the server holds" in screen.getvalue()

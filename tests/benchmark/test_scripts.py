@@ -52,6 +52,8 @@ def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
 
     for app, argument, says in (
         (run_benchmark.app, "--suite=flihgt", "is not one of flight, memory"),
+        (run_benchmark.app, f"--output={tmp_path}", "cannot be written: Is a directory"),
+        (run_benchmark.app, f"--output={no_result}/file.csv", "cannot be written"),
         (plot_benchmark_results.app, str(tmp_path / "missing.csv"), "No such file"),
         (plot_benchmark_results.app, str(no_result), "is not a result"),
     ):
