@@ -2,9 +2,9 @@
 
 After `\\x05A\\x01` the board answers `R\\x01` and its window, two bytes little endian: that many bytes may be sent, and
 again as many with each `\\x01` it sends. `\\x04` from the board means that it will take no more (it could not compile,
-or ran out of memory): the host answers `\\x04` and reads the outcome. `R\\x00` means understood but not supported; a
-board that does not know the request at all prints its raw REPL banner again. Source: MicroPython's
-`docs/reference/repl.rst`, "Raw-paste mode"; in the firmware since 1.15.
+or ran out of memory): the host answers `\\x04` and reads the outcome. `R\\x00` and the prompt
+mean understood but not supported; a board that does not know the request at all prints its raw REPL banner again.
+Source: MicroPython's `docs/reference/repl.rst`, "Raw-paste mode"; in the firmware since 1.15.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from fastflight.protocol.inbox import Inbox
 REQUEST = b"\x05A\x01"
 SUPPORTED = b"R\x01"
 UNSUPPORTED = b"R\x00"
+PROMPT = b">"
 UNKNOWN = b"ra"  # the first bytes of the raw REPL's banner
 BANNER_REST = b"w REPL; CTRL-B to exit\r\n>"
 MORE = 0x01
@@ -36,6 +37,7 @@ def submit(inbox: Inbox, code: bytes, *, probing: bool = False) -> Conversation[
     yield Send(REQUEST)
     answer = yield from inbox.exactly(2, patience)
     if answer == UNSUPPORTED:
+        yield from inbox.until(PROMPT, patience)
         return False
     if answer == UNKNOWN:
         yield from inbox.until(BANNER_REST, patience)

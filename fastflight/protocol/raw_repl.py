@@ -106,9 +106,10 @@ class RawRepl:
             token = f"ff{attempt}-{id(self) & 0xFFFFFF:06x}"
             try:
                 yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
-                yield Send(f"print('{token}')".encode() + CTRL_D)
+                # Without a line end, which some ports cook to CRLF and others do not.
+                yield Send(f"print('{token}',end='')".encode() + CTRL_D)
                 # Old banners and answers may stand before it; only this attempt's echo proves that we are in step.
-                yield from self.inbox.until(f"OK{token}\r\n\x04\x04>".encode(), ANSWER_SECONDS)
+                yield from self.inbox.until(f"OK{token}\x04\x04>".encode(), ANSWER_SECONDS)
                 self.entered = True
                 return
             except (TransportTimeout, ProtocolError) as error:

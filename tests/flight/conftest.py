@@ -86,7 +86,7 @@ class Board:
         assert got.error is None, got.error
         return got.table
 
-    def put(self, table: pa.Table, *, chunk: int | None = None, **request: Any) -> Put:
+    def put(self, table: pa.Table, request: Mapping[str, Any], *, chunk: int | None = None) -> Put:
         """Write a table in batches of `chunk` rows, reading every acknowledgement."""
         put = Put()
         try:

@@ -19,6 +19,7 @@ from fastflight.simulator import samples
 
 from .conftest import SOON, Board, Serve, command, sha256, simulated, ticket
 
+FILE = {"type": "device.file", "device": "demo"}
 LOG = {"path": "/log.bin", "format": "packed", "record": samples.RECORD.format}
 LOG_COLUMNS = ["ms", "temperature", "light", "flags"]
 
@@ -81,7 +82,7 @@ def test_raw_bytes(board: Board, mode: str) -> None:
 @pytest.mark.parametrize("path", ["/there and back.csv", "/new.jsonl", "/new.arrow"])
 def test_a_table_there_and_back(board: Board, mode: str, path: str) -> None:
     request = {"type": "device.file", "device": "demo", "path": path, "mode": mode}
-    put = board.put(TABLE, chunk=1, **request)
+    put = board.put(TABLE, request, chunk=1)
     assert put.error is None
     content = (board.folder / path[1:]).read_bytes()
     assert put.last == {
@@ -96,7 +97,7 @@ def test_a_data_frame_as_packed_records(board: Board, mode: str) -> None:
     frame = pd.DataFrame({"n": [1, 2, 3], "v": [0.5, -1.25, 1e6]}).astype({"n": "uint16", "v": "float32"})
     request = {"type": "device.file", "device": "demo", "path": "/p.bin", "format": "packed", "record": "<Hf",
                "columns": ["n", "v"], "mode": mode}  # fmt: skip
-    assert board.put(pa.Table.from_pandas(frame, preserve_index=False), **request).error is None
+    assert board.put(pa.Table.from_pandas(frame, preserve_index=False), request).error is None
     assert (board.folder / "p.bin").read_bytes() == b"".join(
         struct.pack("<Hf", *row) for row in frame.itertuples(index=False)
     )
@@ -108,7 +109,7 @@ def test_raw_bytes_there_and_back(board: Board, mode: str) -> None:
     data = bytes(range(256)) * 40
     table = board.table(type="device.file", device="demo", path="/log.bin", format="raw").schema.empty_table()
     table = pa.Table.from_pydict({"offset": [0, 5000], "data": [data[:5000], data[5000:]]}, schema=table.schema)
-    assert board.put(table, **request).error is None
+    assert board.put(table, request).error is None
     assert (board.folder / "image.dat").read_bytes() == data
     assert b"".join(board.table(**request)["data"].to_pylist()) == data
 
@@ -126,7 +127,7 @@ def test_a_path_descriptor_writes_with_defaults(board: Board) -> None:
 
 def test_a_table_without_rows(board: Board, mode: str) -> None:
     request = {"type": "device.file", "device": "demo", "path": "/none.csv", "mode": mode}
-    assert board.put(TABLE.slice(0, 0), **request).last["rows"] == 0
+    assert board.put(TABLE.slice(0, 0), request).last["rows"] == 0
     assert (board.folder / "none.csv").read_bytes() == b"time,name,count,ratio,ok\n"
     got = board.get(**request)
     assert got.error is None and got.trailer is not None
@@ -206,7 +207,7 @@ def test_both_paths_give_the_same_rows(board: Board, keys: dict[str, object]) ->
 def test_both_paths_write_the_same_bytes(board: Board) -> None:
     table = board.table(type="device.file", device="demo", path="/readings.csv")
     for mode in ("sync", "async"):
-        assert board.put(table, type="device.file", device="demo", path=f"/{mode}.csv", mode=mode).error is None
+        assert board.put(table, {**FILE, "path": f"/{mode}.csv", "mode": mode}).error is None
     assert (board.folder / "sync.csv").read_bytes() == (board.folder / "async.csv").read_bytes()
     assert board.table(type="device.file", device="demo", path="/sync.csv").equals(table)
 
@@ -305,7 +306,7 @@ def test_reading_while_the_board_prints(serve: Serve, tmp_path: Path, mode: str)
         assert got.error is None and got.trailer is not None
         assert got.trailer["sha256"] == sha256(samples.readings())
     data = pa.table({"n": range(2000)})
-    assert board.put(data, type="device.file", device="demo", path="/n.csv", mode=mode).error is None
+    assert board.put(data, {**FILE, "path": "/n.csv", "mode": mode}).error is None
     assert board.table(type="device.file", device="demo", path="/n.csv", mode=mode).equals(data)
 
 

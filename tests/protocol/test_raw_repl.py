@@ -68,8 +68,8 @@ def recovery(board: RawRepl, attempt: int, before: bytes = b"") -> list[Entry]:
     return [
         Send(b"\r\x03\x03\x01"),
         Answer(before + PROMPT, may_wait=True),
-        Send(b"print('" + token + b"')\x04"),
-        Answer(b"OK" + token + b"\r\n\x04\x04>"),
+        Send(b"print('" + token + b"',end='')\x04"),
+        Answer(b"OK" + token + b"\x04\x04>"),
     ]
 
 
@@ -187,7 +187,7 @@ def test_raw_paste_is_probed_by_use_and_then_kept() -> None:
     assert board.paste is True
 
 
-@pytest.mark.parametrize("refusal", [b"R\x00", b"raw REPL; CTRL-B to exit\r\n>"], ids=["understood", "unknown"])
+@pytest.mark.parametrize("refusal", [b"R\x00>", b"raw REPL; CTRL-B to exit\r\n>"], ids=["understood", "unknown"])
 def test_boards_without_raw_paste_fall_back(refusal: bytes) -> None:
     board = entered(repl(None))
     play(board.execute(b"1", 1), [*paste_probe(refusal), Send(b"1\x04"), Answer(b"OK\x04\x04>")])

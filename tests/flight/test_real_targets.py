@@ -1,0 +1,219 @@
+"""Read, write, list and execute by Flight on real MicroPython: a micro:bit's firmware, and the VM in WebAssembly.
+
+What each target can do is written down in `docs/targets.md`; the tests keep within it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.simulator import samples
+
+from .conftest import Board, Serve, command, sha256, ticket
+
+pytestmark = pytest.mark.firmware
+
+# About 1 KB as CSV.
+TABLE = pa.table(
+    {
+        "n": pa.array(range(40), pa.int64()),
+        "time": pa.array([1_772_323_200_000_000 + 10_000_000 * n for n in range(40)], pa.timestamp("us", tz="UTC")),
+        "value": pa.array([None if n % 9 == 5 else n / 8 for n in range(40)], pa.float64()),
+    }
+)
+
+
+@pytest.fixture
+def small_board(microbit: str, serve: Serve) -> Board:
+    return serve(microbit)
+
+
+@pytest.fixture
+def virtual_machine(webassembly_without_raw_paste: str, serve: Serve) -> Board:
+    return serve(webassembly_without_raw_paste)
+
+
+@pytest.fixture(params=["microbit", "webassembly_without_raw_paste"])
+def real(request: pytest.FixtureRequest, serve: Serve) -> Board:
+    """Each of the targets."""
+    return serve(request.getfixturevalue(request.param))
+
+
+@pytest.mark.parametrize("path", ["/t.csv", "/t.jsonl", "/t.arrow"])
+def test_a_table_there_and_back(real: Board, mode: str, path: str) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": path, "mode": mode}
+    table = TABLE.slice(0, 12)
+    put = real.put(table, keys, chunk=6)
+    assert put.error is None
+    assert [ack["rows"] for ack in put.acks] == [6, 12, 12]
+    got = real.get(**keys)
+    assert got.error is None and got.trailer is not None and got.schema is not None
+    assert got.table.equals(table)
+    assert got.schema.metadata[b"fastflight.path"].decode() == mode
+    assert (got.trailer["bytes"], got.trailer["sha256"]) == (put.last["bytes"], put.last["sha256"])
+
+
+def test_a_file_is_replaced_and_listed(real: Board, mode: str) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": "/log.csv", "mode": mode}
+    assert real.put(TABLE, keys).error is None
+    size = real.put(TABLE.slice(0, 10), keys).last["bytes"]
+    assert real.table(**keys).equals(TABLE.slice(0, 10))
+    rows = real.table(type="device.listing", device="demo", path="/", mode=mode).to_pylist()
+    assert [(row["kind"], row["size"]) for row in rows if row["path"] == "/log.csv"] == [("file", size)]
+    # Nothing that a write leaves behind.
+    assert not [row for row in rows if "fastflight" in row["path"]]
+    assert ["demo", "/log.csv"] in [
+        [part.decode() for part in info.descriptor.path] for info in real.client.list_flights(b"demo/log.csv")
+    ]
+
+
+def test_records_and_bytes(real: Board, mode: str) -> None:
+    record = {"format": "packed", "record": samples.RECORD.format, "columns": ["ms", "temperature", "light", "flags"]}
+    keys = {"type": "device.file", "device": "demo", "path": "/log.bin", "mode": mode}
+    content = samples.log()[: 90 * samples.RECORD.size]
+    raw = pa.table({"offset": pa.array([0], pa.int64()), "data": pa.array([content], pa.binary())})
+    assert real.put(raw, {**keys, "format": "raw"}).last["sha256"] == sha256(content)
+    rows = list(zip(*real.table(**keys, **record).to_pydict().values(), strict=True))
+    assert rows == list(samples.RECORD.iter_unpack(content))
+
+
+def test_every_byte_value(real: Board, mode: str) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": "/bytes", "format": "raw", "mode": mode}
+    content = bytes(range(256)) + b"\r\n\x04>\x04\x01\x03OK" * 8
+    raw = pa.table({"offset": pa.array([0], pa.int64()), "data": pa.array([content], pa.binary())})
+    assert real.put(raw, keys).error is None
+    assert b"".join(real.table(**keys)["data"].to_pylist()) == content
+
+
+def test_lines_of_code(real: Board, mode: str) -> None:
+    code = "for i in range(20):\n print('line', i, 'of the output')\nprint('the end', end='')"
+    table = real.table(type="device.exec", device="demo", code=code, mode=mode)
+    assert table["text"].to_pylist() == [f"line {i} of the output" for i in range(20)] + ["the end"]
+    assert table["line"].to_pylist() == list(range(21))
+
+
+def test_code_that_raises(real: Board, mode: str) -> None:
+    got = real.get(type="device.exec", device="demo", code="print('before')\nraise ValueError('bad thing')", mode=mode)
+    assert got.table["text"].to_pylist() == ["before"]
+    assert isinstance(got.error, flight.FlightServerError)
+    assert "demo: code on the board raised ValueError: bad thing" in str(got.error)
+    assert ".py" not in str(got.error)
+    assert real.exec("print(1 + 1)") == "2\n"
+
+
+def test_a_file_that_is_not_there(real: Board, mode: str) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": "/none.csv", "mode": mode}
+    got = real.get(**keys)
+    assert isinstance(got.error, KeyError)
+    assert "demo:/none.csv: no such file" in str(got.error)
+    with pytest.raises(KeyError, match="demo:/none.csv: no such file"):
+        real.client.get_flight_info(command(**keys))
+    assert real.exec("print(1 + 1)") == "2\n"
+
+
+def test_a_reader_that_leaves_frees_the_device(real: Board, mode: str) -> None:
+    assert real.put(TABLE, {"type": "device.file", "device": "demo", "path": "/kept.csv"}).error is None
+    code = "for i in range(2000):\n print('line', i)"
+    reader = real.client.do_get(ticket(type="device.exec", device="demo", code=code, mode=mode))
+    while not reader.read_chunk().data.num_rows:
+        pass
+    reader.cancel()
+    assert real.exec("print('free')") == "free\n"
+    # The same board as before, not one that was started anew.
+    assert real.table(type="device.file", device="demo", path="/kept.csv").equals(TABLE)
+
+
+def test_a_board_that_never_comes_back_from_raw_paste_is_opened_anew(webassembly: str, serve: Serve, mode: str) -> None:
+    board = serve(webassembly)
+    keys = {"type": "device.file", "device": "demo", "path": "/t.csv", "mode": mode}
+    assert board.put(TABLE, keys).error is None
+    assert board.table(**keys).equals(TABLE)
+    assert board.act("device.info", device="demo")[0]["raw_paste"] is False
+    listed = board.table(type="device.listing", device="demo", mode=mode)
+    assert "/t.csv" in listed["path"].to_pylist()
+    assert board.table(type="device.exec", device="demo", code="print('x')", mode=mode)["text"].to_pylist() == ["x"]
+
+
+def test_info(real: Board) -> None:
+    (info,) = real.act("device.info", device="demo")
+    assert info["platform"] in ("microbit", "webassembly")
+    assert info["raw_paste"] is False
+
+
+def test_actions_of_a_board_without_folders(small_board: Board) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": "/log.csv"}
+    size = small_board.put(TABLE, keys).last["bytes"]
+    (stat,) = small_board.act("file.stat", device="demo", path="/log.csv")
+    assert stat == {"path": "/log.csv", "kind": "file", "size": size, "modified": None}
+    for name, more in (("file.mkdir", {}), ("file.rename", {"to": "/b.csv"}), ("file.hash", {})):
+        with pytest.raises(flight.FlightServerError, match="this board (has|can take) no"):
+            small_board.act(name, device="demo", path="/log.csv", **more)
+    assert small_board.table(**keys).equals(TABLE)
+    small_board.act("file.remove", device="demo", path="/log.csv")
+    with pytest.raises(KeyError, match="demo:/log.csv: no such file"):
+        small_board.act("file.stat", device="demo", path="/log.csv")
+    assert small_board.act("device.reset", device="demo")[0]["reset"] == "soft"
+    assert small_board.exec("print(1 + 1)") == "2\n"
+
+
+def test_actions_of_a_board_with_folders(virtual_machine: Board) -> None:
+    board = virtual_machine
+    board.act("file.mkdir", device="demo", path="/data")
+    put = board.put(TABLE, {"type": "device.file", "device": "demo", "path": "/data/log.csv"})
+    assert put.last["verified"] == "sha256"
+    (stat,) = board.act("file.stat", device="demo", path="/data/log.csv")
+    assert (stat["kind"], stat["size"]) == ("file", put.last["bytes"])
+    (digest,) = board.act("file.hash", device="demo", path="/data/log.csv")
+    assert (digest["algorithm"], digest["digest"]) == ("sha256", put.last["sha256"])
+    board.act("file.rename", device="demo", path="/data/log.csv", to="/data/kept.csv")
+    with pytest.raises(flight.FlightServerError, match="demo:/data: the folder is not empty"):
+        board.act("file.remove", device="demo", path="/data")
+    listed = board.table(type="device.listing", device="demo", path="/data", recursive=True)
+    assert listed["path"].to_pylist() == ["/data/kept.csv"]
+    board.act("file.remove", device="demo", path="/data/kept.csv")
+    board.act("file.remove", device="demo", path="/data")
+    with pytest.raises(KeyError, match="demo:/data: no such file"):
+        board.act("file.stat", device="demo", path="/data")
+
+
+def test_a_larger_table_on_a_larger_board(virtual_machine: Board, mode: str) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": "/readings.csv", "mode": mode}
+    raw = pa.table({"offset": pa.array([0], pa.int64()), "data": pa.array([samples.readings()], pa.binary())})
+    assert virtual_machine.put(raw, {**keys, "format": "raw"}).error is None
+    got = virtual_machine.get(**keys)
+    assert got.error is None and got.trailer is not None
+    assert (got.table.num_rows, got.trailer["sha256"]) == (10_000, sha256(samples.readings()))
+
+
+def test_a_full_board_keeps_the_old_file(small_board: Board, mode: str) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": "/log.csv", "mode": mode}
+    assert small_board.put(TABLE, keys).error is None
+    large = pa.table({"offset": range(0, 18_000, 1000), "data": [b"x" * 1000] * 18})
+    put = small_board.put(large, {**keys, "format": "raw"}, chunk=1)
+    assert isinstance(put.error, flight.FlightServerError)
+    assert "demo:/log.csv: no space left on the board. Remove files" in str(put.error)
+    assert small_board.table(**keys).equals(TABLE)
+    listed = small_board.table(type="device.listing", device="demo")
+    assert listed["path"].to_pylist() == ["/log.csv"]
+
+
+def test_names_of_a_flat_file_system(small_board: Board, mode: str) -> None:
+    table = TABLE.slice(0, 2)
+    for name in ("with space.csv", "quote'\".csv", "folder/name.csv", "n" * 116 + ".csv"):
+        keys = {"type": "device.file", "device": "demo", "path": f"/{name}", "mode": mode}
+        put = small_board.put(table, keys)
+        assert put.error is None, name
+        assert small_board.table(**keys).equals(table)
+        listed = small_board.table(type="device.listing", device="demo", mode=mode)
+        assert listed["path"].to_pylist() == [f"/{name}"]
+        small_board.act("file.remove", device="demo", path=f"/{name}")
+
+
+def test_a_name_that_is_too_long(small_board: Board, mode: str) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": "/" + "n" * 117 + ".csv", "mode": mode}
+    put = small_board.put(TABLE.slice(0, 2), keys)
+    assert isinstance(put.error, flight.FlightServerError | KeyError)
+    assert "demo:/nnn" in str(put.error)
+    assert small_board.table(type="device.listing", device="demo", mode=mode).num_rows == 0
