@@ -1,0 +1,120 @@
+"""What the documentation shows is what happens."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.main import app
+from fastflight.cli.settings import ServeSettings
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
+DEFAULT_SERVER = "grpc://127.0.0.1:8815"
+
+TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
+# What doctor prints depends on the machine.
+UNSTABLE = ("fastflight doctor",)
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+        yield running.location
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_first_lines_read_the_sample_into_pandas(server: str) -> None:
+    first, printed = re.search(r"<!-- first-read -->\n```python\n(.*?)```\n\n```\n(.*?)```", README, re.DOTALL).groups()  # type: ignore[union-attr]
+    out = io.StringIO()
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(out):
+        exec(first.replace(DEFAULT_SERVER, server), names)
+    names["client"].close()  # type: ignore[attr-defined]
+    assert out.getvalue() == printed
+
+
+def test_the_python_that_is_shown_runs(server: str) -> None:
+    assert len(blocks("python")) == 2
+    for code in blocks("python"):
+        names: dict[str, object] = {}
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(code.replace(DEFAULT_SERVER, server), names)
+        names["client"].close()  # type: ignore[attr-defined]
+
+
+def test_the_transcript_is_what_the_commands_print(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (transcript,) = blocks("console")
+    for shown in re.split(r"(?m)^\$ ", transcript)[1:]:
+        command, _, output = shown.partition("\n")
+        if command in UNSTABLE:
+            continue
+        program, *arguments = shlex.split(command)
+        assert program == "fastflight"
+        result = CliRunner().invoke(app, arguments, env={"FASTFLIGHT_SERVER": server})
+        assert TIME.sub("DATE", result.output) == TIME.sub("DATE", output), command
+
+
+EXECUTE = """
+import sys, nbclient, nbformat
+print(sum(bool(cell.get("outputs")) for cell in nbclient.execute(nbformat.read(sys.argv[1], 4)).cells))
+"""
+
+
+def run_notebook(server: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: a kernel and its sockets take their time to go."""
+    return subprocess.run(
+        [sys.executable, "-c", EXECUTE, str(NOTEBOOK)],
+        env={**os.environ, "FASTFLIGHT_SERVER": server, "IPYTHONDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_notebook_runs(server: str, tmp_path: Path) -> None:
+    done = run_notebook(server, tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) >= 10
+
+
+def test_the_notebook_needs_a_server(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"grpc://127.0.0.1:{listener.getsockname()[1]}"
+    done = run_notebook(nobody, tmp_path)
+    assert done.returncode != 0
+    assert "FlightUnavailableError" in done.stderr
+
+
+def test_the_notebook_uses_pyarrow_and_pandas_alone() -> None:
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    imports = {name.split(".")[0] for name in re.findall(r"(?m)^(?:import|from) ([\w.]+)", source)}
+    assert imports == {"json", "os", "pandas", "pyarrow"}
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    targets = [target for target in re.findall(r"\]\(([^)]+)\)", README) if not target.startswith("http")]
+    assert targets
+    for target in targets:
+        assert (ROOT / target).exists(), target
