@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import sys
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
@@ -29,7 +30,8 @@ class Shard:
 
     def __init__(self, name: str = "shard-0") -> None:
         self.name = name
-        self.loop = asyncio.new_event_loop()
+        # Windows' default loop cannot watch descriptors, which is how ports wait.
+        self.loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
         self._offload = concurrent.futures.ThreadPoolExecutor(MAX_OFFLOAD_THREADS, f"{name}-offload")
         self.loop.set_default_executor(self._offload)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

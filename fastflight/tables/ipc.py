@@ -9,6 +9,7 @@ stream into messages without looking further than that needs. An IPC *file* is t
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fastflight.errors import DataError
@@ -111,15 +112,14 @@ class MessageSplitter:
         """Where the next message starts."""
         return self._offset
 
-    def feed(self, data: bytes) -> list[Message]:
-        messages = []
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that are whole now. Lazily: what is wrong with one comes before what is wrong with the next."""
         if not self.ended:
             self._pending += data
         while not self.ended and len(self._pending) >= self._need:
             message = self._step()
             if message is not None:
-                messages.append(message)
-        return messages
+                yield message
 
     def _step(self) -> Message | None:
         """Look at the next part of the framing, which has come whole."""

@@ -19,7 +19,7 @@ from fastflight.tables.rows import Refused, Rows, RowSplitter
 
 # The part of a file that its schema is inferred from. It is held in memory, and a live reader sees nothing until it has
 # come: some pages of a file, some minutes of telemetry.
-INFERENCE_BYTES = 64 * 1024
+INFERENCE_BYTES = 16 * 1024
 INFERENCE_ROWS = 1000
 # Characters of a value quoted in a reason: enough to recognise it.
 MAX_VALUE_CHARACTERS = 40
