@@ -47,7 +47,11 @@ class Answer:
 
 
 class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
-    """A Flight server made of pyarrow alone. Of pyarrow's two ways to answer it takes the faster, RecordBatchStream."""
+    """A Flight server made of pyarrow alone.
+
+    It answers with RecordBatchStream, where C++ asks for the next batch: pyarrow's other way, GeneratorStream, runs
+    more Python for each batch. From 5,000 rows of 50 columns on they cannot be told apart.
+    """
 
     def __init__(self, location: str) -> None:
         self._catalog = Catalog()

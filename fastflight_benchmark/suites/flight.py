@@ -2,13 +2,15 @@
 
 Three servers are read in turn: fastflight on its sync path, fastflight on its async path, and the bare peer. What is
 compared stands next to each other in time, in an order that turns around with each run (A B, B A, ...), so that drift
-falls on all alike. `plan` is the whole order of work; nothing is measured that is not in it.
+falls on all alike. Each run is a sweep with new processes and connections: two that do the same can differ for as long
+as they live, which reading them again and again would not show. `plan` is the whole order of work
+of a run; nothing is measured that is not in it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -32,7 +34,7 @@ PEER = "fastflight_benchmark.mock_data_service"
 FREE_PORT = "grpc://127.0.0.1:0"
 # For the estimate of the whole time only: what a read without delay reaches on a small machine.
 ASSUMED_MBPS = 800
-# Rounds of a ratio per run of a cell: a read without delay takes a fraction of a second, and varies more.
+# How often a run reads without delay and by one reader, for the ratios: that takes a fraction of a second, and varies.
 ROUNDS_PER_RUN = 3
 # Batches per reader that warm a cell up: connections are made, and the batch that the source gives exists.
 WARM_UP_BATCHES = 5
@@ -82,28 +84,28 @@ class Step:
         return max(paced, self.concurrent * expected_bytes(self.request) / MIB / ASSUMED_MBPS)
 
 
-def plan(scope: Scope, runs: int) -> Iterator[Step]:
-    """All bursts in order: per batch size and concurrency without delay (the limit), then with each delay."""
+def plan(scope: Scope, run: int) -> Iterator[Step]:
+    """All bursts of one run: per batch size and readers first without delay (the limit), then with each delay."""
+    rounds = range((run - 1) * ROUNDS_PER_RUN + 1, run * ROUNDS_PER_RUN + 1)
     for rows_per_batch in scope.rows_per_batch:
         for concurrent in scope.concurrent:
             for variant, rows in scope.free_rows.items():
+                request = Mock(rows_per_batch=rows_per_batch, variant=variant, total_rows=rows)
                 if concurrent == 1:
-                    request = Mock(rows_per_batch=rows_per_batch, variant=variant, total_rows=rows)
-                    yield from _interleaved(request, (BARE, *MODES), 1, ROUNDS_PER_RUN * runs)
+                    yield from _interleaved(request, (BARE, *MODES), 1, rounds)
                 elif variant == "default":
-                    request = Mock(rows_per_batch=rows_per_batch, total_rows=rows)
-                    yield from _interleaved(request, (BARE, *MODES), concurrent, runs)
+                    yield from _interleaved(request, (BARE, *MODES), concurrent, (run,))
             for delay in scope.delays:
                 request = Mock(rows_per_batch=rows_per_batch, delay_per_row=delay, total_rows=scope.total_rows)
-                yield from _interleaved(request, MODES, concurrent, runs)
+                yield from _interleaved(request, MODES, concurrent, (run,))
 
 
-def _interleaved(request: Mock, modes: Sequence[str], concurrent: int, runs: int) -> Iterator[Step]:
+def _interleaved(request: Mock, modes: Sequence[str], concurrent: int, runs: Iterable[int]) -> Iterator[Step]:
     short = min(request.total_rows, WARM_UP_BATCHES * request.rows_per_batch)
     warm_up = request.model_copy(update={"total_rows": short, "delay_per_row": 0.0})
     for mode in modes:
         yield Step(_asking(warm_up, mode), mode, concurrent, 0)
-    for run in range(1, runs + 1):
+    for run in runs:
         for mode in modes if run % 2 else reversed(modes):
             yield Step(_asking(request, mode), mode, concurrent, run)
 
@@ -115,11 +117,11 @@ def _asking(request: Mock, mode: str) -> Mock:
 def run(options: Options, scope: Scope | None = None) -> int:
     """Measure, save, show. The number of requests that failed."""
     scope = scope or (QUICK if options.quick else FULL)
-    steps = list(plan(scope, options.runs))
-    seconds = sum(step.seconds for step in steps)
+    runs = [list(plan(scope, number)) for number in range(1, options.runs + 1)]
+    seconds = sum(step.seconds for steps in runs for step in steps)
     if options.quick:
         options.console.print("a quick run: it shows that all works, and not how fast")
-    options.console.print(f"{len(steps)} bursts of requests, about {report.duration(seconds)} in all")
+    options.console.print(f"{sum(map(len, runs))} bursts of requests, about {report.duration(seconds)} in all")
     description: dict[str, Any] = {
         "suite": "flight",
         "quick": options.quick,
@@ -127,9 +129,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
         "scope": asdict(scope),
         "machine": machine.describe(),
     }
-    with server_at(options) as location, spawned(PEER, "--server", FREE_PORT) as peer:
-        options.console.print(f"bare pyarrow peer at {peer.location}, in a process of its own")
-        raw = measure(steps, {BARE: peer.location, **dict.fromkeys(MODES, location)}, options)
+    raw = pd.DataFrame(list(_measured(runs, options)), columns=RAW_COLUMNS)
     result, ratios = summary.aggregate(raw), summary.ratios(raw)
     output.save(options.output, result, {"raw": raw, "ratios": ratios}, description)
     report.show_flight(options.console, result, ratios)
@@ -141,45 +141,54 @@ def run(options: Options, scope: Scope | None = None) -> int:
     return len(failed)
 
 
-@contextlib.contextmanager
-def server_at(options: Options) -> Iterator[str]:
-    """A fastflight server: the one that was named, if it answers, else one that lives as long as this context."""
+def answers(location: str) -> bool:
+    """Whether a fastflight server with the mock table is there. What answers in another way is an error."""
     try:
-        with FastFlightClient(options.server) as client:
+        with FastFlightClient(location) as client:
             client.read_request(Mock(total_rows=1)).to_arrow()
     except TransportError:
-        options.console.print(f"no server answers at {options.server}: starting one for this run")
-        with spawned(SERVER, "--server", FREE_PORT) as own:
-            options.console.print(f"own server at {own.location}, in a process of its own")
-            yield own.location
-    else:
+        return False
+    return True
+
+
+def _measured(runs: Sequence[Sequence[Step]], options: Options) -> Iterator[dict[str, Any]]:
+    named = answers(options.server)
+    if named:
         options.console.print(f"using the server that answers at {options.server}; it is left running")
-        yield options.server
-
-
-def measure(steps: Sequence[Step], locations: dict[str, str], options: Options) -> pd.DataFrame:
-    """Carry out the plan: `locations` says where each mode is served. A frame of `RAW_COLUMNS`."""
-    rows: list[dict[str, Any]] = []
+    else:
+        options.console.print(f"no server answers at {options.server}: starting one for each run")
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
+        TimeRemainingColumn(),
     )
-    with (
-        Readers(max((step.concurrent for step in steps), default=1)) as readers,
-        Progress(*columns, console=options.console, transient=True) as bar,
-    ):
-        task = bar.add_task("", total=len(steps))
+    with Progress(*columns, console=options.console, transient=True) as bar:
+        task = bar.add_task("starting", total=sum(map(len, runs)))
+
+        def progress(step: Step) -> None:
+            bar.update(task, advance=1, description=_title(step))
+
+        for number, steps in enumerate(runs, 1):
+            own = contextlib.nullcontext() if named else spawned(SERVER, "--server", FREE_PORT)
+            with own as server, spawned(PEER, "--server", FREE_PORT) as peer:
+                location = server.location if server else options.server
+                options.console.print(f"run {number}: fastflight at {location}, bare pyarrow at {peer.location}")
+                yield from measure(steps, {BARE: peer.location, **dict.fromkeys(MODES, location)}, progress)
+
+
+def measure(
+    steps: Sequence[Step], locations: Mapping[str, str], progress: Callable[[Step], None] = lambda _: None
+) -> Iterator[dict[str, Any]]:
+    """Carry out `steps`, with new connections: `locations` says where each mode is served. Rows of `RAW_COLUMNS`."""
+    with Readers(max((step.concurrent for step in steps), default=1)) as readers:
         for step in steps:
-            bar.update(task, description=_title(step))
             burst = readers.burst(locations[step.mode], step.request, step.mode, step.concurrent)
             if step.run:
-                rows.extend(_rows(step, burst))
-            bar.advance(task)
-    return pd.DataFrame(rows, columns=RAW_COLUMNS)
+                yield from _rows(step, burst)
+            progress(step)
 
 
 def _rows(step: Step, burst: Burst) -> Iterator[dict[str, Any]]:

@@ -41,23 +41,25 @@ def screen(given: Options) -> str:
     return given.console.file.getvalue()
 
 
-def test_paths_take_turns_in_an_order_that_turns_around() -> None:
-    paced = [s for s in flight.plan(flight.FULL, 3) if s.request.delay_per_row == 1e-6 and s.run]
-    free = [s for s in flight.plan(flight.FULL, 3) if not s.request.delay_per_row and s.run and s.concurrent == 3]
+def all_runs(scope: flight.Scope, runs: int) -> list[flight.Step]:
+    return [step for run in range(1, runs + 1) for step in flight.plan(scope, run)]
 
-    assert [(s.mode, s.run) for s in paced[:6]] == [
-        ("sync", 1),
-        ("async", 1),
-        ("async", 2),
-        ("sync", 2),
-        ("sync", 3),
-        ("async", 3),
-    ]
-    assert [s.mode for s in free[:6]] == ["bare", "sync", "async", "async", "sync", "bare"]
+
+def test_paths_take_turns_in_an_order_that_turns_around() -> None:
+    steps = [s for s in all_runs(flight.FULL, 3) if s.run and s.request.rows_per_batch == 1000]
+    paced = [s for s in steps if s.request.delay_per_row == 1e-6 and s.concurrent == 3]
+    crowd = [s for s in steps if not s.request.delay_per_row and s.concurrent == 3]
+    alone = [s for s in steps if s.request.variant == "simple"]
+
+    assert [s.mode for s in paced] == ["sync", "async", "async", "sync", "sync", "async"]
+    assert [s.run for s in paced] == [1, 1, 2, 2, 3, 3]
+    assert [s.mode for s in crowd[:6]] == ["bare", "sync", "async", "async", "sync", "bare"]
+    assert [s.mode for s in alone[:6]] == ["bare", "sync", "async", "async", "sync", "bare"]
+    assert [s.run for s in alone] == [round for round in range(1, 10) for _ in range(3)]
 
 
 def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None:
-    steps = list(flight.plan(flight.FULL, 3))
+    steps = all_runs(flight.FULL, 3)
     paced = Counter(
         (s.request.rows_per_batch, s.concurrent, s.request.delay_per_row, s.mode)
         for s in steps
@@ -71,7 +73,7 @@ def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None
 
 
 def test_the_request_asks_for_the_path_that_its_answer_must_name() -> None:
-    for step in flight.plan(flight.QUICK, 2):
+    for step in all_runs(flight.QUICK, 2):
         assert step.mode in (BARE, step.request.mode)
 
 
@@ -82,7 +84,7 @@ def test_all_batch_sizes_and_readers_of_the_sweep_have_a_limit() -> None:
 
 
 def test_the_full_run_takes_less_than_twenty_minutes() -> None:
-    assert sum(step.seconds for step in flight.plan(flight.FULL, 3)) < 20 * 60
+    assert sum(step.seconds for step in all_runs(flight.FULL, 3)) < 20 * 60
 
 
 @pytest.mark.usefixtures("fonts")
@@ -111,17 +113,17 @@ def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_runnin
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in plotted)
 
 
-def test_where_no_server_answers_one_is_started_and_the_run_says_so() -> None:
-    given = options(NO_SERVER, Path("unused"))
-    with flight.server_at(given) as location, FastFlightClient(location) as client:
-        assert location != NO_SERVER
-        assert client.read_request(Mock(total_rows=3)).to_arrow().num_rows == 3
+def test_where_no_server_answers_one_is_started_and_the_run_says_so(tmp_path: Path) -> None:
+    given = options(NO_SERVER, tmp_path / "tiny.csv", runs=1)
+
+    assert flight.run(given, TINY) == 0
     assert f"no server answers at {NO_SERVER}: starting one" in screen(given)
+    assert f"fastflight at {NO_SERVER}" not in screen(given)
 
 
 def test_failed_requests_are_counted_and_do_not_end_the_run() -> None:
     steps = [flight.Step(Mock(total_rows=10, mode="sync"), "sync", 2, run) for run in (0, 1)]
-    raw = flight.measure(steps, {"sync": NO_SERVER}, options(NO_SERVER, Path("unused")))
+    raw = pd.DataFrame(list(flight.measure(steps, {"sync": NO_SERVER})))
 
     assert list(raw["run"]) == [1, 1]
     assert raw["error"].str.startswith("FlightUnavailableError").all()
@@ -131,4 +133,4 @@ def test_failed_requests_are_counted_and_do_not_end_the_run() -> None:
 def test_a_server_that_takes_another_path_ends_the_run() -> None:
     step = flight.Step(Mock(total_rows=10, mode="sync"), "async", 1, 1)
     with open_server(ServeSettings(FREE_PORT)) as server, pytest.raises(WrongPath):
-        flight.measure([step], {"async": server.location}, options(server.location, Path("unused")))
+        list(flight.measure([step], {"async": server.location}))
