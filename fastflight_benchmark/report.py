@@ -37,8 +37,8 @@ def verdict(improvement: float, noise: float) -> str:
     return WIN if improvement > 0 else LOSS
 
 
-def show_flight(console: Console, result: pd.DataFrame, ratios: pd.DataFrame) -> None:
-    """The sweep, then the ratios to bare pyarrow, then whether the targets are met."""
+def show_flight(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool) -> None:
+    """The sweep, then the ratios to bare pyarrow, then, where it is to be `judged`, whether the targets are met."""
     compared = summary.compare(result)
     table = _table(
         "MiB/s of all requests together; limit: the source's pace, or bare pyarrow in this run",
@@ -66,6 +66,8 @@ def show_flight(console: Console, result: pd.DataFrame, ratios: pd.DataFrame) ->
         f"{beyond.count(NOISE)} within the noise (±: standard deviation of the difference of two runs)\n"
     )
     _show_ratios(console, ratios)
+    if judged:
+        _show_targets(console, ratios)
 
 
 def _show_ratios(console: Console, ratios: pd.DataFrame) -> None:
@@ -88,6 +90,9 @@ def _show_ratios(console: Console, ratios: pd.DataFrame) -> None:
             ),
         )
     console.print(table)
+
+
+def _show_targets(console: Console, ratios: pd.DataFrame) -> None:
     for row in ratios.to_dict("records"):
         if (row["variant"], row["rows_per_batch"], row["concurrent_requests"]) == TARGET_CELL:
             for mode, target in TARGETS.items():

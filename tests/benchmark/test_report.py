@@ -11,9 +11,9 @@ from rich.console import Console
 from fastflight_benchmark import report, summary
 
 
-def on_screen(result: pd.DataFrame, ratios: pd.DataFrame) -> str:
+def on_screen(result: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool = True) -> str:
     console = Console(file=io.StringIO(), width=80)
-    report.show_flight(console, result, ratios)
+    report.show_flight(console, result, ratios, judged=judged)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -53,6 +53,10 @@ def test_a_missed_target_is_said_to_be_missed() -> None:
 
     assert "sync reaches 0.91 of bare pyarrow; the target is 0.9: met" in shown
     assert "async reaches 0.79 of bare pyarrow; the target is 0.8: missed" in shown
+
+
+def test_a_quick_run_is_not_judged() -> None:
+    assert "target" not in on_screen(cells(1000.0, 10.0), ratios(0.91, 0.79), judged=False)
 
 
 def test_no_figure_is_cut_in_80_columns() -> None:
