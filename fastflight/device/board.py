@@ -57,7 +57,7 @@ class Board:
         self.dirty = False
         self._booting = True
         self._known: Capabilities | None = None
-        self._part: str | None = None
+        self._unfinished: upload.Unfinished | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -105,9 +105,9 @@ class Board:
         """After a broken conversation: stop what it started, get in step, and remove what it left behind."""
         yield from self.repl.recover()
         self.dirty = False
-        if self._part is not None:
-            yield from upload.discard(self.repl, self.capabilities, self._part)
-            self._part = None
+        if self._unfinished is not None:
+            yield from upload.settle(self.repl, self.capabilities, self._unfinished)
+            self._unfinished = None
 
     def guarded(self, conversation: Conversation[T]) -> Conversation[T]:
         """`conversation`, after mending what is broken, with `dirty` set until its outcome is known."""
@@ -168,10 +168,9 @@ class Board:
 
     def write(self, path: str) -> Conversation[Written]:
         """Fetch content and make it a file, whole or not at all."""
-        path = self._file(path)
-        self._part = upload.part_of(path)
-        written = yield from upload.upload(self.repl, self.capabilities, path)
-        self._part = None
+        self._unfinished = upload.Unfinished(self._file(path))
+        written = yield from upload.upload(self.repl, self.capabilities, self._unfinished)
+        self._unfinished = None
         return written
 
     def remove(self, path: str) -> Conversation[None]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from fastflight.device.board import Board
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.entry import DeviceInfo, Entry, Written
-from fastflight.errors import FastFlightError
+from fastflight.errors import FastFlightError, TransportError
 from fastflight.protocol import Conversation, Output
 from fastflight.transport import Port, arun, astream, run, stream
 
@@ -173,12 +173,18 @@ class AsyncSession(_Named):
 
 @contextlib.contextmanager
 def located(name: str) -> Iterator[None]:
-    """Errors raised within name the device."""
+    """Errors raised within name the device.
+
+    In place of what a transport names, its URL: that may hold a command or a folder of the host.
+    """
     try:
         yield
     except FastFlightError as error:
-        if not error.where.startswith(name):
-            error.where = (
-                f"{name}:{error.where}" if error.where.startswith("/") else f"{name}: {error.where}".rstrip(": ")
-            )
+        if isinstance(error, TransportError):
+            error.where = name
+            error.hint = error.hint or "Reset the board or plug it in again, then ask again"
+        elif not error.where:
+            error.where = name
+        elif error.where != name and not error.where.startswith(f"{name}:"):
+            error.where = f"{name}:{error.where}" if error.where.startswith("/") else f"{name}: {error.where}"
         raise

@@ -2,25 +2,31 @@
 
 The bytes go to a temporary file in the same folder, which is verified and then renamed over the old one: whatever
 happens on the way, the old file stays whole. The next piece of content is fetched only when the one before is flushed
-to the board's storage. A board that cannot rename (micro:bit) copies the verified file over the old one instead; the
-temporary file is removed only after that, so the content is never lost, but the old file may be.
+to the board's storage. A board that cannot rename (micro:bit) copies the verified file over the old one instead, once
+it has shown that there is room; a copy that breaks off is done again, and the temporary file removed only after it. So
+the content is never lost, but between a power cut and the next write the file may be in part.
 """
 
 from __future__ import annotations
 
 import binascii
 import hashlib
+from dataclasses import dataclass
 
 from fastflight.device import path as paths
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.download import download
 from fastflight.device.entry import Written
 from fastflight.device.execute import execute
-from fastflight.errors import DeviceError, DeviceFull, ProtocolError
+from fastflight.device.listing import stat
+from fastflight.errors import DeviceError, DeviceFull, FileMissing, ProtocolError
 from fastflight.protocol import Conversation, Deliver, Fetch, RawRepl
 
 # One name per folder, so that a broken transfer leaves at most one such file, which the next one writes over.
 TEMPORARY_NAME = ".fastflight-part"
+
+# Written and removed again, to see whether there is room for a copy.
+TRIAL_NAME = ".fastflight-room"
 
 # Erasing a flash sector takes up to a few hundred milliseconds, wear levelling a few of them.
 WRITE_SECONDS = 15.0
@@ -51,6 +57,20 @@ except OSError:
  pass
 """
 RENAME = "import os\nos.rename({part!r},{path!r})\n"
+TRIAL = """\
+import os
+n={size}
+f=open({path!r},'wb')
+try:
+ while n>0:
+  n-=f.write(b' '*{block})
+finally:
+ f.close()
+ try:
+  os.remove({path!r})
+ except OSError:
+  pass
+"""
 COPY = """\
 import os
 with open({part!r},'rb') as s:
@@ -116,33 +136,76 @@ class Digest:
         self.sha256.update(data)
 
 
-def part_of(path: str) -> str:
-    """The temporary name that a write of `path` goes to."""
-    return paths.join(paths.parent(path), TEMPORARY_NAME)
+@dataclass(slots=True)
+class Unfinished:
+    """A write to `path` that has not ended: what of it lies on the board."""
+
+    path: str
+    # The old file is being written over with the verified part.
+    copying: bool = False
+
+    @property
+    def part(self) -> str:
+        """The temporary name that the write goes to."""
+        return paths.join(paths.parent(self.path), TEMPORARY_NAME)
 
 
-def upload(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Written]:
-    """Fetch content until it ends, and make it the file at `path`."""
-    part = part_of(path)
-    names = {"path": capabilities.spelled(path), "part": capabilities.spelled(part)}
+def upload(repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished) -> Conversation[Written]:
+    """Fetch content until it ends, and make it the file at `unfinished.path`."""
+    path = unfinished.path
+    names = {"path": capabilities.spelled(path), "part": capabilities.spelled(unfinished.part)}
     yield from execute(repl, capabilities, OPEN.format(**names), path, WRITE_SECONDS)
     try:
         sent = yield from _send(repl, capabilities, path)
         yield from execute(repl, capabilities, CLOSE, path, WRITE_SECONDS)
-        verified = yield from _verify(repl, capabilities, part, path, sent)
-        finish = RENAME if capabilities.has("os.rename") else COPY
-        code = finish.format(**names, size=capabilities.block_bytes)
-        yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
+        verified = yield from _verify(repl, capabilities, unfinished.part, path, sent)
+        if capabilities.has("os.rename"):
+            yield from execute(repl, capabilities, RENAME.format(**names), path, WRITE_SECONDS)
+        else:
+            yield from _try_room(repl, capabilities, path, sent.size)
+            unfinished.copying = True
+            yield from execute(repl, capabilities, _copy(capabilities, unfinished), path, WRITE_SECONDS)
     except (DeviceError, ProtocolError):
-        # The REPL is still in step here; after a broken line, whoever recovers it discards the part.
-        yield from discard(repl, capabilities, part)
+        # The REPL is still in step here; after a broken line, whoever recovers it settles the write.
+        yield from settle(repl, capabilities, unfinished)
         raise
     return Written(sent.size, sent.sha256.hexdigest(), verified)
 
 
-def discard(repl: RawRepl, capabilities: Capabilities, part: str) -> Conversation[None]:
-    """Close and remove what a broken write left behind."""
-    yield from repl.execute(DISCARD.format(part=capabilities.spelled(part)).encode(), WRITE_SECONDS)
+def settle(repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished) -> Conversation[None]:
+    """Remove what a broken write left behind; do a broken copy again."""
+    if unfinished.copying:
+        # If it was done, there is no part to copy any more. If it cannot be, the part is all there is of the content.
+        code = _copy(capabilities, unfinished)
+    else:
+        code = DISCARD.format(part=capabilities.spelled(unfinished.part))
+    yield from repl.execute(code.encode(), WRITE_SECONDS)
+
+
+def _copy(capabilities: Capabilities, unfinished: Unfinished) -> str:
+    return COPY.format(
+        part=capabilities.spelled(unfinished.part),
+        path=capabilities.spelled(unfinished.path),
+        size=capabilities.block_bytes,
+    )
+
+
+def _try_room(repl: RawRepl, capabilities: Capabilities, path: str, size: int) -> Conversation[None]:
+    """Raise unless the file at `path` can grow to `size`: a copy would find out when the old file is gone."""
+    name = path.encode()
+    try:
+        growth = size - (yield from stat(repl, capabilities, path)).size
+    except FileMissing:
+        growth = size + len(name)
+    if growth <= 0:
+        return
+    # As long as the name that it stands for, which is tried with it.
+    trial = paths.join(paths.parent(path), TRIAL_NAME).ljust(len(name), "-")
+    code = TRIAL.format(path=capabilities.spelled(trial), size=growth, block=capabilities.block_bytes)
+    try:
+        yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
+    except FileMissing:
+        raise DeviceError("the board does not accept the name", where=path, hint="Use a shorter name") from None
 
 
 def _send(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Digest]:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from fastflight.device import Inventory, Written
-from fastflight.errors import FastFlightError
+from fastflight.errors import DataError, FastFlightError
 from fastflight.service.requests import DeviceFile
 from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Progress, Reading, Source, Summary
 from fastflight.sources.reading import Lot, abegin, begin
@@ -97,7 +97,7 @@ class DeviceFiles:
     ) -> Summary:
         content = FileContent(request, schema, acknowledge)
         device = self._inventory.device(request.device)
-        with device.lease(holder(request), interrupt=request.interrupt) as session:
+        with device.lease(holder(request), interrupt=request.interrupt) as session, named(request):
             written = session.write(request.path, content.pieces(batches))
         return content.summary(written)
 
@@ -107,20 +107,21 @@ class DeviceFiles:
         content = FileContent(request, schema, acknowledge)
         device = self._inventory.device(request.device)
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
-            written = await session.write(request.path, content.apieces(batches))
+            with named(request):
+                written = await session.write(request.path, content.apieces(batches))
         return content.summary(written)
 
     def describe(self, request: DeviceFile) -> Estimate:
         """The size of the file, and the schema from its first part."""
         rows = FileRows(request)
         device = self._inventory.device(request.device)
-        with device.lease(f"describing {request.path}", interrupt=request.interrupt) as session:
+        with device.lease(f"describing {request.path}", interrupt=request.interrupt) as session, named(request):
             size = session.stat(request.path).size
             with contextlib.closing(session.read(request.path, limit=INFERENCE_BYTES)) as pieces:
                 for piece in pieces:
                     rows.feed(piece)
-        if rows.schema is None:
-            rows.finish()
+            if rows.schema is None:
+                rows.finish()
         return Estimate(rows.schema, bytes=size)
 
     def requests(self) -> Iterator[tuple[DeviceFile, Estimate]]:
@@ -140,6 +141,7 @@ class DeviceFiles:
         device = self._inventory.device(request.device)
         with (
             device.lease(holder(request), interrupt=request.interrupt) as session,
+            named(request),
             contextlib.closing(session.read(request.path)) as pieces,
         ):
             for piece in pieces:
@@ -152,9 +154,10 @@ class DeviceFiles:
             device.alease(holder(request), interrupt=request.interrupt) as session,
             contextlib.aclosing(session.read(request.path)) as pieces,
         ):
-            async for piece in pieces:
-                yield rows.feed(piece)
-            yield rows.finish()
+            with named(request):
+                async for piece in pieces:
+                    yield rows.feed(piece)
+                yield rows.finish()
 
 
 class FileContent:
@@ -204,6 +207,19 @@ def layout(request: DeviceFile) -> Layout:
         record=request.record,
         on_error=request.on_error,
     )
+
+
+@contextlib.contextmanager
+def named(request: DeviceFile) -> Iterator[None]:
+    """What does not fit names the file, too, and not only the place in it."""
+    try:
+        yield
+    except DataError as error:
+        prefix, path = f"{request.device}: ", f"{request.device}:{request.path}"
+        where = error.where.removeprefix(prefix)
+        if not where.startswith(path):
+            error.where = f"{path}, {where}" if where else path
+        raise
 
 
 def holder(request: DeviceFile) -> str:

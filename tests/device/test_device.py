@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fastflight.device import AsyncSession, Inventory, Session
+from fastflight.device import AsyncSession, Inventory, Session, upload
 from fastflight.errors import (
     BusyError,
     DataError,
@@ -384,3 +384,40 @@ def test_the_sessions_agree() -> None:
         }
 
     assert public(Session) == public(AsyncSession)
+
+
+def test_a_board_that_cannot_rename_tries_for_room_before_it_copies(
+    board: Callable[[str], Inventory], tmp_path: Path
+) -> None:
+    with board("without=os.rename&capacity=25000").device("demo").lease("test") as session:
+        assert session.write("/new.bin", [CONTENT]).bytes == len(CONTENT)
+        session.remove("/new.bin")
+        with pytest.raises(DeviceFull):
+            session.write("/old.bin", [CONTENT[:500], CONTENT, CONTENT[:3000]])
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+    assert (tmp_path / "old.bin").read_bytes() == b"the old content"
+
+
+HANGS_ONCE = """\
+try:
+ hung
+except NameError:
+ hung=True
+ with open({path!r},'wb') as f:
+  f.write(b'half of it')
+ while True:
+  pass
+"""
+
+
+def test_a_copy_that_breaks_off_is_done_again(
+    board: Callable[[str], Inventory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "COPY", HANGS_ONCE + upload.COPY)
+    monkeypatch.setattr(upload, "WRITE_SECONDS", 0.5)
+    with board("without=os.rename").device("demo").lease("test") as session:
+        with pytest.raises(TransportError):
+            session.write("/old.bin", [CONTENT])
+        assert (tmp_path / "old.bin").read_bytes() == b"half of it"
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+    assert (tmp_path / "old.bin").read_bytes() == CONTENT
