@@ -19,7 +19,7 @@ from fastflight.server import answers, listing, uploads
 from fastflight.server.actions import Actions, RawAction, own_actions
 from fastflight.server.connections import cut
 from fastflight.server.ledger import Ledger, Stream
-from fastflight.server.status import mapped
+from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.action import Action
 from fastflight.service.requests import Request
@@ -65,7 +65,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             return listing.info(request, listing.estimate(request, self._catalog), descriptor)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
-        with mapped():
+        with mapped_plainly():
             self._ledger.refuse_while_draining()
             request = listing.request_of(descriptor, self._catalog)
             return flight.SchemaResult(listing.schema(request, self._catalog))

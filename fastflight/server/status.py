@@ -59,6 +59,10 @@ class NotFound(_Untraceable, pa.ArrowKeyError):  # type: ignore[misc]
     """NOT_FOUND."""
 
 
+class Unknown(_Untraceable):
+    """UNKNOWN."""
+
+
 # The first class that fits, so the special ones stand first.
 STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
     (UnknownName, NotFound),
@@ -106,6 +110,16 @@ def mapped() -> Iterator[None]:
         raise flight_error(error) from None
 
 
+@contextmanager
+def mapped_plainly() -> Iterator[None]:
+    """`mapped` for get_schema, from where pyarrow sends Flight's own errors with a traceback: they become UNKNOWN."""
+    try:
+        with mapped():
+            yield
+    except flight.FlightError as error:
+        raise _named(Unknown, type(error))(str(error)) from None
+
+
 def extra_info(error: FastFlightError) -> bytes:
     """The error as JSON. Of one too long for a trailer, the longest texts lose their beginnings."""
     content: dict[str, Any] = {"code": error.code, **{k: v for k, v in vars(error).items() if v != ""}}
@@ -120,6 +134,6 @@ def _text(error: FastFlightError) -> str:
     return text.decode() if len(text) <= MAX_TEXT_BYTES else text[:MAX_TEXT_BYTES].decode(errors="ignore") + "..."
 
 
-def _named(status: type[Exception], kind: type[FastFlightError]) -> type[Exception]:
+def _named(status: type[Exception], kind: type[Exception]) -> type[Exception]:
     """`status` under the name of our error: the type's name is what Arrow tells the client."""
     return type(kind.__name__, (status,), {})
