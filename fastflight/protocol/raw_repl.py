@@ -188,7 +188,9 @@ class RawRepl:
         stdout = yield from self.inbox.until(END, ANSWER_SECONDS, MAX_TRACEBACK_BYTES)
         stderr = yield from self.inbox.until(END + b">", ANSWER_SECONDS, MAX_TRACEBACK_BYTES)
         if b"MemoryError" in stderr:
-            raise DeviceMemory("the board has no memory for the code", hint="Soft-reset it to free its heap")
+            raise DeviceMemory(
+                "the board has no memory for the code", hint="Send less, or soft-reset it to free its heap"
+            )
         if stdout or stderr:
             raise ProtocolError(f"the board answered {(stdout + stderr)[:200]!r} to a piece of code")
 

@@ -359,6 +359,18 @@ def _lives_on(board: Board) -> None:
     assert (board.folder / "old.csv").read_bytes() == OLD
 
 
+@pytest.mark.parametrize("fault", ["exit-after-tx", "unplug-after-rx", "reset-after-rx"])
+def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], Board], fault: str) -> None:
+    # Past what opening the board takes, and before the end of a look into a file.
+    board = faulty(f"fault={fault}={900 if fault.endswith('tx') else 1100}")
+    kinds = (UNAVAILABLE, INTERNAL)
+    with pytest.raises(kinds) as raised:
+        board.client.get_flight_info(flight.FlightDescriptor.for_path("demo", "/readings.csv"))
+    refused(raised.value, kinds, "demo")
+    assert board.act("file.stat", device="demo", path="/old.csv")[0]["size"] == len(OLD)
+    _lives_on(board)
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent board is given up after half a second instead of 10 or 15."""

@@ -125,6 +125,38 @@ def test_a_reader_that_leaves_frees_the_device(real: Board, mode: str) -> None:
     assert real.table(type="device.file", device="demo", path="/kept.csv").equals(TABLE)
 
 
+def test_code_that_hangs(real: Board, mode: str) -> None:
+    code = "print('before')\nwhile True: pass"
+    got = real.get(type="device.exec", device="demo", code=code, timeout=0.5, mode=mode)
+    assert got.table["text"].to_pylist() == ["before"]
+    assert isinstance(got.error, flight.FlightTimedOutError)
+    assert "demo: the device sent nothing for 0.5 s" in str(got.error)
+    # The micro:bit was interrupted. Nothing interrupts the virtual machine: it was ended, and another one started.
+    assert real.exec("print('next')") == "next\n"
+
+
+def test_a_program_that_runs_is_left_alone(small_board: Board, mode: str) -> None:
+    reader = small_board.client.do_get(
+        ticket(type="device.exec", device="demo", code="print('here')\nwhile True: pass", mode=mode)
+    )
+    while not reader.read_chunk().data.num_rows:
+        pass
+    (device,) = small_board.act("devices")
+    assert device["holder"] == f"a {mode} device.exec request"
+    reader.cancel()
+    assert small_board.table(type="device.listing", device="demo", mode=mode).num_rows == 0
+
+
+@pytest.mark.parametrize("size", [2000, 8000, 40_000])
+def test_code_that_does_not_fit(small_board: Board, mode: str, size: int) -> None:
+    keys = {"type": "device.file", "device": "demo", "path": "/log.csv", "mode": mode}
+    assert small_board.put(TABLE, keys).error is None
+    got = small_board.get(type="device.exec", device="demo", code="x = 1\n" * (size // 6), mode=mode)
+    assert isinstance(got.error, flight.FlightServerError)
+    assert "demo: the board has no memory for the code" in str(got.error)
+    assert small_board.table(**keys).equals(TABLE)
+
+
 def test_a_board_that_never_comes_back_from_raw_paste_is_opened_anew(webassembly: str, serve: Serve, mode: str) -> None:
     board = serve(webassembly)
     keys = {"type": "device.file", "device": "demo", "path": "/t.csv", "mode": mode}
