@@ -16,7 +16,7 @@ from fastflight.device.capabilities import PROBE, Capabilities, parse
 from fastflight.device.download import download
 from fastflight.device.entry import DeviceInfo, Entry, Written
 from fastflight.device.execute import execute
-from fastflight.device.failure import failure
+from fastflight.device.failure import failure, own_failure
 from fastflight.errors import DeviceError, ProtocolError, RequestError
 from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
@@ -91,7 +91,7 @@ class Board:
     def _probe(self) -> Conversation[Capabilities]:
         output = yield from self.repl.execute(PROBE, SHORT_SECONDS)
         if output.stderr:
-            raise failure(output.stderr, where="")
+            raise own_failure(output.stderr, where="")
         return parse(output.stdout)
 
     def end(self) -> Conversation[None]:

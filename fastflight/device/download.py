@@ -13,7 +13,7 @@ import binascii
 import struct
 
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.failure import failure
+from fastflight.device.failure import own_failure
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, Deliver, RawRepl
 
@@ -86,7 +86,7 @@ def download(repl: RawRepl, capabilities: Capabilities, path: str, limit: int | 
         yield Deliver(bytes(checked))
     stderr = yield from repl.inbox.until(b"\x04>", STALL_SECONDS)
     if stderr:
-        raise failure(stderr, where=path, platform=capabilities.platform)
+        raise own_failure(stderr, where=path, platform=capabilities.platform)
 
 
 def _binary_block(repl: RawRepl, mark: int, path: str) -> Conversation[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.failure import failure
+from fastflight.device.failure import own_failure
 from fastflight.protocol import Conversation, RawRepl
 
 
@@ -11,5 +11,5 @@ def execute(repl: RawRepl, capabilities: Capabilities, code: str, where: str, wi
     """Run a short piece of code that works on `where`; its output, or the typed error for its traceback."""
     output = yield from repl.execute(code.encode(), within)
     if output.stderr:
-        raise failure(output.stderr, where=where, platform=capabilities.platform)
+        raise own_failure(output.stderr, where=where, platform=capabilities.platform)
     return output.stdout

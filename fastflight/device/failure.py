@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing
+from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing, ProtocolError
 
 LINUX = {
     1: "EPERM",
@@ -64,6 +64,9 @@ MEANING = {
 
 WORDS = {"file not found": "ENOENT"}
 
+# "Error" is what CPython's binascii raises.
+GARBLED = frozenset({"SyntaxError", "IndentationError", "NameError", "Error"})
+
 _KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?::\s*(.*))?$")
 _NUMBER = re.compile(r"-?\d+")
 
@@ -88,6 +91,18 @@ def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:
         traceback=text,
         where=where,
     )
+
+
+def own_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError | ProtocolError:
+    """As `failure`, for code of ours: what only wrong code can raise means that it did not arrive as it was sent."""
+    error = failure(stderr, where=where, platform=platform)
+    if isinstance(error, DeviceException) and error.kind in GARBLED:
+        return ProtocolError(
+            f"what was sent to the board was changed or lost on the line (it answered {error.kind})",
+            where=where,
+            hint="Try again; if it happens often, use a lower speed or a better cable",
+        )
+    return error
 
 
 def _name(detail: str, platform: str) -> str:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fastflight.device.failure import failure
-from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing
+from fastflight.device.failure import failure, own_failure
+from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing, ProtocolError
 
 TRACE = 'Traceback (most recent call last):\r\n  File "<stdin>", line 1, in <module>\r\n'
 
@@ -71,3 +71,13 @@ def test_exceptions_keep_their_traceback(stderr: str, kind: str, what: str) -> N
     assert error.kind == kind
     assert what in error.what
     assert "\r" not in error.traceback
+
+
+@pytest.mark.parametrize("last", [b"SyntaxError: invalid syntax", b"NameError: name 'binasii' isn't defined"])
+def test_code_of_ours_that_is_wrong_was_changed_on_the_line(last: bytes) -> None:
+    stderr = b'Traceback (most recent call last):\r\n  File "<stdin>", line 1\r\n' + last
+    error = own_failure(stderr, where="/x")
+    assert isinstance(error, ProtocolError)
+    assert str(error).startswith("/x: what was sent to the board was changed or lost on the line")
+    assert isinstance(failure(stderr, where="/x"), DeviceException)
+    assert isinstance(own_failure(b"OSError: 28", where="/x"), DeviceFull)

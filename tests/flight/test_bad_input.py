@@ -408,6 +408,16 @@ def test_a_board_that_breaks_off_while_it_is_written(faulty: Callable[[str], Boa
     _lives_on(board)
 
 
+def test_a_line_that_loses_bytes(faulty: Callable[[str], Board], mode: str) -> None:
+    board = faulty("fault=drop-rx=0.0003")
+    put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
+    refused(put.error, (INTERNAL, DEVICE, TIMED_OUT), "demo")
+    assert (board.folder / "old.csv").read_bytes() == OLD
+    assert (board.folder / "readings.csv").read_bytes() == samples.readings()
+    got = board.get(**FILE, path="/log.bin", format="raw", mode=mode)
+    assert got.error is not None or b"".join(got.table["data"].to_pylist()) == samples.log()
+
+
 FULL = sum(len(data) for data in samples.contents().values()) + 9000
 
 
