@@ -13,6 +13,7 @@ from typing import TypeVar
 from fastflight.device import listing, upload
 from fastflight.device import path as paths
 from fastflight.device.capabilities import PROBE, Capabilities, parse
+from fastflight.device.digest import digest
 from fastflight.device.download import download
 from fastflight.device.entry import DeviceInfo, Entry, Written
 from fastflight.device.execute import execute
@@ -189,7 +190,7 @@ class Board:
 
     def digest(self, path: str) -> Conversation[tuple[str, str]]:
         """The algorithm (`sha256`, `crc32`, or empty) and the hexadecimal digest that the board takes of a file."""
-        return (yield from upload.digest(self.repl, self.capabilities, self._file(path)))
+        return (yield from digest(self.repl, self.capabilities, self._file(path)))
 
     def execute(self, code: str, within: float) -> Conversation[Output]:
         """Run a short piece of code; its output and traceback."""

@@ -22,11 +22,12 @@ for m,a in (('hashlib','sha256'),('binascii','crc32'),('binascii','a2b_base64'),
   print(m+'.'+a)
  except Exception:
   pass
-try:
- sys.stdout.buffer.write
- print('stdout.buffer')
-except Exception:
- pass
+for m,a in (('stdin','readinto'),('stdout','write')):
+ try:
+  getattr(getattr(sys,m).buffer,a)
+  print(m+'.buffer')
+ except Exception:
+  pass
 for k,f in (('platform',lambda:sys.platform),('version',lambda:sys.version),('machine',lambda:os.uname()[4]),\
 ('free_memory',lambda:__import__('gc').mem_free()),('epoch',lambda:__import__('time').gmtime(0)[0]),\
 ('unique_id',lambda:__import__('machine').unique_id())):

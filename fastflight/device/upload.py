@@ -9,18 +9,18 @@ the content is never lost, but between a power cut and the next write the file m
 
 from __future__ import annotations
 
-import binascii
-import hashlib
 from dataclasses import dataclass
 
+from fastflight.device import frames, pieces
 from fastflight.device import path as paths
 from fastflight.device.capabilities import Capabilities
+from fastflight.device.digest import Digest, digest
 from fastflight.device.download import download
 from fastflight.device.entry import Written
 from fastflight.device.execute import execute
 from fastflight.device.listing import stat
-from fastflight.errors import DeviceError, DeviceFull, FileMissing, ProtocolError
-from fastflight.protocol import Conversation, Deliver, Fetch, RawRepl
+from fastflight.errors import DeviceError, FileMissing, ProtocolError
+from fastflight.protocol import Conversation, Deliver, RawRepl
 
 # One name per folder, so that a broken transfer leaves at most one such file, which the next one writes over.
 TEMPORARY_NAME = ".fastflight-part"
@@ -41,9 +41,6 @@ if _d:
  raise OSError('EISDIR')
 _ff=open({part!r},'wb')
 """
-BLOCK_BASE64 = "import binascii\nprint(_ff.write(binascii.a2b_base64({data!r})))\n"
-BLOCK_LITERAL = "print(_ff.write({data!r}))"
-FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
 CLOSE = "_ff.close()\ndel _ff\n"
 DISCARD = """\
 import os
@@ -82,58 +79,6 @@ with open({part!r},'rb') as s:
    d.write(b)
 os.remove({part!r})
 """
-SHA256 = """\
-def _ff():
- import hashlib
- h=hashlib.sha256()
- b=bytearray({size})
- m=memoryview(b)
- with open({path!r},'rb') as f:
-  k=0
-  while 1:
-   n=f.readinto(b)
-   if not n:
-    break
-   h.update(m[:n])
-   k+=1
-   if k%32==0:
-    print('.')
- print(''.join('%02x'%c for c in h.digest()))
-_ff()
-"""
-CRC32 = """\
-def _ff():
- import binascii
- c=0
- b=bytearray({size})
- m=memoryview(b)
- with open({path!r},'rb') as f:
-  k=0
-  while 1:
-   n=f.readinto(b)
-   if not n:
-    break
-   c=binascii.crc32(m[:n],c)
-   k+=1
-   if k%32==0:
-    print('.')
- print('%08x'%(c&0xffffffff))
-_ff()
-"""
-
-
-class Digest:
-    """What was sent, as it was sent."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.crc32 = 0
-        self.sha256 = hashlib.sha256()
-
-    def add(self, data: bytes) -> None:
-        self.size += len(data)
-        self.crc32 = binascii.crc32(data, self.crc32)
-        self.sha256.update(data)
 
 
 @dataclass(slots=True)
@@ -156,7 +101,8 @@ def upload(repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished) ->
     names = {"path": capabilities.spelled(path), "part": capabilities.spelled(unfinished.part)}
     yield from execute(repl, capabilities, OPEN.format(**names), path, WRITE_SECONDS)
     try:
-        sent = yield from _send(repl, capabilities, path)
+        sending = frames if frames.taken_by(repl, capabilities) else pieces
+        sent = yield from sending.send(repl, capabilities, path)
         yield from execute(repl, capabilities, CLOSE, path, WRITE_SECONDS)
         verified = yield from _verify(repl, capabilities, unfinished.part, path, sent)
         if capabilities.has("os.rename"):
@@ -165,8 +111,8 @@ def upload(repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished) ->
             yield from _try_room(repl, capabilities, path, sent.size)
             unfinished.copying = True
             yield from execute(repl, capabilities, _copy(capabilities, unfinished), path, WRITE_SECONDS)
-    except (DeviceError, ProtocolError):
-        # The REPL is still in step here; after a broken line, whoever recovers it settles the write.
+    except DeviceError:
+        # The board answered, and is in step. After anything else, whoever recovers it settles the write.
         yield from settle(repl, capabilities, unfinished)
         raise
     return Written(sent.size, sent.sha256.hexdigest(), verified)
@@ -206,41 +152,6 @@ def _try_room(repl: RawRepl, capabilities: Capabilities, path: str, size: int) -
         yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
     except FileMissing:
         raise DeviceError("the board does not accept the name", where=path, hint="Use a shorter name") from None
-
-
-def _send(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Digest]:
-    size = capabilities.block_bytes
-    base64 = capabilities.has("binascii.a2b_base64")
-    sent = Digest()
-    while piece := (yield Fetch()):
-        for start in range(0, len(piece), size):
-            block = piece[start : start + size]
-            code = (
-                BLOCK_BASE64.format(data=binascii.b2a_base64(block, newline=False))
-                if base64
-                else BLOCK_LITERAL.format(data=block)
-            )
-            answer = yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
-            if answer.strip() != str(len(block)).encode():
-                raise DeviceFull(
-                    f"the board wrote {answer.strip().decode(errors='replace')} of {len(block)} bytes",
-                    where=path,
-                    hint="Its storage is full: remove files you do not need",
-                )
-            sent.add(block)
-        yield from execute(repl, capabilities, FLUSH, path, WRITE_SECONDS)
-    return sent
-
-
-def digest(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[tuple[str, str]]:
-    """The name and the hexadecimal digest of the best hash that the board itself can take of a file."""
-    for feature, code in (("hashlib.sha256", SHA256), ("binascii.crc32", CRC32)):
-        if capabilities.has(feature):
-            text = code.format(path=capabilities.spelled(path), size=capabilities.block_bytes)
-            answer = yield from execute(repl, capabilities, text, path, WRITE_SECONDS)
-            # Dots before it said that the board was still at work.
-            return feature.rpartition(".")[2], answer.decode("ascii", "replace").split()[-1]
-    return "", ""
 
 
 def _verify(repl: RawRepl, capabilities: Capabilities, part: str, path: str, sent: Digest) -> Conversation[str]:

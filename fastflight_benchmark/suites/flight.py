@@ -34,8 +34,9 @@ PEER = "fastflight_benchmark.mock_data_service"
 FREE_PORT = "grpc://127.0.0.1:0"
 # For the estimate of the whole time only: what a read without delay reaches on a small machine.
 ASSUMED_MBPS = 800
-# How often a run reads without delay and by one reader, for the ratios: that takes a fraction of a second, and varies.
-ROUNDS_PER_RUN = 3
+# How often a run reads without delay and by one reader, for the ratios: that takes a fraction of a second, and single
+# pairs lie between half and one and a half.
+ROUNDS_PER_RUN = 15
 # Batches per reader that warm a cell up: connections are made, and the batch that the source gives exists.
 WARM_UP_BATCHES = 5
 

@@ -95,12 +95,12 @@ def test_the_device_changes_between_threads_and_loops(inventory: Inventory) -> N
 
 @pytest.mark.parametrize(
     "without",
-    ["hashlib", "hashlib,binascii.crc32", "hashlib,binascii", "sys.stdout.buffer,hashlib,binascii,struct"],
-    ids=["crc32", "read back, binary", "read back, literals", "all text"],
+    ["hashlib", "sys.stdin", "hashlib,binascii.crc32", "hashlib,binascii", "sys.stdout.buffer,hashlib,binascii,struct"],
+    ids=["crc32", "no binary input", "read back, base64", "read back, literals", "all text"],
 )
 def test_poorer_boards_go_down_the_ladder(board: Callable[[str], Inventory], without: str) -> None:
     with board(f"without={without}").device("demo").lease("test") as session:
-        verified = "crc32" if without == "hashlib" else "read back"
+        verified = {"hashlib": "crc32", "sys.stdin": "sha256"}.get(without, "read back")
         assert session.write("/new.bin", [CONTENT]).verified == verified
         assert b"".join(session.read("/new.bin")) == CONTENT
 
@@ -361,6 +361,16 @@ def test_a_broken_read_never_gives_wrong_bytes(
         assert CONTENT.startswith(received)
     else:
         assert received == CONTENT
+
+
+def test_a_slow_line_with_a_small_ring_and_slow_flash_loses_nothing(
+    board: Callable[[str], Inventory], tmp_path: Path
+) -> None:
+    device = board("baud=921600&ring=512&fault=flash-stall%3D3").device("demo")
+    with device.lease("test") as session:
+        assert session.write("/new.bin", [CONTENT]).bytes == len(CONTENT)
+        assert b"".join(session.read("/new.bin")) == CONTENT
+    assert (tmp_path / "new.bin").read_bytes() == CONTENT
 
 
 def test_a_line_that_loses_bytes_is_noticed(board: Callable[[str], Inventory], tmp_path: Path) -> None:

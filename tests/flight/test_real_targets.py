@@ -5,6 +5,8 @@ What each target can do is written down in `docs/targets.md`; the tests keep wit
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
@@ -153,7 +155,8 @@ def test_code_that_does_not_fit(small_board: Board, mode: str, size: int) -> Non
     assert small_board.put(TABLE, keys).error is None
     got = small_board.get(type="device.exec", device="demo", code="x = 1\n" * (size // 6), mode=mode)
     assert isinstance(got.error, flight.FlightServerError)
-    assert "demo: the board has no memory for the code" in str(got.error)
+    # Where the smallest of them fails, while it is put together or when it is compiled, a few bytes of heap decide.
+    assert re.match(r"demo: the board (has no memory for the code|ran out of memory)", str(got.error))
     assert small_board.table(**keys).equals(TABLE)
 
 
