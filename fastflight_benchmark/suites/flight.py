@@ -36,7 +36,7 @@ FREE_PORT = "grpc://127.0.0.1:0"
 ASSUMED_MBPS = 800
 # How often a run reads without delay and by one reader, for the ratios: that takes a fraction of a second, and single
 # pairs lie between half and one and a half.
-ROUNDS_PER_RUN = 15
+ROUNDS_PER_RUN = 10
 # Batches per reader that warm a cell up: connections are made, and the batch that the source gives exists.
 WARM_UP_BATCHES = 5
 

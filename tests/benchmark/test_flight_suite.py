@@ -55,7 +55,7 @@ def test_paths_take_turns_in_an_order_that_turns_around() -> None:
     assert [s.run for s in paced] == [1, 1, 2, 2, 3, 3]
     assert [s.mode for s in crowd[:6]] == ["bare", "sync", "async", "async", "sync", "bare"]
     assert [s.mode for s in alone[:6]] == ["bare", "sync", "async", "async", "sync", "bare"]
-    assert [s.run for s in alone] == [round for round in range(1, 10) for _ in range(3)]
+    assert [s.run for s in alone] == [round for round in range(1, 3 * flight.ROUNDS_PER_RUN + 1) for _ in range(3)]
 
 
 def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None:
