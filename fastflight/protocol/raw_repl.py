@@ -168,11 +168,19 @@ class RawRepl:
         if len(code) < PLAIN_BYTES:
             yield from self._hand_over(code)
             return
-        # Longer code is put together on the board, from pieces that each wait for their answer.
+        try:
+            yield from self._put_together(code)
+        except DeviceMemory:
+            # A small heap may only be in pieces: what the attempt left goes first.
+            yield from self._run_piece(b"_c=0\nimport gc\ngc.collect()")
+            yield from self._put_together(code)
+        yield from self._hand_over(b"exec(_c)")
+
+    def _put_together(self, code: bytes) -> Conversation[None]:
+        """Build long code on the board, from pieces that each wait for their answer."""
         yield from self._run_piece(b"_c=''")
         for piece in pieces(code.decode()):
             yield from self._run_piece(piece)
-        yield from self._hand_over(b"exec(_c)")
 
     def _hand_over(self, code: bytes) -> Conversation[None]:
         yield Send(code + CTRL_D)

@@ -134,8 +134,9 @@ def test_pieces_add_up_to_the_code_and_fit_the_smallest_ring(code: str) -> None:
     assert names["_c"] == "_c=0\n" + code
 
 
-def test_a_board_without_memory_for_the_code_says_so() -> None:
-    script = [Send(b"_c=''\x04"), Answer(b"OK\x04MemoryError: \r\n\x04>")]
+def test_a_board_without_memory_for_the_code_clears_up_once_and_then_says_so() -> None:
+    refused: list[Entry] = [Send(b"_c=''\x04"), Answer(b"OK\x04MemoryError: \r\n\x04>")]
+    script = [*refused, *short(b"_c=0\nimport gc\ngc.collect()"), *refused]
     with pytest.raises(DeviceMemory, match="no memory for the code"):
         play(entered(repl()).execute(b"#" * 100, 1), script)
 

@@ -209,6 +209,6 @@ t.init(mode=machine.Timer.PERIODIC, period=1, callback=lambda t: seen.append(1))
 while len(seen) < 3:
     time.sleep_ms(1)
 t.deinit()
-print(len(seen))
+print(len(seen) >= 3)
 """
-    assert desk.run(code) == "3"
+    assert desk.run(code) == "True"
