@@ -1,7 +1,18 @@
 """Byte streams to devices, and the two runners that carry conversations out over them."""
 
-from fastflight.transport.port import Address, Port
+from fastflight.transport.port import Address, LineSettings, ModemLines, Port, SerialControl
 from fastflight.transport.run import arun, astream, run, stream
 from fastflight.transport.url import parse_url
 
-__all__ = ["Address", "Port", "arun", "astream", "parse_url", "run", "stream"]
+__all__ = [
+    "Address",
+    "LineSettings",
+    "ModemLines",
+    "Port",
+    "SerialControl",
+    "arun",
+    "astream",
+    "parse_url",
+    "run",
+    "stream",
+]

@@ -37,6 +37,10 @@ class DescriptorPort:
         # Wakes a thread that waits in `read` or `write` when another one closes the port.
         self._wake_reader, self._wake_writer = os.pipe()
 
+    @property
+    def bytes_per_second(self) -> float | None:
+        return None
+
     def read(self, timeout: float) -> bytes:
         while True:
             data = self._try_read()

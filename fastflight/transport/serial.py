@@ -73,6 +73,11 @@ class SerialPort:
         self._received = bytearray()
         self._closed = False
 
+    @property
+    def bytes_per_second(self) -> float | None:
+        # A start bit, eight data bits, a stop bit.
+        return float(self._port.baudrate) / 10
+
     def read(self, timeout: float) -> bytes:
         if self._received:
             return self._take()

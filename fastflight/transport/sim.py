@@ -21,6 +21,8 @@ from fastflight.transport.socket import SocketPort
 
 TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"
 GRACE_SECONDS = 2.0
+# A start bit, eight data bits, a stop bit.
+BITS_PER_BYTE = 10
 
 
 @dataclass(slots=True)
@@ -55,7 +57,8 @@ class SimAddress:
             except BaseException:
                 _end(child)
                 raise
-        return SocketPort(stream, self.url, lambda: _end(child))
+        baud = int(dict(self.options).get("baud", 0))
+        return SocketPort(stream, self.url, lambda: _end(child), bytes_per_second=baud / BITS_PER_BYTE or None)
 
     def dispose(self) -> None:
         if self._folder is not None:

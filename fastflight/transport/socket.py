@@ -45,13 +45,26 @@ class SocketAddress:
 class SocketPort:
     """A connected stream socket. `release` runs after it was closed."""
 
-    def __init__(self, stream: socket.socket, where: str, release: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        stream: socket.socket,
+        where: str,
+        release: Callable[[], None] = lambda: None,
+        *,
+        bytes_per_second: float | None = None,
+    ) -> None:
+        """`bytes_per_second`: what the device behind it carries, where that is known."""
         # Acknowledgements are a few bytes each and decide the speed: never wait to fill a segment.
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._stream = stream
         self._where = where
         self._release = release
+        self._bytes_per_second = bytes_per_second
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        return self._bytes_per_second
 
     def read(self, timeout: float) -> bytes:
         try:

@@ -1,0 +1,1 @@
+"""The durable batch log that recordings are kept in."""
