@@ -10,9 +10,7 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,34 +19,9 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.errors import RequestError
-from fastflight.simulator import samples
 
-from .conftest import SOON, Board, Got, Put, Serve, command, sha256, simulated, ticket
-
-FILE = {"type": "device.file", "device": "demo"}
-OLD = b"n\n1\n2\n3\n"
-TABLE = pa.table({"n": pa.array(range(5000), pa.int64())})
-# What no message may hold: paths of the host, and parts of a traceback of ours.
-TELLTALE = ("Traceback", '.py"', "site-packages", str(Path(__file__).parents[2]), str(Path.home()), "pytest-of")
-
-# How each status reaches a client of pyarrow.
-INVALID_ARGUMENT = pa.ArrowInvalid
-NOT_FOUND = pa.ArrowKeyError
-UNAVAILABLE = flight.FlightUnavailableError
-TIMED_OUT = flight.FlightTimedOutError
-DEVICE = flight.FlightServerError
-INTERNAL = flight.FlightInternalError
-
-
-def refused(error: BaseException | None, kind: type[Exception] | tuple[type[Exception], ...], *said: str) -> str:
-    """Check an error's class and text; its text."""
-    assert isinstance(error, kind), repr(error)
-    text = str(error)
-    for part in said:
-        assert part in text
-    for part in TELLTALE:
-        assert part not in text
-    return text
+from .conftest import Board, Serve, command
+from .refusal import DEVICE, FILE, INVALID_ARGUMENT, NOT_FOUND, OLD, TABLE, refused
 
 
 @pytest.fixture
@@ -310,187 +283,6 @@ def test_a_client_that_is_killed_while_it_writes(board: Board, mode: str) -> Non
     assert subprocess.run([sys.executable, "-c", KILLED, board.location, request]).returncode == -signal.SIGKILL
     assert board.exec("print('next')") == "next\n"
     assert (board.folder / "old.csv").read_bytes() == OLD
-
-
-READ_FAULTS = {
-    "exit-after-tx": (UNAVAILABLE, ("demo",)),
-    "reset-after-tx": (INTERNAL, ("demo", "the board was reset", "power supply")),
-}
-
-
-@pytest.fixture
-def faulty(serve: Serve, tmp_path: Path) -> Callable[[str], Board]:
-    """A simulated board with a fault, and an old file of 10,000 readings."""
-
-    def start(options: str) -> Board:
-        samples.write_samples(str(tmp_path / "board"))
-        (tmp_path / "board" / "old.csv").write_bytes(OLD)
-        return serve(simulated(tmp_path, options))
-
-    return start
-
-
-@pytest.mark.parametrize("fault", READ_FAULTS)
-@pytest.mark.parametrize("after", [20_000, 150_000, 400_000])
-def test_a_board_that_breaks_off_while_it_is_read(
-    faulty: Callable[[str], Board], mode: str, fault: str, after: int
-) -> None:
-    board = faulty(f"fault={fault}={after}")
-    whole = pa.Table.from_pandas(pa.csv.read_csv(board.folder / "readings.csv").to_pandas(), preserve_index=False)
-    keys = {**FILE, "path": "/readings.csv", "format": "csv", "schema": {"time": "string", "battery": "float64"}}
-    got = board.get(**keys, mode=mode, batch_rows=500)
-    kind, said = READ_FAULTS[fault]
-    refused(got.error, kind, *said)
-    assert got.trailer is None
-    assert got.schema is not None or after < 50_000
-    if got.schema is not None:
-        rows = got.table.num_rows
-        assert 0 <= rows < 10_000
-        assert rows or after < 150_000
-        assert got.table["battery"].to_pylist() == whole["battery"].to_pylist()[:rows]
-    _lives_on(board)
-
-
-def _lives_on(board: Board) -> None:
-    """The next request is answered, and nothing on the board has changed."""
-    assert board.act("health") == [{"status": "serving"}]
-    assert board.exec("print('next')") == "next\n"
-    assert (board.folder / "readings.csv").read_bytes() == samples.readings()
-    assert (board.folder / "old.csv").read_bytes() == OLD
-
-
-@pytest.mark.parametrize("fault", ["exit-after-tx", "unplug-after-rx", "reset-after-rx"])
-def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], Board], fault: str) -> None:
-    # Past what opening the board takes, and before the end of a look into a file.
-    board = faulty(f"fault={fault}={900 if fault.endswith('tx') else 1100}")
-    kinds = (UNAVAILABLE, INTERNAL)
-    with pytest.raises(kinds) as raised:
-        board.client.get_flight_info(flight.FlightDescriptor.for_path("demo", "/readings.csv"))
-    refused(raised.value, kinds, "demo")
-    assert board.act("file.stat", device="demo", path="/old.csv")[0]["size"] == len(OLD)
-    _lives_on(board)
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A silent board is given up after half a second instead of 10 or 15."""
-    monkeypatch.setattr("fastflight.device.download.STALL_SECONDS", 0.5)
-    monkeypatch.setattr("fastflight.device.upload.WRITE_SECONDS", 0.5)
-    monkeypatch.setattr("fastflight.protocol.raw_paste.WINDOW_SECONDS", 0.5)
-    monkeypatch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.5)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], Board], mode: str) -> None:
-    # It gets no further than the code that would read.
-    board = faulty("fault=stall-after-rx=1100")
-    got = board.get(**FILE, path="/readings.csv", mode=mode)
-    refused(got.error, TIMED_OUT, "demo: the device sent nothing for 0.5 s", "plug it in again")
-    _lives_on(board)
-
-
-WRITE_FAULTS = {
-    "unplug-after-rx": (UNAVAILABLE,),
-    "exit-after-tx": (UNAVAILABLE,),
-    "reset-after-rx": (INTERNAL,),
-    "reset-after-tx": (INTERNAL,),
-    "stall-after-rx": (TIMED_OUT, UNAVAILABLE),
-}
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("fault", WRITE_FAULTS)
-def test_a_board_that_breaks_off_while_it_is_written(faulty: Callable[[str], Board], mode: str, fault: str) -> None:
-    board = faulty(f"fault={fault}={1200 if fault.endswith('tx') else 12_000}")
-    put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
-    refused(put.error, WRITE_FAULTS[fault], "demo")
-    assert not put.acks or "done" not in put.last
-    _lives_on(board)
-
-
-def test_a_line_that_loses_bytes(faulty: Callable[[str], Board], mode: str) -> None:
-    board = faulty("fault=drop-rx=0.0003")
-    put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
-    refused(put.error, (INTERNAL, DEVICE, TIMED_OUT), "demo")
-    assert (board.folder / "old.csv").read_bytes() == OLD
-    assert (board.folder / "readings.csv").read_bytes() == samples.readings()
-    got = board.get(**FILE, path="/log.bin", format="raw", mode=mode)
-    assert got.error is not None or b"".join(got.table["data"].to_pylist()) == samples.log()
-
-
-FULL = sum(len(data) for data in samples.contents().values()) + 9000
-
-
-@pytest.mark.parametrize("options", ["fault=full-after=8000", f"capacity={FULL}"])
-def test_a_board_that_is_full(faulty: Callable[[str], Board], mode: str, options: str) -> None:
-    board = faulty(options)
-    put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=500)
-    refused(put.error, DEVICE, "demo:/old.csv: no space left on the board", "Remove files")
-    assert put.acks and "done" not in put.last
-    _lives_on(board)
-    assert not list(board.folder.rglob("*fastflight*"))
-
-
-def test_a_busy_device_says_who_has_it(serve: Serve, tmp_path: Path, mode: str) -> None:
-    board = serve(simulated(tmp_path), lease_seconds=0.2)
-    stay = "import time\nprint('here')\nwhile True: time.sleep(0.01)"
-    reader = board.client.do_get(ticket(type="device.exec", device="demo", code=stay, mode=mode))
-    while not reader.read_chunk().data.num_rows:
-        pass
-    for second in ("sync", "async"):
-        got = board.get(**FILE, path="/readings.csv", mode=second)
-        refused(got.error, UNAVAILABLE, f"demo: in use by a {mode} device.exec request", "Wait until it is done")
-        put = board.put(TABLE, {**FILE, "path": "/readings.csv", "mode": second})
-        refused(put.error, UNAVAILABLE, "in use by")
-    with pytest.raises(flight.FlightUnavailableError) as raised:
-        board.act("file.stat", device="demo", path="/readings.csv")
-    refused(raised.value, UNAVAILABLE, "in use by")
-    assert json.loads(raised.value.extra_info)["holder"] == f"a {mode} device.exec request"
-    (device,) = board.act("devices")
-    assert device["holder"] == f"a {mode} device.exec request"
-    reader.cancel()
-
-
-def test_the_second_request_waits_for_the_first(board: Board, mode: str) -> None:
-    code = "import sys\nprint('here')\nprint(sys.stdin.readline())"
-    reader = board.client.do_get(ticket(type="device.exec", device="demo", code=code, mode=mode))
-    while not reader.read_chunk().data.num_rows:
-        pass
-    got: list[Got | Put] = []
-    second = threading.Thread(target=lambda: got.append(board.get(**FILE, path="/old.csv", mode=mode)))
-    second.start()
-    assert board.act("devices")[0]["holder"] == f"a {mode} device.exec request"
-    assert second.is_alive() and not got
-    reader.cancel()
-    second.join(SOON)
-    assert got[0].error is None
-
-
-def test_a_program_that_runs_is_left_alone(serve: Serve, tmp_path: Path, mode: str) -> None:
-    samples.write_samples(str(tmp_path / "board"))
-    (tmp_path / "board" / "main.py").write_text("import time\nwhile True:\n time.sleep(0.01)\n")
-    board = serve(simulated(tmp_path))
-    got = board.get(**FILE, path="/log.bin", format="raw", mode=mode)
-    refused(got.error, UNAVAILABLE, "demo: ", "a program is running on it", "interrupt=true")
-    interrupted = board.get(**FILE, path="/log.bin", format="raw", mode=mode, interrupt=True)
-    assert interrupted.error is None and interrupted.trailer is not None
-    assert interrupted.trailer["sha256"] == sha256(samples.log())
-
-
-def test_code_that_hangs(board: Board, mode: str) -> None:
-    got = board.get(type="device.exec", device="demo", code="print('a')\nwhile True: pass", timeout=0.3, mode=mode)
-    refused(got.error, TIMED_OUT, "demo")
-    assert got.table["text"].to_pylist() == ["a"]
-
-
-def test_a_device_that_is_not_there(serve: Serve, mode: str) -> None:
-    board = serve("serial:///dev/no-such-port")
-    refused(board.get(**FILE, path="/x.csv", mode=mode).error, UNAVAILABLE, "demo: cannot open the serial port")
-    refused(board.put(TABLE, {**FILE, "path": "/x.csv", "mode": mode}).error, UNAVAILABLE, "demo")
-    # It is listed as a device, without files.
-    (info,) = board.client.list_flights(b"demo/*")
-    assert json.loads(info.descriptor.command)["type"] == "device.listing"
-    assert board.act("devices")[0]["open"] is False
 
 
 def test_a_url_that_means_nothing(serve: Serve) -> None:
