@@ -1,0 +1,72 @@
+"""What a bridge stands in front of: one device line that lives on, on one event loop.
+
+A `Line` is run by `run`, which opens it, reads it, and opens it again when it was lost, until it is cancelled. What it
+receives goes to its tap first and then to its one `Listener`; a listener that cannot take more says `pause`, and is told
+nothing further until `resume`. All calls belong to the loop that runs the line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from fastflight.transport.port import SerialControl
+from fastflight.transport.tap import Tap
+
+Phase = Literal["connecting", "open", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the line is: `connecting` while an attempt to open it runs, `lost` between two attempts, with the reason."""
+
+    phase: Phase
+    reason: str = ""
+
+
+class Listener(Protocol):
+    """Who is told what comes over the line. Neither method may block or raise."""
+
+    def data_received(self, data: bytes) -> None:
+        """At least one byte, in the order received. Not called while the line is paused."""
+
+    def state_changed(self, state: State) -> None:
+        """The line's state is another one now."""
+
+
+class Line(Protocol):
+    """A device line that outlives its losses."""
+
+    @property
+    def name(self) -> str:
+        """The device as people know it: its URL or its name."""
+
+    @property
+    def tap(self) -> Tap:
+        """Where everything that crosses the line is seen, both directions."""
+
+    @property
+    def state(self) -> State:
+        """How the line is now."""
+
+    @property
+    def control(self) -> SerialControl | None:
+        """The port's serial control while the line is open and a serial one; else None."""
+
+    def attach(self, listener: Listener | None) -> None:
+        """Tell `listener` from now on, and nobody else. Its state is not told anew."""
+
+    async def run(self) -> None:
+        """Keep the line open until cancelled; closes it then. Never ends by a failure of the device."""
+
+    async def write(self, data: bytes) -> None:
+        """Hand all of `data` to the line, waiting while it takes no more. One call at a time.
+
+        `TransportClosed` while the line is not open, or when it is lost meanwhile.
+        """
+
+    def pause(self) -> None:
+        """Read no further: what the device sends stays where it is. Nothing is told after this returns."""
+
+    def resume(self) -> None:
+        """Read on."""

@@ -1,0 +1,267 @@
+"""Everything that crosses a device's line, both directions, for whoever wants to see it.
+
+A `Tap` keeps the last bytes of a line as chunks, one for each read and write, numbered from 0 without holes and stamped
+with the time of the read. Readers share these: each has only a place in the sequence, so a slow one holds nobody up and
+costs no memory. What it did not take before the tap dropped it becomes one `Gap`, with the exact numbers.
+
+`tapped(port, tap)` is the port itself to its owner, and feeds the tap. Thread-safe: a line is used from threads and from
+loops, and its readers live on others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from fastflight.errors import RequestError
+from fastflight.transport.port import LineSettings, ModemLines, Port, SerialControl
+
+Direction = Literal["rx", "tx"]
+
+# What a tap keeps: over 20 s of a line at 115200 baud, and 256 MB for a thousand boards that never stop talking.
+KEPT_BYTES = 256 * 1024
+# What a chunk costs beside its data; without it, a flood of single bytes would keep a hundred times the limit.
+CHUNK_BYTES = 256
+# A reader takes this many chunks at once: few enough that taking them does not keep the line's owner waiting.
+LOT_CHUNKS = 256
+
+
+class Chunk(NamedTuple):
+    """One read (`rx`, from the device) or write (`tx`). `time_ns` is UTC, in nanoseconds since 1970."""
+
+    seq: int
+    time_ns: int
+    direction: Direction
+    data: bytes
+
+
+class Gap(NamedTuple):
+    """Chunks that were dropped before the reader took them: `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+
+class Tap:
+    """The traffic of one line. A line that is lost and opened again is still the same line."""
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES, clock: Callable[[], int] = time.time_ns) -> None:
+        self._limit = kept_bytes
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._chunks: deque[Chunk] = deque()
+        self._bytes = 0
+        self._next = 0
+        self._closed = False
+        # Readers that wait; each is woken once.
+        self._waiting: list[Callable[[], object]] = []
+
+    @property
+    def next_seq(self) -> int:
+        """The number that the next chunk will have."""
+        return self._next
+
+    def feed(self, direction: Direction, data: bytes) -> None:
+        """Something crossed the line. Never waits for a reader."""
+        if not data:
+            return
+        with self._lock:
+            self._chunks.append(Chunk(self._next, self._clock(), direction, data))
+            self._next += 1
+            self._bytes += len(data) + CHUNK_BYTES
+            # The newest stays, however large.
+            while self._bytes > self._limit and len(self._chunks) > 1:
+                self._bytes -= len(self._chunks.popleft().data) + CHUNK_BYTES
+            if not self._waiting:
+                return
+            waiting, self._waiting = self._waiting, []
+        _wake(waiting)
+
+    def reader(self, *, seq: int | None = None, since_ns: int | None = None) -> TapReader:
+        """A reader that starts at the next chunk, at number `seq`, or at the first kept chunk since a time.
+
+        Where `seq` is no longer kept, the first thing read is the gap. `RequestError` for one that is not there yet.
+        """
+        with self._lock:
+            start = self._next
+            if seq is not None:
+                if not 0 <= seq <= self._next:
+                    raise RequestError(
+                        f"there is no chunk {seq} yet", where="seq", hint=f"The next one will have number {self._next}"
+                    )
+                start = seq
+            elif since_ns is not None:
+                start = next((chunk.seq for chunk in self._chunks if chunk.time_ns >= since_ns), self._next)
+        return TapReader(self, start)
+
+    def close(self) -> None:
+        """The line is over: readers take what is kept and then end."""
+        with self._lock:
+            self._closed = True
+            waiting, self._waiting = self._waiting, []
+        _wake(waiting)
+
+    def _take(self, start: int, wake: Callable[[], object] | None) -> tuple[list[Chunk | Gap], int, bool]:
+        """From number `start`: a lot of chunks, where to go on, whether that is the end. If none: `wake` later."""
+        with self._lock:
+            items: list[Chunk | Gap] = []
+            kept = self._next - len(self._chunks)
+            if start < kept:
+                items.append(Gap(start, kept - 1))
+                start = kept
+            items += islice(self._chunks, start - kept, start - kept + LOT_CHUNKS)
+            start = min(start + LOT_CHUNKS, self._next)
+            if not items and not self._closed and wake is not None:
+                self._waiting.append(wake)
+            return items, start, self._closed and start == self._next
+
+    def _forget(self, wake: Callable[[], object]) -> None:
+        with self._lock, contextlib.suppress(ValueError):
+            self._waiting.remove(wake)
+
+
+class TapReader:
+    """A place in a tap. Belongs to one thread or one task at a time; there is nothing to close."""
+
+    def __init__(self, tap: Tap, start: int) -> None:
+        self._tap = tap
+        self._next = start
+        self.ended = False
+
+    def take(self, timeout: float | None) -> list[Chunk | Gap]:
+        """What came, in order; waits up to `timeout` seconds (None: for ever) while there is nothing.
+
+        Empty after the timeout, or when the tap was closed: then `ended` is true.
+        """
+        came = threading.Event()
+        if not (items := self._taken(came.set)) and not self.ended:
+            try:
+                came.wait(timeout)
+            finally:
+                self._tap._forget(came.set)
+            items = self._taken(None)
+        return items
+
+    async def atake(self, timeout: float | None) -> list[Chunk | Gap]:
+        """As `take`. Cancelled, it has taken nothing."""
+        came, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(came.set)
+
+        if not (items := self._taken(wake)) and not self.ended:
+            try:
+                async with asyncio.timeout(timeout):
+                    await came.wait()
+            except TimeoutError:
+                pass
+            finally:
+                self._tap._forget(wake)
+            items = self._taken(None)
+        return items
+
+    def __iter__(self) -> Iterator[Chunk | Gap]:
+        while not self.ended:
+            yield from self.take(None)
+
+    async def __aiter__(self) -> AsyncIterator[Chunk | Gap]:
+        while not self.ended:
+            for item in await self.atake(None):
+                yield item
+
+    def _taken(self, wake: Callable[[], object] | None) -> list[Chunk | Gap]:
+        items, self._next, self.ended = self._tap._take(self._next, wake)
+        return items
+
+
+def _wake(waiting: list[Callable[[], object]]) -> None:
+    for wake in waiting:
+        with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits there any more
+            wake()
+
+
+def tapped(port: Port, tap: Tap) -> Port:
+    """`port`, with a tap on it; a `SerialControl` where it was one."""
+    return TappedSerialPort(port, port, tap) if isinstance(port, SerialControl) else TappedPort(port, tap)
+
+
+class TappedPort:
+    """A port whose traffic `tap` sees. A write is seen when it is handed to the line, before any answer to it."""
+
+    def __init__(self, port: Port, tap: Tap) -> None:
+        self._port = port
+        self._tap = tap
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        return self._port.bytes_per_second
+
+    def read(self, timeout: float) -> bytes:
+        data = self._port.read(timeout)
+        self._tap.feed("rx", data)
+        return data
+
+    def write(self, data: bytes, timeout: float) -> None:
+        self._tap.feed("tx", data)
+        self._port.write(data, timeout)
+
+    def close(self) -> None:
+        self._port.close()
+
+    async def aread(self, timeout: float) -> bytes:
+        data = await self._port.aread(timeout)
+        self._tap.feed("rx", data)
+        return data
+
+    async def awrite(self, data: bytes, timeout: float) -> None:
+        self._tap.feed("tx", data)
+        await self._port.awrite(data, timeout)
+
+    async def aclose(self) -> None:
+        await self._port.aclose()
+
+
+class TappedSerialPort(TappedPort):
+    """A tapped port that is a real serial line: what controls it passes through."""
+
+    def __init__(self, port: Port, control: SerialControl, tap: Tap) -> None:
+        super().__init__(port, tap)
+        self._control = control
+
+    @property
+    def settings(self) -> LineSettings:
+        return self._control.settings
+
+    def configure(self, settings: LineSettings, timeout: float) -> None:
+        self._control.configure(settings, timeout)
+
+    def assign(
+        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+    ) -> None:
+        self._control.assign(timeout, dtr=dtr, rts=rts, sending_break=sending_break)
+
+    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        self._control.purge(timeout, received=received, unsent=unsent)
+
+    def modem(self, timeout: float) -> ModemLines:
+        return self._control.modem(timeout)
+
+    async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
+        await self._control.aconfigure(settings, timeout)
+
+    async def aassign(
+        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+    ) -> None:
+        await self._control.aassign(timeout, dtr=dtr, rts=rts, sending_break=sending_break)
+
+    async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        await self._control.apurge(timeout, received=received, unsent=unsent)
+
+    async def amodem(self, timeout: float) -> ModemLines:
+        return await self._control.amodem(timeout)
