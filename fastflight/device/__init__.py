@@ -4,6 +4,7 @@ from fastflight.device.capabilities import Capabilities
 from fastflight.device.entry import DeviceInfo, Entry, Written
 from fastflight.device.inventory import Device, Inventory
 from fastflight.device.session import AsyncSession, Session
+from fastflight.device.transfer import Hashed, Method, Part, Resumption, Transfer, WrittenTree
 
 __all__ = [
     "AsyncSession",
@@ -11,7 +12,13 @@ __all__ = [
     "Device",
     "DeviceInfo",
     "Entry",
+    "Hashed",
     "Inventory",
+    "Method",
+    "Part",
+    "Resumption",
     "Session",
+    "Transfer",
     "Written",
+    "WrittenTree",
 ]

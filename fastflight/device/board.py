@@ -18,7 +18,9 @@ from fastflight.device.download import download
 from fastflight.device.entry import DeviceInfo, Entry, Written
 from fastflight.device.execute import execute
 from fastflight.device.failure import failure, own_failure
-from fastflight.errors import DeviceError, ProtocolError, RequestError
+from fastflight.device.transfer import Hashed, Part, Resumption, Transfer
+from fastflight.device.tree import Tree
+from fastflight.errors import DeviceError, FileMissing, ProtocolError, RequestError
 from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
 T = TypeVar("T")
@@ -163,16 +165,39 @@ class Board:
         """One entry."""
         return (yield from listing.stat(self.repl, self.capabilities, paths.normal(path)))
 
-    def read(self, path: str, limit: int | None = None) -> Conversation[None]:
-        """Deliver the bytes of a file, or its first `limit`."""
-        return (yield from download(self.repl, self.capabilities, self._file(path), limit))
+    def read(self, path: str, *, offset: int, limit: int | None, transfer: Transfer) -> Conversation[None]:
+        """Deliver the bytes of a file from `offset` on, at most `limit`."""
+        return (yield from download(self.repl, self.capabilities, self._file(path), offset, limit))
 
-    def write(self, path: str) -> Conversation[Written]:
+    def write(self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer) -> Conversation[Written]:
         """Fetch content and make it a file, whole or not at all."""
-        self._unfinished = upload.Unfinished(self._file(path))
-        written = yield from upload.upload(self.repl, self.capabilities, self._unfinished)
+        self._unfinished = upload.Unfinished(self._file(path), keep=keep)
+        written = yield from upload.upload(self.repl, self.capabilities, self._unfinished, resume)
         self._unfinished = None
         return written
+
+    def tree(self, folder: str, transfer: Transfer) -> Tree:
+        """A write of many files below `folder`."""
+        return Tree(self, paths.normal(folder), transfer)
+
+    def part(self, path: str) -> Conversation[Part | None]:
+        """What a broken write to `path` left that can be resumed."""
+        part = upload.Unfinished(self._file(path)).part
+        try:
+            size = (yield from listing.stat(self.repl, self.capabilities, part)).size
+        except FileMissing:
+            return None
+        name, found = yield from digest(self.repl, self.capabilities, part)
+        return Part(size, name, found) if name else None
+
+    def hashes(self, folder: str) -> Conversation[list[Hashed]]:
+        """Every file below `folder` with its digest."""
+        found = []
+        for entry in (yield from self.listing(folder, recursive=True)):
+            if entry.kind == "file":
+                name, value = yield from digest(self.repl, self.capabilities, entry.path)
+                found.append(Hashed(entry.path, entry.size, name, value))
+        return found
 
     def remove(self, path: str) -> Conversation[None]:
         """Remove a file or an empty folder."""
@@ -188,9 +213,9 @@ class Board:
         self._needs("os.rename", "rename", path)
         yield from self._do(RENAME, path, to=self._file(to))
 
-    def digest(self, path: str) -> Conversation[tuple[str, str]]:
+    def digest(self, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
         """The algorithm (`sha256`, `crc32`, or empty) and the hexadecimal digest that the board takes of a file."""
-        return (yield from digest(self.repl, self.capabilities, self._file(path)))
+        return (yield from digest(self.repl, self.capabilities, self._file(path), limit))
 
     def execute(self, code: str, within: float) -> Conversation[Output]:
         """Run a short piece of code; its output and traceback."""

@@ -28,13 +28,15 @@ BLOCK = 0x01
 END = 0x04
 
 BINARY = """\
-def _ff(k):
+def _ff(k,o):
  import sys,struct,binascii
  w=sys.stdout.buffer.write
  b=bytearray({size}+7)
  m=memoryview(b)
  d=m[7:]
  f=open({path!r},'rb')
+ if o:
+  f.seek(o)
  try:
   while k:
    k-=1
@@ -45,11 +47,13 @@ def _ff(k):
    w(m[:n+7])
  finally:
   f.close()
-_ff({blocks})
+_ff({blocks},{offset})
 """
 TEXT = """\
-def _ff(k):
+def _ff(k,o):
  f=open({path!r},'rb')
+ if o:
+  f.seek(o)
  try:
   while k:
    k-=1
@@ -59,20 +63,22 @@ def _ff(k):
    print(sum(d),repr(d))
  finally:
   f.close()
-_ff({blocks})
+_ff({blocks},{offset})
 """
 
 # What a line of the text form may hold: four characters a byte, the sum, and the quotes.
 LINE_LIMIT = 4 * 2048 + 64
 
 
-def download(repl: RawRepl, capabilities: Capabilities, path: str, limit: int | None = None) -> Conversation[None]:
+def download(
+    repl: RawRepl, capabilities: Capabilities, path: str, offset: int = 0, limit: int | None = None
+) -> Conversation[None]:
     """Deliver the bytes of the file at `path`, or its first `limit`. `ProtocolError` when a block was changed."""
     binary = capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
     size = capabilities.block_bytes
     # The loop counts down to zero: from below it, it never gets there.
     blocks = -1 if limit is None else max(1, limit // size)
-    code = (BINARY if binary else TEXT).format(path=capabilities.spelled(path), size=size, blocks=blocks)
+    code = (BINARY if binary else TEXT).format(path=capabilities.spelled(path), size=size, blocks=blocks, offset=offset)
     yield from repl.submit(code.encode())
     block = _binary_block if binary else _text_block
     checked = bytearray()

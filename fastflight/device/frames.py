@@ -15,6 +15,7 @@ host has ended the frames.
 
 from __future__ import annotations
 
+import binascii
 from collections import deque
 from collections.abc import Iterator
 
@@ -80,14 +81,14 @@ _fr()
 """
 
 
-def send(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Digest]:
+def send(repl: RawRepl, capabilities: Capabilities, path: str, sent: Digest) -> Conversation[Digest]:
     """Fetch content to its end and have the board write it to its open file; what was sent, in all."""
     frame = frame_bytes(capabilities.platform)
     yield from repl.submit(RECEIVE.format(size=frame).encode())
     ready = yield from repl.inbox.exactly(1, ACK_SECONDS)
     if ready != READY:
         raise ProtocolError(f"the board answered {ready!r} when it was to take a file", where=path)
-    sent = Digest()
+    written = 0
     expected: deque[int] = deque()
     failed = False
     while not failed and (piece := (yield Fetch())):
@@ -96,10 +97,11 @@ def send(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[D
                 break
             yield Send(header(len(wire)) + wire)
             sent.add(raw)
-            expected.append(sent.crc32)
+            written = binascii.crc32(raw, written)
+            expected.append(written)
         else:
             yield Send(FLUSH_FRAME)
-            expected.append(sent.crc32)
+            expected.append(written)
         while expected:
             failed = (yield from _refused(repl, expected, path)) or failed
     yield Send(END_FRAME)

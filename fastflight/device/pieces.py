@@ -22,11 +22,10 @@ BLOCK_LITERAL = "print(_ff.write({data!r}))"
 FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
 
 
-def send(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[Digest]:
+def send(repl: RawRepl, capabilities: Capabilities, path: str, sent: Digest) -> Conversation[Digest]:
     """Fetch content to its end and have the board write it to its open file; what was sent, in all."""
     size = capabilities.block_bytes
     base64 = capabilities.has("binascii.a2b_base64")
-    sent = Digest()
     while piece := (yield Fetch()):
         for start in range(0, len(piece), size):
             block = piece[start : start + size]

@@ -7,13 +7,15 @@ leaves the board to be mended, which the next call or the end of the lease does.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from typing import TypeVar
 
 from fastflight.device.board import Board
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.entry import DeviceInfo, Entry, Written
+from fastflight.device.transfer import AUTO, Hashed, Part, Resumption, Transfer, WrittenTree
 from fastflight.errors import FastFlightError, TransportError
 from fastflight.protocol import Conversation, Output
 from fastflight.transport import Port, arun, astream, run, stream
@@ -56,13 +58,44 @@ class Session(_Named):
         """One entry; `FileMissing` when there is none."""
         return self._run(self._board.stat(path))
 
-    def read(self, path: str, *, limit: int | None = None) -> Generator[bytes, None, None]:
-        """The bytes of a file, or its first `limit`, in order; empty pieces while the board is silent."""
-        return self._stream(self._board.read(path, limit))
+    def read(
+        self, path: str, *, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
+    ) -> Generator[bytes, None, None]:
+        """The bytes of a file from `offset` on, at most `limit`, in order; empty pieces while the board is silent."""
+        return self._stream(self._board.read(path, offset=offset, limit=limit, transfer=transfer))
 
-    def write(self, path: str, content: Iterable[bytes]) -> Written:
-        """Make `content` the file at `path`, whole or not at all. The next piece is taken when the last is stored."""
-        return self._run(self._board.write(path), (piece for piece in content if piece))
+    def write(
+        self,
+        path: str,
+        content: Iterable[bytes],
+        *,
+        resume: Resumption | None = None,
+        keep: bool = False,
+        transfer: Transfer = AUTO,
+    ) -> Written:
+        """Make `content` the file at `path`, whole or not at all. The next piece is taken when the last is stored.
+
+        With `resume`, `content` begins where its part ends, and the result is that of the whole; a part that is not
+        what it was is a `DeviceError`. `keep`: a write that breaks leaves its part on the board, for `part` to find.
+        """
+        steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer)
+        return self._run(steps, (piece for piece in content if piece))
+
+    def write_tree(
+        self, folder: str, files: Iterable[tuple[str, Iterable[bytes]]], *, transfer: Transfer = AUTO
+    ) -> WrittenTree:
+        """Make each content the file at its path below `folder`, making the folders that are missing.
+
+        All are written beside the old files, verified in one pass, and only then put in their places.
+        """
+        tree = self._board.tree(folder, transfer)
+        for path, content in files:
+            self._run(tree.add(path), (piece for piece in content if piece))
+        return self._run(tree.finish())
+
+    def part(self, path: str) -> Part | None:
+        """What a write to `path` left that broke off and was to be kept; None when a write cannot be resumed."""
+        return self._run(self._board.part(path))
 
     def remove(self, path: str) -> None:
         """Remove a file or an empty folder."""
@@ -76,9 +109,16 @@ class Session(_Named):
         """Give a file or folder another path."""
         self._run(self._board.rename(path, to))
 
-    def hash(self, path: str) -> tuple[str, str]:
-        """The algorithm and the hexadecimal digest that the board takes of a file; two empty texts if it has none."""
-        return self._run(self._board.digest(path))
+    def hash(self, path: str, *, limit: int | None = None) -> tuple[str, str]:
+        """The algorithm and the hexadecimal digest that the board takes of a file, or of its first `limit` bytes.
+
+        Two empty texts if it can take none.
+        """
+        return self._run(self._board.digest(path, limit))
+
+    def hashes(self, folder: str = "/") -> builtins.list[Hashed]:
+        """Every file below a folder with its digest, by path, in one pass on the board."""
+        return self._run(self._board.hashes(folder))
 
     def exec(self, code: str, *, timeout: float = CODE_SECONDS) -> Output:
         """Run code to its end and collect what it wrote; `timeout` bounds each silence."""
@@ -120,13 +160,37 @@ class AsyncSession(_Named):
         """As `Session.stat`."""
         return await self._run(self._board.stat(path))
 
-    def read(self, path: str, *, limit: int | None = None) -> AsyncGenerator[bytes, None]:
+    def read(
+        self, path: str, *, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
+    ) -> AsyncGenerator[bytes, None]:
         """As `Session.read`."""
-        return self._stream(self._board.read(path, limit))
+        return self._stream(self._board.read(path, offset=offset, limit=limit, transfer=transfer))
 
-    async def write(self, path: str, content: AsyncIterator[bytes]) -> Written:
+    async def write(
+        self,
+        path: str,
+        content: AsyncIterable[bytes],
+        *,
+        resume: Resumption | None = None,
+        keep: bool = False,
+        transfer: Transfer = AUTO,
+    ) -> Written:
         """As `Session.write`."""
-        return await self._run(self._board.write(path), (piece async for piece in content if piece))
+        steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer)
+        return await self._run(steps, (piece async for piece in content if piece))
+
+    async def write_tree(
+        self, folder: str, files: AsyncIterable[tuple[str, AsyncIterable[bytes]]], *, transfer: Transfer = AUTO
+    ) -> WrittenTree:
+        """As `Session.write_tree`."""
+        tree = self._board.tree(folder, transfer)
+        async for path, content in files:
+            await self._run(tree.add(path), (piece async for piece in content if piece))
+        return await self._run(tree.finish())
+
+    async def part(self, path: str) -> Part | None:
+        """As `Session.part`."""
+        return await self._run(self._board.part(path))
 
     async def remove(self, path: str) -> None:
         """As `Session.remove`."""
@@ -140,9 +204,13 @@ class AsyncSession(_Named):
         """As `Session.rename`."""
         await self._run(self._board.rename(path, to))
 
-    async def hash(self, path: str) -> tuple[str, str]:
+    async def hash(self, path: str, *, limit: int | None = None) -> tuple[str, str]:
         """As `Session.hash`."""
-        return await self._run(self._board.digest(path))
+        return await self._run(self._board.digest(path, limit))
+
+    async def hashes(self, folder: str = "/") -> builtins.list[Hashed]:
+        """As `Session.hashes`."""
+        return await self._run(self._board.hashes(folder))
 
     async def exec(self, code: str, *, timeout: float = CODE_SECONDS) -> Output:
         """As `Session.exec`."""

@@ -19,6 +19,7 @@ from fastflight.device.download import download
 from fastflight.device.entry import Written
 from fastflight.device.execute import execute
 from fastflight.device.listing import stat
+from fastflight.device.transfer import Resumption
 from fastflight.errors import DeviceError, FileMissing, ProtocolError
 from fastflight.protocol import Conversation, Deliver, RawRepl
 
@@ -39,7 +40,10 @@ except (OSError,AttributeError):
  _d=0
 if _d:
  raise OSError('EISDIR')
-_ff=open({part!r},'wb')
+if {start}:
+ if os.stat({part!r})[6]!={start}:
+  raise OSError('ESTALE')
+_ff=open({part!r},{mode!r})
 """
 CLOSE = "_ff.close()\ndel _ff\n"
 DISCARD = """\
@@ -86,6 +90,8 @@ class Unfinished:
     """A write to `path` that has not ended: what of it lies on the board."""
 
     path: str
+    # A broken write leaves its part, to be resumed.
+    keep: bool = False
     # The old file is being written over with the verified part.
     copying: bool = False
 
@@ -95,14 +101,22 @@ class Unfinished:
         return paths.join(paths.parent(self.path), TEMPORARY_NAME)
 
 
-def upload(repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished) -> Conversation[Written]:
+def upload(
+    repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished, resume: Resumption | None = None
+) -> Conversation[Written]:
     """Fetch content until it ends, and make it the file at `unfinished.path`."""
     path = unfinished.path
     names = {"path": capabilities.spelled(path), "part": capabilities.spelled(unfinished.part)}
-    yield from execute(repl, capabilities, OPEN.format(**names), path, WRITE_SECONDS)
+    yield from execute(
+        repl,
+        capabilities,
+        OPEN.format(**names, start=resume.part.size if resume else 0, mode="ab" if resume else "wb"),
+        path,
+        WRITE_SECONDS,
+    )
     try:
         sending = frames if frames.taken_by(repl, capabilities) else pieces
-        sent = yield from sending.send(repl, capabilities, path)
+        sent = yield from sending.send(repl, capabilities, path, Digest(resume))
         yield from execute(repl, capabilities, CLOSE, path, WRITE_SECONDS)
         verified = yield from _verify(repl, capabilities, unfinished.part, path, sent)
         if capabilities.has("os.rename"):
@@ -115,7 +129,7 @@ def upload(repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished) ->
         # The board answered, and is in step. After anything else, whoever recovers it settles the write.
         yield from settle(repl, capabilities, unfinished)
         raise
-    return Written(sent.size, sent.sha256.hexdigest(), verified)
+    return Written(sent.size, sent.sha256, verified)
 
 
 def settle(repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished) -> Conversation[None]:
@@ -123,6 +137,8 @@ def settle(repl: RawRepl, capabilities: Capabilities, unfinished: Unfinished) ->
     if unfinished.copying:
         # If it was done, there is no part to copy any more. If it cannot be, the part is all there is of the content.
         code = _copy(capabilities, unfinished)
+    elif unfinished.keep:
+        code = CLOSE
     else:
         code = DISCARD.format(part=capabilities.spelled(unfinished.part))
     yield from repl.execute(code.encode(), WRITE_SECONDS)
@@ -158,9 +174,9 @@ def _verify(repl: RawRepl, capabilities: Capabilities, part: str, path: str, sen
     """Compare what lies in `part` with what was sent; how it was compared."""
     name, found = yield from digest(repl, capabilities, part)
     if name:
-        expected = sent.sha256.hexdigest() if name == "sha256" else f"{sent.crc32:08x}"
+        expected = sent.sha256 if name == "sha256" else sent.crc32
     else:
-        name, expected = "read back", sent.sha256.hexdigest()
+        name, expected = "read back", sent.sha256
         found = yield from _read_back(repl, capabilities, part)
     if found != expected:
         raise ProtocolError(
@@ -184,4 +200,4 @@ def _read_back(repl: RawRepl, capabilities: Capabilities, part: str) -> Conversa
             else:
                 step = steps.send((yield step))
     except StopIteration:
-        return back.sha256.hexdigest()
+        return back.sha256

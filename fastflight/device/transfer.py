@@ -1,0 +1,79 @@
+"""What can be said about moving the bytes of files: how they are to move, what a cut-off write left, what was hashed.
+
+Resuming a write takes three steps, of which the middle one is the caller's::
+
+    part = session.part(path)                       # what lies beside `path`, with the digest that the board took
+    # compare part.digest with that of the first part.size bytes of the content, then
+    session.write(path, rest, resume=Resumption(part, sha256_of_all), keep=True)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fastflight.device.entry import Written
+
+Method = Literal["auto", "binary", "base64", "literal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """How to move bytes, where the choice is not left to what the board can do.
+
+    `method` is the form of the bytes on the line: `binary` through a loop on the board, `base64` and `literal` as
+    text. One that the board cannot take is a `RequestError`. `deflate`: whether they are compressed; None: where the
+    board can and the line is slow enough for it to pay.
+    """
+
+    method: Method = "auto"
+    deflate: bool | None = None
+
+
+AUTO = Transfer()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a cut-off write left beside a path: `size` bytes, and the digest that the board took of them.
+
+    `algorithm` is `sha256` or `crc32`, `digest` hexadecimal.
+    """
+
+    size: int
+    algorithm: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """A write that goes on after `part`, whose digest is that of the content's first bytes.
+
+    `sha256` is the hexadecimal digest that the whole content has: what lies on the board in the end is held against
+    it, where the board can take it, and reported as what was written.
+    """
+
+    part: Part
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """A file and the digest that the board took of it; `algorithm` and `digest` are empty where it can take none."""
+
+    path: str
+    size: int
+    algorithm: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTree:
+    """A finished write of several files, in the order given, by their absolute paths.
+
+    `at_once`: all old files were in place until every new one was verified. False where the storage had no room for
+    both: then they were replaced in several goes.
+    """
+
+    files: tuple[tuple[str, Written], ...]
+    at_once: bool
