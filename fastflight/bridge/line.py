@@ -1,8 +1,8 @@
 """What a bridge stands in front of: one device line that lives on, on one event loop.
 
 A `Line` is run by `run`, which opens it, reads it, and opens it again when it was lost, until it is cancelled. What it
-receives goes to its tap first and then to its one `Listener`; a listener that cannot take more says `pause`, and is told
-nothing further until `resume`. All calls belong to the loop that runs the line.
+receives goes to its tap first and then to its one `Listener`; a listener that cannot take more says `pause`, and is
+told nothing further until `resume`. All calls belong to the loop that runs the line.
 """
 
 from __future__ import annotations

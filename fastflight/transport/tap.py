@@ -4,8 +4,8 @@ A `Tap` keeps the last bytes of a line as chunks, one for each read and write, n
 with the time of the read. Readers share these: each has only a place in the sequence, so a slow one holds nobody up and
 costs no memory. What it did not take before the tap dropped it becomes one `Gap`, with the exact numbers.
 
-`tapped(port, tap)` is the port itself to its owner, and feeds the tap. Thread-safe: a line is used from threads and from
-loops, and its readers live on others.
+`tapped(port, tap)` is the port itself to its owner, and feeds the tap. Thread-safe: a line is used from threads and
+from loops, and its readers live on others.
 """
 
 from __future__ import annotations
