@@ -3,11 +3,13 @@
 Every batch is validated in full before anything touches it: a bad offset would crash the process at its first use. A
 sync writer runs in the handler's thread; an async one on the shard, fed through a hand-in bounded by bytes. The end of
 the stream counts only while the client is there: a killed client looks like one that has finished. A client whose rows
-fail half-way sends the app metadata `{"abort": true}` without a batch; nothing is kept then.
+fail half-way sends the app metadata `{"abort": true}` without a batch; the write has failed then.
 
 Each accepted batch is acknowledged with `{"rows", "bytes"}`, cumulative; the last message is the writer's summary and
-`"done": true`. Acknowledgements have a thread of their own, so that a client that never reads them cannot stop its
-upload (Flight's `write` blocks once its window is full); while it does not read, the waiting ones become one.
+`"done": true`. Before the first, a source that can go on with an upload that broke off says what is left of it:
+`{"resume": {"bytes", "algorithm", "digest"}}`. Acknowledgements have a thread of their own, so that a client that never
+reads them cannot stop its upload (Flight's `write` blocks once its window is full); while it does not read, the waiting
+ones become one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +31,7 @@ from fastflight.errors import DataError, FastFlightError, Stopped
 from fastflight.server.ledger import Stream
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncWriter, Progress, Source, Summary
+from fastflight.service.source import AsyncWriter, Kept, Progress, Source, Summary
 
 # App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.
 ABORT = b'{"abort": true}'
@@ -55,7 +58,7 @@ def take(
     if request.mode == "sync":
         write = dispatch.writer(source)
         with _Acks(writer, incoming) as acks:
-            summary = write(request, incoming.schema, incoming, acks.progress)
+            summary = write(request, incoming.schema, incoming, acks.tell)
             incoming.check_taken()
             acks.done(summary)
     else:
@@ -124,7 +127,7 @@ def _on_loop(
 
     async def consume() -> Summary:
         try:
-            return await write(request, incoming.schema, _each(batches), acks.progress)
+            return await write(request, incoming.schema, _each(batches), acks.tell)
         finally:
             await batches.aclose()
 
@@ -177,9 +180,10 @@ class _Acks:
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="acks", daemon=True)
 
-    def progress(self, progress: Progress) -> None:
-        """Acknowledge a batch. Never blocks."""
-        self._add({"rows": progress.rows, "bytes": progress.bytes})
+    def tell(self, state: Progress | Kept) -> None:
+        """Acknowledge a batch, or say what was kept of an earlier upload. Never blocks."""
+        told = asdict(state)
+        self._add({"resume": told} if isinstance(state, Kept) else told)
 
     def done(self, summary: Summary) -> None:
         """Tell the result. The last message."""

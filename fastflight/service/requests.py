@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
 OnError = Literal["skip", "fail"]
+# How the bytes of a file cross the line; `auto` is the fastest that the board can do.
+Method = Literal["auto", "binary", "base64", "literal"]
 
 # A ticket is a request, not a payload: the largest sensible one holds some code to execute.
 MAX_REQUEST_BYTES = 256 * 1024
@@ -21,6 +23,10 @@ MAX_PATH_CHARACTERS = 1024
 MAX_COLUMNS = 4096
 MAX_BATCH_ROWS = 1_000_000
 MAX_CODE_CHARACTERS = 128 * 1024
+# Names in one request: more do not fit into `MAX_REQUEST_BYTES` anyway. A larger tree is asked for in several.
+MAX_FILES = 10_000
+# The largest file of littlefs and FAT (4 GiB less one byte) has no later offset.
+MAX_OFFSET = 2**32
 
 DeviceName = Annotated[str, Field(min_length=1, max_length=255)]
 DevicePath = Annotated[str, Field(min_length=1, max_length=MAX_PATH_CHARACTERS)]
@@ -38,7 +44,12 @@ class Request(BaseModel):
 
 
 class DeviceFile(Request):
-    """Rows of a file on a device, or rows to be written to it."""
+    """Rows of a file on a device, or rows to be written to it.
+
+    `transfer` and `deflate` say how the bytes cross the line; `deflate` left out means where it pays. For format `raw`
+    only: `offset` is where reading begins, and `resume` lets a write go on where one that broke off has ended. `sha256`
+    is what the file that is written has to have; a write cannot go on without it.
+    """
 
     type: ClassVar[str] = "device.file"
 
@@ -51,6 +62,27 @@ class DeviceFile(Request):
     batch_rows: BatchRows = 4096
     flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
     on_error: OnError = "skip"
+    transfer: Method = "auto"
+    deflate: bool | None = None
+    offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
+    resume: bool = False
+    sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
+    interrupt: bool = False
+
+
+class DeviceTree(Request):
+    """Every file below a folder on a device, or files to be written there: rows of `path, offset, data`.
+
+    `path` in the rows is relative to the folder. `files` names those to read; left out, all of them.
+    """
+
+    type: ClassVar[str] = "device.tree"
+
+    device: DeviceName
+    path: DevicePath = "/"
+    files: Annotated[tuple[DevicePath, ...] | None, Field(max_length=MAX_FILES)] = None
+    transfer: Method = "auto"
+    deflate: bool | None = None
     interrupt: bool = False
 
 

@@ -54,8 +54,21 @@ class Progress:
     bytes: int
 
 
-# Called after each batch, once its rows are safe where they were sent. Never blocks and may be called on any thread.
-Acknowledge = Callable[[Progress], None]
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an earlier write left that this one may go on from: its first `bytes`, and their digest.
+
+    `bytes` is 0, and the others empty, where nothing was left.
+    """
+
+    bytes: int = 0
+    algorithm: str = ""
+    digest: str = ""
+
+
+# Called with `Progress` after each batch, once its rows are safe where they were sent; before the first one, with
+# what was `Kept` where the request asks for that. Never blocks and may be called on any thread.
+Acknowledge = Callable[[Progress | Kept], None]
 
 
 class Reader(Protocol[R_contra]):

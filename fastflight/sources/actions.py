@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from fastflight.device import Inventory, Session
-from fastflight.errors import DeviceError
+from fastflight.errors import DeviceError, RequestError
 from fastflight.service.action import Action, Body
-from fastflight.service.requests import MAX_CODE_CHARACTERS, DeviceName, DevicePath
+from fastflight.service.requests import MAX_CODE_CHARACTERS, MAX_OFFSET, DeviceName, DevicePath
+from fastflight.sources.device_tree import left_behind
 
 Result = Mapping[str, Any]
 B = TypeVar("B", bound="OnDevice")
@@ -33,6 +34,13 @@ class OnPath(OnDevice):
     """A file or folder."""
 
     path: DevicePath
+
+
+class Hash(OnPath):
+    """`limit`: of the first bytes only. `recursive`: of every file below a folder, one result for each."""
+
+    limit: Annotated[int | None, Field(ge=0, le=MAX_OFFSET)] = None
+    recursive: bool = False
 
 
 class Rename(OnPath):
@@ -57,15 +65,18 @@ class Reset(OnDevice):
 def device_actions(inventory: Inventory) -> list[Action]:
     """The table's entries for the devices of `inventory`."""
 
-    def on_session(work: Callable[[Session, B], Result], name: str) -> Callable[[B], Iterable[Result]]:
+    def on_session(work: Callable[[Session, B], Sequence[Result]], name: str) -> Callable[[B], Iterable[Result]]:
         def run(body: B) -> Iterable[Result]:
             with inventory.device(body.device).lease(name, interrupt=body.interrupt) as session:
-                return [work(session, body)]
+                return work(session, body)
 
         return run
 
-    def entry(name: str, description: str, body: type[B], work: Callable[[Session, B], Result]) -> Action:
+    def several(name: str, description: str, body: type[B], work: Callable[[Session, B], Sequence[Result]]) -> Action:
         return Action(name, description, body, on_session(work, f"a {name} action"))
+
+    def entry(name: str, description: str, body: type[B], work: Callable[[Session, B], Result]) -> Action:
+        return several(name, description, body, lambda session, given: [work(session, given)])
 
     return [
         Action(
@@ -81,7 +92,7 @@ def device_actions(inventory: Inventory) -> list[Action]:
         entry("file.mkdir", "Make a folder.", OnPath, _mkdir),
         entry("file.remove", "Remove a file or an empty folder.", OnPath, _remove),
         entry("file.rename", "Give a file or folder another path.", Rename, _rename),
-        entry("file.hash", "The digest of a file, taken on the board.", OnPath, _hash),
+        several("file.hash", "The digest of a file, or of each below a folder, taken on the board.", Hash, _hash),
     ]
 
 
@@ -126,13 +137,19 @@ def _rename(session: Session, body: Rename) -> Result:
     return {"path": body.to}
 
 
-def _hash(session: Session, body: OnPath) -> Result:
-    algorithm, digest = session.hash(body.path)
-    if not algorithm:
+def _hash(session: Session, body: Hash) -> Sequence[Result]:
+    if body.recursive and body.limit is not None:
+        raise RequestError("a limit is for one file", where="limit", hint="Leave it or recursive out")
+    if body.recursive:
+        hashed = [asdict(each) for each in session.hashes(body.path) if not left_behind(each.path)]
+    else:
+        algorithm, digest = session.hash(body.path, limit=body.limit)
+        hashed = [{"path": body.path, "algorithm": algorithm, "digest": digest}]
+    if not all(each["algorithm"] for each in hashed):
         raise DeviceError(
             "this board can take no hash", where=body.path, hint="Read the file: its summary holds the sha256"
         )
-    return {"path": body.path, "algorithm": algorithm, "digest": digest}
+    return hashed
 
 
 def _text(data: bytes) -> str:

@@ -2,7 +2,8 @@
 
 Reading runs one download and turns the bytes into rows as they come; no more than one piece of the file and one batch
 are held. Writing encodes one batch at a time; a batch is acknowledged when its bytes are stored on the device, and the
-file appears under its name only when all of them are verified there.
+file appears under its name only when all of them are verified there. A write that may be resumed leaves what it stored
+when it breaks off; the next one says so first, and the offset of its first row says whether it goes on there.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from fastflight.device import Inventory, Written
-from fastflight.errors import DataError, FastFlightError
-from fastflight.service.requests import DeviceFile
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Progress, Reading, Source, Summary
+from fastflight.device import Inventory, Transfer
+from fastflight.errors import DataError, FastFlightError, RequestError
+from fastflight.service.requests import DeviceFile, DeviceTree
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Source, Summary
+from fastflight.sources.content import FileContent
 from fastflight.sources.reading import Lot, abegin, begin
-from fastflight.tables import Batcher, Layout, format_of, open_reader, open_writer
+from fastflight.tables import Batcher, Layout, format_of, open_reader
 from fastflight.tables.text import INFERENCE_BYTES
 
 # A listing of all devices waits this long for each: a busy one is left out rather than waited for.
@@ -31,10 +33,11 @@ class FileRows:
     """The rows of one file as its bytes come in. No I/O."""
 
     def __init__(self, request: DeviceFile, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reader = open_reader(layout(request))
+        self._reader = open_reader(readable(request))
         self._batcher = Batcher(request.batch_rows, request.flush_ms / 1000)
         self._clock = clock
         self._sha256 = hashlib.sha256()
+        self._offset = request.offset
         self._bytes = 0
 
     @property
@@ -56,9 +59,10 @@ class FileRows:
         return ready + self._batcher.flush()
 
     def summary(self) -> Summary:
-        """What was read: all of the file."""
+        """What was read: all of the file, from the offset that was asked for."""
         rejected = self._reader.rejected
         return {
+            "offset": self._offset,
             "bytes": self._bytes,
             "sha256": self._sha256.hexdigest(),
             "rejected": rejected.count,
@@ -95,20 +99,36 @@ class DeviceFiles:
     def write(
         self, request: DeviceFile, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
     ) -> Summary:
-        content = FileContent(request, schema, acknowledge)
+        content = content_of(request, schema, acknowledge)
+        transfer = transfer_of(request)
         device = self._inventory.device(request.device)
         with device.lease(holder(request), interrupt=request.interrupt) as session, named(request):
-            written = session.write(request.path, content.pieces(batches))
+            if request.resume:
+                content.keep(session.part(request.path))
+            content.start(next(batches, None))
+            written = session.write(
+                request.path, content.pieces(batches), resume=content.resumption, keep=request.resume, transfer=transfer
+            )
         return content.summary(written)
 
     async def awrite(
         self, request: DeviceFile, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
     ) -> Summary:
-        content = FileContent(request, schema, acknowledge)
+        content = content_of(request, schema, acknowledge)
+        transfer = transfer_of(request)
         device = self._inventory.device(request.device)
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
             with named(request):
-                written = await session.write(request.path, content.apieces(batches))
+                if request.resume:
+                    content.keep(await session.part(request.path))
+                content.start(await anext(batches, None))
+                written = await session.write(
+                    request.path,
+                    content.apieces(batches),
+                    resume=content.resumption,
+                    keep=request.resume,
+                    transfer=transfer,
+                )
         return content.summary(written)
 
     def describe(self, request: DeviceFile) -> Estimate:
@@ -142,7 +162,9 @@ class DeviceFiles:
         with (
             device.lease(holder(request), interrupt=request.interrupt) as session,
             named(request),
-            contextlib.closing(session.read(request.path)) as pieces,
+            contextlib.closing(
+                session.read(request.path, offset=request.offset, transfer=transfer_of(request))
+            ) as pieces,
         ):
             for piece in pieces:
                 yield rows.feed(piece)
@@ -152,50 +174,14 @@ class DeviceFiles:
         device = self._inventory.device(request.device)
         async with (
             device.alease(holder(request), interrupt=request.interrupt) as session,
-            contextlib.aclosing(session.read(request.path)) as pieces,
+            contextlib.aclosing(
+                session.read(request.path, offset=request.offset, transfer=transfer_of(request))
+            ) as pieces,
         ):
             with named(request):
                 async for piece in pieces:
                     yield rows.feed(piece)
                 yield rows.finish()
-
-
-class FileContent:
-    """The bytes of a file from the batches of a stream. A piece is asked for when the one before is stored."""
-
-    def __init__(self, request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge) -> None:
-        self._writer = open_writer(layout(request), schema)
-        self._acknowledge = acknowledge
-        self._rows = 0
-        self._bytes = 0
-
-    def pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-        """Header, batches and end, each as bytes."""
-        yield self._counted(self._writer.begin())
-        for batch in batches:
-            yield self._counted(self._writer.encode(batch))
-            self._stored(batch)
-        yield self._counted(self._writer.finish())
-
-    async def apieces(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncIterator[bytes]:
-        """As `pieces`, on an event loop."""
-        yield self._counted(self._writer.begin())
-        async for batch in batches:
-            yield self._counted(self._writer.encode(batch))
-            self._stored(batch)
-        yield self._counted(self._writer.finish())
-
-    def summary(self, written: Written) -> Summary:
-        """The last acknowledgement."""
-        return {"rows": self._rows, "bytes": written.bytes, "sha256": written.sha256, "verified": written.verified}
-
-    def _counted(self, data: bytes) -> bytes:
-        self._bytes += len(data)
-        return data
-
-    def _stored(self, batch: pa.RecordBatch) -> None:
-        self._rows += batch.num_rows
-        self._acknowledge(Progress(self._rows, self._bytes))
 
 
 def layout(request: DeviceFile) -> Layout:
@@ -206,7 +192,38 @@ def layout(request: DeviceFile) -> Layout:
         columns=request.columns,
         record=request.record,
         on_error=request.on_error,
+        offset=request.offset,
     )
+
+
+def readable(request: DeviceFile) -> Layout:
+    """The layout of a request that reads; `RequestError` for keys that only writing has, or only format `raw`."""
+    understood = layout(request)
+    if request.resume or request.sha256:
+        key = "resume" if request.resume else "sha256"
+        raise RequestError("only a write takes this", where=key, hint="To go on reading, give the offset")
+    if request.offset and understood.format != "raw":
+        raise RequestError(
+            f"{understood.format} is read from its beginning", where="offset", hint='Read it with "format": "raw"'
+        )
+    return understood
+
+
+def content_of(request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge) -> FileContent:
+    """The bytes of a request that writes; `RequestError` for keys that only reading has, or only format `raw`."""
+    understood = layout(request)
+    if request.offset:
+        raise RequestError("only reading begins at an offset", where="offset", hint="Rows say their own offset")
+    if request.resume and understood.format != "raw":
+        raise RequestError(
+            f"a write of {understood.format} cannot be resumed", where="resume", hint='Write it with "format": "raw"'
+        )
+    return FileContent(understood, schema, acknowledge, request.sha256)
+
+
+def transfer_of(request: DeviceFile | DeviceTree) -> Transfer:
+    """How the request wants the bytes to cross the line."""
+    return Transfer(method=request.transfer, deflate=request.deflate)
 
 
 @contextlib.contextmanager

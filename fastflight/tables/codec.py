@@ -28,7 +28,7 @@ class Layout:
     `format`: `csv`, `jsonl`, `packed`, `arrow` or `raw`. `schema`: column name to Arrow type name, in order; None
     means inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `columns`: the columns
     to keep, in this order; for `packed`, the names of the record's fields instead. `record`: the `struct` format of
-    one `packed` record.
+    one `packed` record. `offset`: where in the file the bytes begin, for `raw` rows, which carry it.
     """
 
     format: str
@@ -36,6 +36,7 @@ class Layout:
     columns: tuple[str, ...] | None = None
     record: str | None = None
     on_error: OnError = "skip"
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

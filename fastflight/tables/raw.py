@@ -1,6 +1,7 @@
 """Raw bytes as rows: `offset: int64, data: binary`, one row per `ROW_BYTES` of the file, the last one shorter.
 
-Writing joins the `data` of the rows; with an `offset` column the rows must follow each other without gaps.
+Writing joins the `data` of the rows; with an `offset` column the rows must follow each other without gaps. Both begin
+at the layout's `offset`, so that the rows of a part of a file say where in the file they belong.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class RawReader:
         self.schema: pa.Schema | None = project(SCHEMA, layout.columns)
         self.rejected = Rejected()
         self._pending = bytearray()
-        self._offset = 0
+        self._offset = layout.offset
 
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
         self._pending += data
@@ -60,7 +61,7 @@ class RawWriter:
                 "the column offset is not int64", hint="Leave it out: the rows are written one after another"
             )
         self._schema = pa.schema([field for field in schema if field.name in SCHEMA.names])
-        self._written = 0
+        self._end = layout.offset
 
     def begin(self) -> bytes:
         return b""
@@ -72,7 +73,7 @@ class RawWriter:
             raise DataError("a row has no data", where="column data", hint="Leave such rows out")
         rows: list[bytes] = data.to_pylist()
         if "offset" in self._schema.names:
-            expected = self._written
+            expected = self._end
             for offset, row in zip(batch.column("offset").to_pylist(), rows, strict=True):
                 if offset != expected:
                     raise DataError(
@@ -82,7 +83,7 @@ class RawWriter:
                     )
                 expected += len(row)
         joined = b"".join(rows)
-        self._written += len(joined)
+        self._end += len(joined)
         return joined
 
     def finish(self) -> bytes:

@@ -1,0 +1,141 @@
+"""`device.tree`: all files below a folder of a device, and files written there.
+
+Reading lists the folder and reads its files one after another under one lease. Writing puts all files beside the old
+ones, verifies them in one pass, and then replaces the old ones; files that the rows do not name stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from fastflight.device import Entry, Inventory
+from fastflight.device.path import normal
+from fastflight.errors import FileMissing, RequestError, nearest
+from fastflight.service.requests import DeviceTree
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Source, Summary
+from fastflight.sources.device_file import transfer_of
+from fastflight.sources.reading import Lot, abegin, begin
+from fastflight.sources.tree_rows import SCHEMA, TreeContent, TreeRows
+
+# How the names begin under which a board keeps what a write that broke off has left.
+LEFT_BEHIND = ".fastflight-"
+# Names of files among which a wrong one's nearest is looked for.
+MAX_HINTS = 20
+
+
+class DeviceTrees:
+    """The source of `device.tree` requests."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def source(self) -> Source[DeviceTree]:
+        """For the catalog."""
+        return Source(
+            DeviceTree, read=self.read, aread=self.aread, write=self.write, awrite=self.awrite, describe=self.describe
+        )
+
+    def read(self, request: DeviceTree) -> Reading:
+        rows = TreeRows()
+        return begin(rows, self._lots(request, rows))
+
+    async def aread(self, request: DeviceTree) -> AsyncReading:
+        rows = TreeRows()
+        return await abegin(rows, self._alots(request, rows))
+
+    def write(
+        self, request: DeviceTree, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        content = content_of(request, schema, acknowledge)
+        device = self._inventory.device(request.device)
+        with device.lease(holder(request), interrupt=request.interrupt) as session:
+            written = session.write_tree(request.path, content.files(batches), transfer=transfer_of(request))
+        return content.summary(written)
+
+    async def awrite(
+        self, request: DeviceTree, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        content = content_of(request, schema, acknowledge)
+        device = self._inventory.device(request.device)
+        async with device.alease(holder(request), interrupt=request.interrupt) as session:
+            written = await session.write_tree(request.path, content.afiles(batches), transfer=transfer_of(request))
+        return content.summary(written)
+
+    def describe(self, request: DeviceTree) -> Estimate:
+        """The sizes of the files."""
+        device = self._inventory.device(request.device)
+        with device.lease(f"describing {request.path}", interrupt=request.interrupt) as session:
+            wanted = dict(chosen(request, session.list(request.path, recursive=True)))
+            return Estimate(SCHEMA, bytes=sum(entry.size for entry in wanted.values()))
+
+    def _lots(self, request: DeviceTree, rows: TreeRows) -> Generator[Lot, None, None]:
+        device = self._inventory.device(request.device)
+        transfer = transfer_of(request)
+        with device.lease(holder(request), interrupt=request.interrupt) as session:
+            entries = session.list(request.path, recursive=True)
+            for path, entry in chosen(request, entries):
+                with contextlib.closing(session.read(entry.path, transfer=transfer)) as pieces:
+                    for piece in pieces:
+                        yield rows.feed(path, piece)
+                rows.end(path)
+            yield rows.flush()
+
+    async def _alots(self, request: DeviceTree, rows: TreeRows) -> AsyncGenerator[Lot, None]:
+        device = self._inventory.device(request.device)
+        transfer = transfer_of(request)
+        async with device.alease(holder(request), interrupt=request.interrupt) as session:
+            entries = await session.list(request.path, recursive=True)
+            for path, entry in chosen(request, entries):
+                async with contextlib.aclosing(session.read(entry.path, transfer=transfer)) as pieces:
+                    async for piece in pieces:
+                        yield rows.feed(path, piece)
+                rows.end(path)
+            yield rows.flush()
+
+
+def chosen(request: DeviceTree, entries: Sequence[Entry]) -> list[tuple[str, Entry]]:
+    """The files of a listing that the request is for, in its order, each with its path below the folder."""
+    found = dict(below(request.path, entries))
+    if request.files is None:
+        return list(found.items())
+    missing = next((path for path in request.files if path not in found), None)
+    if missing is not None:
+        raise FileMissing(
+            "no such file below the folder", where=missing, hint=nearest(missing, list(found)[:MAX_HINTS])
+        )
+    return [(path, found[path]) for path in request.files]
+
+
+def below(folder: str, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
+    """The files of a recursive listing of `folder`, each with its path below it, without what writes left behind.
+
+    `RequestError` where it is a file: that lists itself.
+    """
+    prefix = normal(folder).rstrip("/") + "/"
+    for entry in entries:
+        if not entry.path.startswith(prefix):
+            raise RequestError("this is a file, not a folder", where=entry.path, hint="Ask for it as device.file")
+        path = entry.path.removeprefix(prefix)
+        if entry.kind == "file" and not left_behind(path):
+            yield path, entry
+
+
+def left_behind(path: str) -> bool:
+    """Whether a file on a board is what a write left there that broke off."""
+    return posixpath.basename(path).startswith(LEFT_BEHIND)
+
+
+def content_of(request: DeviceTree, schema: pa.Schema, acknowledge: Acknowledge) -> TreeContent:
+    """The files of a request that writes."""
+    if request.files is not None:
+        raise RequestError("only reading chooses files", where="files", hint="Send the rows of those to be written")
+    return TreeContent(schema, acknowledge)
+
+
+def holder(request: DeviceTree) -> str:
+    """What others are told while the request has the device."""
+    return f"a {request.mode} {request.type} request for {request.path}"
