@@ -2,6 +2,9 @@
 
 Ownership is handed over: `release` makes the longest waiting one the holder, so nobody can slip in between. A waiter
 that leaves (timeout, cancellation) at the moment it is handed the lock either keeps it (and returns) or passes it on.
+
+Beside those stands who would use the time when nobody else does (`aheld_until_wanted`): it comes after all others, is
+asked to give way by the first one that comes, and is never said to be the holder.
 """
 
 from __future__ import annotations
@@ -16,11 +19,16 @@ from dataclasses import dataclass
 
 from fastflight.errors import BusyError
 
+# Who gives way may have to finish what cannot be broken off, such as opening a port; then it hands over at once.
+GIVE_WAY_SECONDS = 15.0
+
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
     holder: str
     wake: Callable[[], object]
+    # How to ask it to give way; None for one that does not.
+    ask: Callable[[], object] | None = None
     granted: bool = False
 
 
@@ -31,21 +39,25 @@ class Exclusive:
         self.where = where
         self._clock = clock
         self._lock = threading.Lock()
-        self._holder: str | None = None
+        self._current: _Waiter | None = None
         self._since = 0.0
         self._waiters: deque[_Waiter] = deque()
+        # Those that come after all others, and give way.
+        self._idle: deque[_Waiter] = deque()
 
     @property
     def holder(self) -> str | None:
-        """Who holds it now; None when it is free."""
-        return self._holder
+        """Who holds it now; None when it is free, or held by one that gives way."""
+        current = self._current
+        return current.holder if current is not None and current.ask is None else None
 
     def acquire(self, holder: str, timeout: float) -> None:
         """Become the holder, within `timeout` seconds. `BusyError` says who holds it instead."""
         woken = threading.Event()
-        waiter = self._enter(holder, woken.set)
+        waiter = _Waiter(holder, woken.set)
+        patience = self._enter(waiter, timeout)
         try:
-            woken.wait(timeout)
+            woken.wait(patience)
         except BaseException:  # KeyboardInterrupt in the main thread
             self._withdraw(waiter)
             raise
@@ -55,11 +67,12 @@ class Exclusive:
         """The same from a coroutine. A cancelled waiter never keeps the lock."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
-        waiter = self._enter(holder, lambda: loop.call_soon_threadsafe(woken.set))
+        waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set))
+        patience = self._enter(waiter, timeout)
         try:
             if not waiter.granted:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), timeout)
+                    await asyncio.wait_for(woken.wait(), patience)
         except BaseException:
             self._withdraw(waiter)
             raise
@@ -68,7 +81,7 @@ class Exclusive:
     def release(self) -> None:
         """Hand it to the longest waiting one, or leave it free. Only the holder may call this."""
         with self._lock:
-            if self._holder is None:
+            if self._current is None:
                 raise RuntimeError("released, but nobody holds it")
             self._hand_over()
 
@@ -90,21 +103,50 @@ class Exclusive:
         finally:
             self.release()
 
-    def _enter(self, holder: str, wake: Callable[[], object]) -> _Waiter:
-        waiter = _Waiter(holder, wake)
+    @contextlib.asynccontextmanager
+    async def aheld_until_wanted(self, holder: str) -> AsyncIterator[asyncio.Event]:
+        """Hold it for an `async with` block while nobody else wants it; waits for that as long as it takes.
+
+        The event is set when somebody does: leave the block then.
+        """
+        loop = asyncio.get_running_loop()
+        woken, wanted = asyncio.Event(), asyncio.Event()
+        waiter = _Waiter(
+            holder, lambda: loop.call_soon_threadsafe(woken.set), lambda: loop.call_soon_threadsafe(wanted.set)
+        )
+        self._enter(waiter, 0)
+        try:
+            await woken.wait()
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+        try:
+            yield wanted
+        finally:
+            self.release()
+
+    def _enter(self, waiter: _Waiter, timeout: float) -> float:
+        """Queue the waiter, or make it the holder. Returns how long it is to wait."""
         with self._lock:
-            self._waiters.append(waiter)
-            if self._holder is None:
+            (self._waiters if waiter.ask is None else self._idle).append(waiter)
+            if self._current is None:
                 self._hand_over()
-        return waiter
+            elif waiter.ask is None and self._current.ask is not None and len(self._waiters) == 1:
+                _call(self._current.ask)
+                # Nobody is in the way who would not leave: being told so would be wrong.
+                return max(timeout, GIVE_WAY_SECONDS)
+        return timeout
 
     def _check(self, waiter: _Waiter) -> None:
         """Return if the lock is the waiter's, else withdraw it and say who holds it."""
         with self._lock:
             if waiter.granted:
                 return
+            current, seconds = self._current, self._clock() - self._since
+            if current is not None and current.ask is not None and self._waiters[0] is not waiter:
+                current, seconds = self._waiters[0], 0.0  # who is about to have it
             self._waiters.remove(waiter)
-            holder, seconds = self._holder or "", self._clock() - self._since
+        holder = current.holder if current is not None else ""
         raise BusyError(
             f"in use by {holder} for {seconds:.1f} s",
             holder=holder,
@@ -113,22 +155,30 @@ class Exclusive:
         )
 
     def _withdraw(self, waiter: _Waiter) -> None:
+        queue = self._waiters if waiter.ask is None else self._idle
         with self._lock:
             if waiter.granted:
                 self._hand_over()
-            elif waiter in self._waiters:  # not when its loop was closed before its turn
-                self._waiters.remove(waiter)
+            elif waiter in queue:  # not when its loop was closed before its turn
+                queue.remove(waiter)
 
     def _hand_over(self) -> None:
         """Make the next waiter the holder. `_lock` is held."""
-        self._holder = None
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            waiter.granted = True
-            try:
-                waiter.wake()
-            except RuntimeError:  # its loop is closed: it will never run again
-                waiter.granted = False
-                continue
-            self._holder, self._since = waiter.holder, self._clock()
-            return
+        self._current = None
+        for queue in (self._waiters, self._idle):
+            while queue:
+                waiter = queue.popleft()
+                if not _call(waiter.wake):
+                    continue
+                waiter.granted = True
+                self._current, self._since = waiter, self._clock()
+                return
+
+
+def _call(callback: Callable[[], object]) -> bool:
+    """False when its loop is closed: it will never run again."""
+    try:
+        callback()
+    except RuntimeError:
+        return False
+    return True

@@ -2,18 +2,24 @@
 
 A `Device` opens its line when it is first leased and keeps it open. A line that broke, or a board that could not be
 mended, is closed, and opened anew by the next lease.
+
+Whoever has it, all that crosses its line is seen by its `tap`; `listen` also has the line read while nobody has it.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 
-from fastflight.concurrency import Exclusive, off_loop
+from fastflight.concurrency import Exclusive, Shard, off_loop
 from fastflight.device.board import Board
+from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import ProtocolError, TransportClosed, TransportError, UnknownName, nearest
 from fastflight.transport import Address, Port, arun, parse_url, run
+from fastflight.transport.tap import Tap, TapReader, tapped
 
 # Waiting for another owner to finish a file of ordinary size.
 LEASE_SECONDS = 30.0
@@ -29,13 +35,23 @@ END_SECONDS = 15.0
 class Device:
     """One board, known by `name`, reached at `address`."""
 
-    def __init__(self, name: str, address: Address, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self, name: str, address: Address, lease_seconds: float = LEASE_SECONDS, shard: Shard | None = None
+    ) -> None:
+        """`shard` is where the line is read for those that listen; close it before the device."""
         self.name = name
+        self.tap = Tap()
         self._lease_seconds = lease_seconds
         self._address = address
+        self._shard = shard
         self._lock = Exclusive(name)
         self._port: Port | None = None
         self._board = Board()
+        # Asking for raw paste hung the board once.
+        self._hangs = False
+        self._counting = threading.Lock()
+        self._listeners = 0
+        self._listening: concurrent.futures.Future[None] | None = None
 
     @property
     def url(self) -> str:
@@ -88,12 +104,83 @@ class Device:
                         self._drop()
                         await port.aclose()
 
+    @contextlib.contextmanager
+    def line(self, holder: str, *, timeout: float | None = None) -> Iterator[Port]:
+        """Have the bare line for a `with` block, for a tool that speaks with the board itself.
+
+        What was known of the board is forgotten then: the tool may have reset it, or given it other firmware.
+        Otherwise as `lease`.
+        """
+        with self._lock.held(holder, self._patience(timeout)), located(self.name):
+            port = self._opened()
+            try:
+                yield port
+            except TransportError:
+                self._drop()
+                port.close()
+                raise
+            finally:
+                self._forget()
+
+    @contextlib.asynccontextmanager
+    async def aline(self, holder: str, *, timeout: float | None = None) -> AsyncIterator[Port]:
+        """As `line`, for an `async with` block."""
+        async with self._lock.aheld(holder, self._patience(timeout)):
+            with located(self.name):
+                port = await self._aopened()
+                try:
+                    yield port
+                except TransportError:
+                    self._drop()
+                    await port.aclose()
+                    raise
+                finally:
+                    self._forget()
+
+    @contextlib.contextmanager
+    def listen(self, *, seq: int | None = None, since_ns: int | None = None) -> Iterator[TapReader]:
+        """See what crosses the line, from now or from as far back as `Tap.reader` can go.
+
+        For the length of the block the line is kept open, and read while nobody has the device; the board's program is
+        not disturbed. Never blocks: for threads and coroutines alike.
+        """
+        if self._shard is None:
+            raise RuntimeError("the device was given no shard to be listened to on")
+        reader = self.tap.reader(seq=seq, since_ns=since_ns)
+        with self._counting:
+            if self._listeners == 0:
+                self._listening = self._shard.submit(listen(self._lock, self._aopened, self._aclose_line))
+            self._listeners += 1
+        try:
+            yield reader
+        finally:
+            with self._counting:
+                self._listeners -= 1
+                if self._listeners == 0 and self._listening is not None:
+                    self._listening.cancel()
+
+    def _opened(self) -> Port:
+        """The open line."""
+        if self._port is None:
+            self._port = tapped(self._address.open(OPEN_SECONDS), self.tap)
+        return self._port
+
+    async def _aopened(self) -> Port:
+        """As `_opened`."""
+        if self._port is None:
+            self._port = tapped(await off_loop(self._address.open, OPEN_SECONDS, discard=_close), self.tap)
+        return self._port
+
+    async def _aclose_line(self) -> None:
+        port = self._port
+        self._drop()
+        if port is not None:
+            await port.aclose()
+
     def _ready(self, interrupt: bool) -> Port:
         """The open line, with a board behind it that is ready for conversations."""
         idle = self._port is not None
-        if self._port is None:
-            self._port = self._address.open(OPEN_SECONDS)
-        port = self._port
+        port = self._opened()
         try:
             run(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
             run(self._board.learn(), port, timeout=LEARN_SECONDS)
@@ -109,9 +196,7 @@ class Device:
     async def _aready(self, interrupt: bool) -> Port:
         """As `_ready`."""
         idle = self._port is not None
-        if self._port is None:
-            self._port = await off_loop(self._address.open, OPEN_SECONDS, discard=_close)
-        port = self._port
+        port = await self._aopened()
         try:
             await arun(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
@@ -125,11 +210,12 @@ class Device:
         return port
 
     def close(self) -> None:
-        """Close the line. Nobody may have the device."""
+        """Close the line, and end those that listen. Nobody may have the device."""
         port = self._port
         self._drop()
         if port is not None:
             port.close()
+        self.tap.close()
         self._address.dispose()
 
     def _patience(self, timeout: float | None) -> float:
@@ -140,23 +226,31 @@ class Device:
         return self._board.hung_by_probe or (idle and isinstance(error, TransportClosed))
 
     def _drop(self) -> None:
-        """Forget the line and what was known of the board behind it: another one may be there next time.
-
-        That the probe for raw paste hung it is remembered: only a board that is probed no more can be used.
-        """
+        """Forget the line and what was known of the board behind it: another one may be there next time."""
         self._port = None
-        self._board = Board(paste=False if self._board.hung_by_probe else None)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was known of the board, but not that the probe for raw paste hung it.
+
+        Only a board that is probed no more can be used then.
+        """
+        self._hangs = self._hangs or self._board.hung_by_probe
+        self._board = Board(paste=False if self._hangs else None)
 
 
 class Inventory:
     """Devices by name."""
 
-    def __init__(self, urls: Mapping[str, str], lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self, urls: Mapping[str, str], lease_seconds: float = LEASE_SECONDS, shard: Shard | None = None
+    ) -> None:
         """`urls`: name to device URL. Raises `RequestError` for a URL that cannot be understood.
 
-        `lease_seconds`: how long a lease waits for another owner, where it does not say.
+        `lease_seconds`: how long a lease waits for another owner, where it does not say. `shard`: where devices are
+        listened to.
         """
-        self._devices = {name: Device(name, parse_url(url), lease_seconds) for name, url in urls.items()}
+        self._devices = {name: Device(name, parse_url(url), lease_seconds, shard) for name, url in urls.items()}
 
     def names(self) -> list[str]:
         """The names, in the order given."""
