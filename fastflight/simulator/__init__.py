@@ -16,6 +16,7 @@ callbacks run), `files` (names that the host refuses), `runtime` (heap, dialect)
     runtime     executes code                            modules/  what it can import     trace  how errors look
     console     stdin, stdout, select.poll               timers    machine.Timer
     files       the file tree                            confine   why code stays in it   samples  what is in it
-    uart        the UART, interrupts                     ring, pacer   its parts           line     the socket
-    faults      what can go wrong
+    uart        the UART, interrupts                     ring, pacer   its parts           line     the wire
+    link        sockets to the host                      terminal  a serial port of this computer
+    faults      what can go wrong                        control   asking for it while the board lives
 """

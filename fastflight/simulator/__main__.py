@@ -1,13 +1,18 @@
-"""Start a simulated board: `python -m fastflight.simulator --connect HOST:PORT --files DIR`.
+"""Start a simulated board: `python -m fastflight.simulator --pty --files DIR`.
 
-The board connects to its transport, sends the token from the environment variable `FASTFLIGHT_SIMULATOR_TOKEN` and a
-line feed, and from then on the socket is its UART. It ends when the socket does.
+With `--connect` the board connects to its transport, sends the token from the environment variable
+`FASTFLIGHT_SIMULATOR_TOKEN` and a line feed, and from then on the socket is its UART. It ends when the socket does.
+
+With `--listen` (port 0: any) and with `--pty` it prints where it can be reached as its first line of output: the
+address, or the name of a serial port (not on Windows). Hosts may come and go, one at a time; it lives until it is
+ended, or with its standard input if it has `--control`.
 """
 
 from __future__ import annotations
 
 import _thread
 import argparse
+import contextlib
 import gc
 import os
 import signal
@@ -15,9 +20,11 @@ import sys
 
 from fastflight.simulator.board import Board
 from fastflight.simulator.confine import Wall
-from fastflight.simulator.faults import Faults
+from fastflight.simulator.control import Control
+from fastflight.simulator.faults import DROP_SEED, Faults
 from fastflight.simulator.files import FileSystem
-from fastflight.simulator.line import Line, connect
+from fastflight.simulator.line import Line, leave
+from fastflight.simulator.link import Connected, Link, Listening
 from fastflight.simulator.pacer import BITS_PER_BYTE
 from fastflight.simulator.runtime import HEAP_IN_USE, Runtime
 from fastflight.simulator.samples import write_samples
@@ -29,34 +36,65 @@ CAPACITY = 512 * 1024 * 1024
 # How long board code may hold the interpreter before a line thread gets it: a fraction of the shortest receive ring's
 # time at 115200 baud.
 SWITCH_SECONDS = 0.0005
+# How the main thread is stopped in what it runs: not by SIGINT where that can be spared, which is for people.
+POKE = getattr(signal, "SIGUSR1", signal.SIGINT)
+# What the line does when the next host comes, and board code must not.
+LINE_EVENTS = frozenset({"socket.__new__"})
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m fastflight.simulator", description="A simulated MicroPython board")
-    parser.add_argument("--connect", required=True, metavar="HOST:PORT", help="where the transport listens")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--connect", metavar="HOST:PORT", help="where the transport listens")
+    place.add_argument("--listen", metavar="HOST:PORT", help="where to listen for hosts, one at a time")
+    place.add_argument("--pty", action="store_true", help="be a serial port of this computer (not on Windows)")
     parser.add_argument("--files", required=True, metavar="DIR", help="the board's file tree; samples if empty")
     parser.add_argument("--baud", type=int, default=0, help="pace of the line; 0: flow-controlled, as native USB")
     parser.add_argument("--ring", type=int, default=512, help="bytes of the receive ring of a paced line")
+    parser.add_argument("--slice", type=float, default=1, metavar="MS", help="of time that a paced line moves at once")
     parser.add_argument("--telemetry", type=float, default=10, metavar="HZ", help="lines of main.py; 0: none")
     parser.add_argument("--capacity", type=int, default=CAPACITY, metavar="BYTES", help="of the file system")
     parser.add_argument("--heap", type=int, default=HEAP_IN_USE + 120_000, metavar="BYTES", help="of the interpreter")
     parser.add_argument("--without", default="", metavar="NAME[,NAME]", help="modules or module.attribute to leave out")
-    parser.add_argument("--no-raw-paste", action="store_true", help="answer raw paste with `not supported`")
+    parser.add_argument(
+        "--no-raw-paste", type=int, nargs="?", const=1, default=0, help="answer raw paste with `not supported`"
+    )
     parser.add_argument("--fault", action="append", default=[], metavar="SPEC", help="see fastflight.simulator.faults")
+    parser.add_argument("--seed", type=int, default=DROP_SEED, metavar="N", help="of what is left to chance")
+    parser.add_argument("--control", action="store_true", help="take faults from standard input, and end with it")
     chosen = parser.parse_args(arguments)
     try:
-        chosen.fault = Faults.parse(chosen.fault)
+        chosen.fault = Faults.parse(chosen.fault, seed=chosen.seed)
     except ValueError as error:
         parser.error(str(error))
+    if chosen.pty and not hasattr(os, "openpty"):
+        parser.error("this system has no pseudo-terminals: use --listen")
     return chosen
+
+
+def link_for(chosen: argparse.Namespace) -> Link:
+    """The end of the line that the options ask for."""
+    if chosen.connect:
+        return Connected(chosen.connect, os.environ.pop(TOKEN, ""))
+    if chosen.listen:
+        return Listening(chosen.listen)
+    # There are no terminals to import on Windows.
+    from fastflight.simulator.terminal import Terminal
+
+    return Terminal()
+
+
+def say(text: str) -> None:
+    """A line for who started the board; nobody need read it."""
+    with contextlib.suppress(OSError):
+        os.write(sys.stdout.fileno(), text.encode() + b"\n")
 
 
 def main() -> None:
     chosen = options()
-    token = os.environ.pop(TOKEN, "")
     write_samples(chosen.files)
-    link = connect(chosen.connect, token)
+    link = link_for(chosen)
     line = Line(link)
     rate = chosen.baud / BITS_PER_BYTE
     uart = Uart(
@@ -64,8 +102,9 @@ def main() -> None:
         rate=rate,
         ring=chosen.ring,
         faults=chosen.fault,
-        poke=_thread.interrupt_main,
+        poke=lambda: _thread.interrupt_main(POKE),
         peer_check=line.check_peer,
+        slice_seconds=chosen.slice / 1000,
     )
     without = frozenset(name for name in chosen.without.split(",") if name)
     constants = {"TELEMETRY_HZ": chosen.telemetry}
@@ -75,18 +114,20 @@ def main() -> None:
         files.heap = runtime.mem_free
         return runtime
 
-    files = FileSystem(
-        chosen.files,
-        capacity=chosen.capacity,
-        heap=lambda: chosen.heap,
-        full_after=chosen.fault.full_after,
-        flash_stall=chosen.fault.flash_stall / 1000,
-    )
+    files = FileSystem(chosen.files, capacity=chosen.capacity, heap=lambda: chosen.heap, faults=chosen.fault)
     sys.setswitchinterval(SWITCH_SECONDS)
-    OWN_FILES.add(Line.send.__code__.co_filename)
-    signal.signal(signal.SIGINT, uart.on_signal)
-    line.start(uart, rate)
-    Wall(chosen.files).install()
+    sending = (Line.send, type(link).send, Faults.on_send, say)
+    OWN_FILES.update(function.__code__.co_filename for function in sending)
+    signal.signal(signal.SIGINT, lambda *_: leave())
+    signal.signal(POKE, uart.on_signal)
+    if link.address:
+        say(link.address)
+    if chosen.control:
+        control = Control(uart, sys.stdin, say, leave)
+        chosen.fault.told = control.struck
+        control.start()
+    line.start(uart, rate, chosen.slice / 1000)
+    Wall(chosen.files, own=LINE_EVENTS).install()
     gc.freeze()
     Board(uart, new_runtime, raw_paste=not chosen.no_raw_paste).run()
 

@@ -17,6 +17,7 @@ import ast
 import builtins
 import os
 import sys
+import threading
 from typing import Any
 
 from fastflight.simulator.files import inside
@@ -136,10 +137,15 @@ IMPORTS = ("encodings.", "stringprep", "unicodedata", "_strptime", "_multibyteco
 
 
 class Wall:
-    """The audit hook. Calling it with an event that it refuses raises `PermissionError`."""
+    """The audit hook. Calling it with an event that it refuses raises `PermissionError`.
 
-    def __init__(self, root: str) -> None:
+    Board code runs in the main thread; the events `own` are for the simulator's other threads.
+    """
+
+    def __init__(self, root: str, *, own: frozenset[str] = frozenset()) -> None:
         self._root = os.path.realpath(root)
+        self._own = own
+        self._board = threading.main_thread().ident
         self._library = os.path.dirname(os.path.realpath(os.__file__))
 
     def install(self) -> None:
@@ -150,6 +156,8 @@ class Wall:
         if event in HARMLESS:
             return
         if event in PATHS and all(self._allows(event, path, arguments) for path in arguments[: PATHS[event]]):
+            return
+        if event in self._own and threading.get_ident() != self._board:
             return
         if event == "import" and str(arguments[0]).startswith(IMPORTS):
             return

@@ -15,6 +15,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from fastflight.simulator.faults import Faults
 from fastflight.simulator.oserror import ENAMETOOLONG, ERRNO, BoardOSError, translated
 
 if TYPE_CHECKING:
@@ -38,16 +39,13 @@ class FileSystem:
         *,
         capacity: int,
         heap: Callable[[], int],
-        full_after: int | None = None,
-        flash_stall: float = 0,
+        faults: Faults | None = None,
     ) -> None:
         self.root = os.path.realpath(root)
         self.capacity = capacity
         self.heap = heap
         self.folder = "/"
-        self._full_after = full_after
-        self._flash_stall = flash_stall
-        self._written = 0
+        self._faults = faults or Faults()
         self._used = 0
 
     def resolve(self, path: object) -> tuple[str, str]:
@@ -78,12 +76,10 @@ class FileSystem:
 
     def charge(self, growth: int) -> None:
         """Refuse a write that would not fit; `growth` is how many bytes longer it makes its file."""
-        if self._flash_stall:
-            time.sleep(self._flash_stall)
-        full = self._full_after is not None and self._written + growth > self._full_after
-        if growth > 0 and (full or self._used + growth > self.capacity):
+        if self._faults.flash_stall:
+            time.sleep(self._faults.flash_stall / 1000)
+        if growth > 0 and (self._faults.on_write(growth) or self._used + growth > self.capacity):
             raise BoardOSError(ERRNO["ENOSPC"])
-        self._written += max(0, growth)
         self._used += max(0, growth)
 
     @translated

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 # Bits on the wire per byte: one start bit, eight data bits, one stop bit.
 BITS_PER_BYTE = 10
+# What a line moves at once: finer wake-ups cost more than they show. (A USB adapter holds bytes for 1 to 16 ms.)
+SLICE_SECONDS = 0.001
 
 
 class Pacer:
@@ -19,11 +21,17 @@ class Pacer:
     each burst (an idle line saves nothing up), then ask `due`, report `moved`, and wait until `next_at`.
     """
 
-    def __init__(self, rate: float, *, fifo: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        rate: float,
+        *,
+        fifo: int = 0,
+        slice_seconds: float = SLICE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.rate = rate
         self.fifo = fifo
-        # About a millisecond's worth at a time: finer wake-ups cost more than they show.
-        self.slice = max(1, int(rate / 1000))
+        self.slice = max(1, int(rate * slice_seconds))
         self._clock = clock
         self._start = clock()
         self._moved = 0

@@ -22,12 +22,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from fastflight.simulator.faults import Faults
-from fastflight.simulator.pacer import Pacer
+from fastflight.simulator.pacer import SLICE_SECONDS, Pacer
 from fastflight.simulator.ring import Ring
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 # Bytes a UART takes from the program before it makes it wait: the usual size of a hardware transmit FIFO.
 TRANSMIT_FIFO = 128
@@ -62,6 +62,7 @@ class Uart:
         faults: Faults | None = None,
         poke: Callable[[], None] | None = None,
         peer_check: Callable[[], None] = lambda: None,
+        slice_seconds: float = SLICE_SECONDS,
     ) -> None:
         self.flow_control = not rate
         self.ring = Ring(FLOW_CONTROLLED_RING if self.flow_control else ring)
@@ -73,7 +74,7 @@ class Uart:
         self._poke = poke
         self._peer_check = peer_check
         self._faults = faults or Faults()
-        self._pacer = Pacer(rate, fifo=TRANSMIT_FIFO) if rate else None
+        self._pacer = Pacer(rate, fifo=TRANSMIT_FIFO, slice_seconds=slice_seconds) if rate else None
         self._change = threading.Condition()
         self._pending: type[KeyboardInterrupt | BoardReset] | None = None
         self._stalled = False
@@ -114,6 +115,20 @@ class Uart:
             self.ring.clear()
             self._change.notify_all()
         self._poke_main()
+
+    def inject(self, specs: Iterable[str]) -> None:
+        """Put faults in force, whose counts begin now. Raises `ValueError` as `Faults.parse` does."""
+        faults = Faults.parse(specs)
+        with self._change:
+            self._faults.join(faults, received=self.received, sent=self.sent)
+
+    def mend(self) -> None:
+        """No fault is in force any more; a board that stalled restarts, as if somebody had pressed its button."""
+        with self._change:
+            self._faults.clear()
+            stalled, self._stalled = self._stalled, False
+        if stalled:
+            self.reset()
 
     def hang_up(self) -> None:
         """Nothing more will arrive: reads that find the ring empty raise `LineClosed`."""
@@ -211,13 +226,18 @@ class Uart:
             if self._pacer:
                 count = min(count, self._pacer.due())
             if count:
-                self._send(view[:count])
+                left, event = self._faults.on_send(view[:count], self.sent)
+                self._send(memoryview(left))
                 self.sent += count
                 view = view[count:]
                 if self._pacer:
                     self._pacer.moved(count)
-                if self._faults.on_sent(self.sent) == "reset":
+                if event == "reset":
                     self._pending = BoardReset
+                elif event == "stall":
+                    self._stalled = True
+                elif event == "unplug":
+                    self._faults.pull()
             elif self._pacer:
                 with self._change:
                     self._wait(self._pacer.next_at(len(view)), lambda: False)

@@ -22,7 +22,7 @@ Options = list[tuple[str, str]]
 EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://127.0.0.1:2218, exec:micropython, sim:"
 SERIAL_OPTIONS = ("baud", "dtr", "rts")
 EXEC_OPTIONS = ("cwd",)
-SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "fault", "without", "seed")
+SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "heap", "fault", "without", "no-raw-paste", "seed")
 # The ones that may stand more than once.
 SIM_LISTS = ("fault", "without")
 
@@ -88,7 +88,7 @@ def _sim(url: str, rest: str) -> Address:
         raise _bad(url, f"{path!r} is out of place: options follow a question mark")
     pairs = _options(url, rest, SIM_OPTIONS, SIM_LISTS)
     for name, value in pairs:
-        if name in ("baud", "ring", "capacity", "seed"):
+        if name in ("baud", "ring", "capacity", "heap", "no-raw-paste", "seed"):
             _number(url, name, value)
     files = dict(pairs).get("files")
     return SimAddress(url, tuple(pair for pair in pairs if pair[0] != "files"), files)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from fastflight.simulator.faults import SPECS, Faults
+from fastflight.simulator.faults import MIX_FIRST_BYTE, MIX_STRIKES, OVERFLOW_BYTES, SPECS, Faults
 
 
 class Unplugged(BaseException):
@@ -28,14 +30,75 @@ def test_every_spec_is_documented_and_parsed() -> None:
 
     for name in SPECS:
         assert f"`{name}=" in (module.__doc__ or "")
-        assert getattr(Faults.parse([f"{name}=1"]), name.replace("-", "_")) == 1
+        Faults.parse([f"{name}=1"])
 
 
 def test_no_fault_changes_nothing() -> None:
     faults = Faults()
     assert faults.on_receive(b"abc", 0) == (b"abc", "")
     assert faults.send_allowance(0, 100) == 100
-    assert faults.on_sent(100) == ""
+    assert faults.on_send(memoryview(b"abc"), 0) == (b"abc", "")
+    assert not faults.on_write(100)
+
+
+def received(specs: list[str], data: bytes, cut: int) -> bytes:
+    """What is left of `data` that arrives in pieces of `cut` bytes."""
+    faults = Faults.parse(specs)
+    return b"".join(faults.on_receive(data[at : at + cut], at)[0] for at in range(0, len(data), cut))
+
+
+def sent(specs: list[str], data: bytes, cut: int) -> bytes:
+    """What is on the line of `data` that leaves in pieces of `cut` bytes."""
+    faults = Faults.parse(specs)
+    return b"".join(bytes(faults.on_send(memoryview(data)[at : at + cut], at)[0]) for at in range(0, len(data), cut))
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 5, 10])
+@pytest.mark.parametrize("move", [received, sent])
+def test_bytes_are_lost_and_changed_where_it_was_said(move: Callable[[list[str], bytes, int], bytes], cut: int) -> None:
+    way = "rx" if move is received else "tx"
+    assert move([f"lose-{way}=3"], b"0123456789", cut) == b"013456789"
+    assert move([f"flip-{way}=3"], b"0123456789", cut) == b'01"3456789'
+    assert move([f"flip-{way}=9", f"lose-{way}=1", f"lose-{way}=2"], b"0123456789", cut) == b"234567(9"
+
+
+@pytest.mark.parametrize("cut", [1, 7, 50, 1000])
+def test_an_overflow_loses_bytes_in_a_row(cut: int) -> None:
+    data = bytes(range(200))
+    assert received(["overflow-rx=11"], data, cut) == data[:10] + data[10 + OVERFLOW_BYTES :]
+
+
+def test_a_strike_in_what_a_reset_swallowed_does_not_come_later() -> None:
+    faults = Faults.parse(["reset-after-rx=3", "lose-rx=5"])
+    assert faults.on_receive(b"0123456", 0) == (b"012", "reset")
+    assert faults.on_receive(b"789", 7) == (b"789", "")
+
+
+def test_each_strike_is_told_once() -> None:
+    told: list[str] = []
+    faults = Faults.parse(["lose-rx=2", "flip-tx=1", "full-after=1"])
+    faults.told = told.append
+    faults.on_receive(b"abc", 0)
+    faults.on_receive(b"abc", 3)
+    faults.on_send(memoryview(b"a"), 0)
+    faults.on_write(1)
+    faults.on_write(1)
+    assert told == ["lose-rx=2", "flip-tx=1", "full-after=0"]
+
+
+def test_faults_that_join_count_from_then() -> None:
+    faults = Faults()
+    faults.join(Faults.parse(["lose-rx=2", "reset-after-tx=3"]), received=100, sent=50)
+    assert faults.on_receive(b"abc", 100) == (b"ac", "")
+    assert faults.send_allowance(50, 10) == 3
+    assert faults.on_send(memoryview(b"abc"), 50) == (b"abc", "reset")
+
+
+def test_a_mix_is_the_same_for_the_same_seed() -> None:
+    one, again, other = (Faults.parse([f"mix={seed}"]) for seed in (1, 1, 2))
+    assert (one.rx, one.tx) == (again.rx, again.tx) != (other.rx, other.tx)
+    assert len(one.rx) + len(one.tx) == MIX_STRIKES
+    assert min(strike.at for strike in one.rx + one.tx) >= MIX_FIRST_BYTE
 
 
 @pytest.mark.parametrize("name", ["reset", "stall"])
@@ -58,11 +121,12 @@ def test_unplug_after_receiving() -> None:
         faults.on_receive(b"e", 4)
 
 
-def test_exit_after_sending() -> None:
-    faults = Faults.parse(["exit-after-tx=5"], unplug=unplug)
+@pytest.mark.parametrize(("name", "event"), [("exit", "unplug"), ("reset", "reset"), ("stall", "stall")])
+def test_an_event_after_sending(name: str, event: str) -> None:
+    faults = Faults.parse([f"{name}-after-tx=5"])
     assert faults.send_allowance(0, 100) == 5
-    with pytest.raises(Unplugged):
-        faults.on_sent(5)
+    assert faults.on_send(memoryview(b"abcde"), 0) == (b"abcde", event)
+    assert faults.send_allowance(5, 100) == 100
 
 
 def test_dropped_bytes_are_the_same_every_time() -> None:
@@ -70,4 +134,5 @@ def test_dropped_bytes_are_the_same_every_time() -> None:
     kept = [len(Faults.parse(["drop-rx=0.1"]).on_receive(data, 0)[0]) for _ in range(2)]
     assert kept[0] == kept[1]
     assert 850 < kept[0] < 950
+    assert len(Faults.parse(["drop-rx=0.1"], seed=1).on_receive(data, 0)[0]) != kept[0]
     assert Faults.parse(["drop-rx=1"]).on_receive(data, 0)[0] == b""

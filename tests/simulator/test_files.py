@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.simulator.faults import Faults
 from fastflight.simulator.files import FileSystem
 from fastflight.simulator.oserror import BoardOSError
 
@@ -143,7 +144,7 @@ def test_writing_over_takes_no_room(files: FileSystem) -> None:
 
 
 def test_full_after(tmp_path: Path) -> None:
-    files = FileSystem(str(tmp_path), capacity=10_000, heap=lambda: 1000, full_after=10)
+    files = FileSystem(str(tmp_path), capacity=10_000, heap=lambda: 1000, faults=Faults.parse(["full-after=10"]))
     put(files, "a", bytes(10))
     with pytest.raises(BoardOSError) as caught:
         put(files, "b", b"x")
