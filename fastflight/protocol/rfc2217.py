@@ -1,0 +1,293 @@
+"""The messages of RFC 2217, the telnet option by which a serial line is driven over the network.
+
+Client and server say the same messages, under two sets of codes: a request from the client, and from the server the
+answer with the value that is now in force, whether or not it is the one that was asked for. `None` in place of a value
+asks for it and changes nothing. `encode` gives the payload of a COM-PORT subnegotiation, `decode` takes one.
+
+A request whose value does not exist (nine data bits, a parity numbered 7) is decoded as a question: the answer, with
+the value in force, is the one that the RFC gives to what cannot be applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Literal
+
+# Added to the code of each message that the server sends.
+SERVER = 100
+CLIENT = 0
+
+Parity = Literal["N", "O", "E", "M", "S"]
+
+# A baud rate fits 32 bits on the wire; 0 there is the question.
+MAX_BAUD = (1 << 32) - 1
+DATA_BITS = (5, 6, 7, 8)
+
+
+class Code(IntEnum):
+    """The first byte of a message from the client; `SERVER` more from the server."""
+
+    SIGNATURE = 0
+    SET_BAUDRATE = 1
+    SET_DATASIZE = 2
+    SET_PARITY = 3
+    SET_STOPSIZE = 4
+    SET_CONTROL = 5
+    NOTIFY_LINESTATE = 6
+    NOTIFY_MODEMSTATE = 7
+    FLOWCONTROL_SUSPEND = 8
+    FLOWCONTROL_RESUME = 9
+    SET_LINESTATE_MASK = 10
+    SET_MODEMSTATE_MASK = 11
+    PURGE_DATA = 12
+
+
+class Flow(IntEnum):
+    """Flow control of the serial line, by its SET-CONTROL values outbound (and both ways)."""
+
+    NONE = 1
+    XON_XOFF = 2
+    HARDWARE = 3
+    DCD = 17
+    DSR = 19
+
+
+class InboundFlow(IntEnum):
+    """Flow control of what the serial line receives, where it differs from outbound."""
+
+    NONE = 14
+    XON_XOFF = 15
+    HARDWARE = 16
+    DTR = 18
+
+
+class LineState(IntFlag):
+    """What NOTIFY-LINESTATE tells."""
+
+    DATA_READY = 1
+    OVERRUN = 2
+    PARITY_ERROR = 4
+    FRAMING_ERROR = 8
+    BREAK = 16
+    HOLDING_EMPTY = 32
+    SHIFT_EMPTY = 64
+    TIMEOUT = 128
+
+
+class ModemState(IntFlag):
+    """What NOTIFY-MODEMSTATE tells: four lines, and which of them changed since it was last told."""
+
+    CTS_CHANGED = 1
+    DSR_CHANGED = 2
+    RI_ENDED = 4
+    CD_CHANGED = 8
+    CTS = 16
+    DSR = 32
+    RI = 64
+    CD = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who the sender is; an empty text asks the receiver."""
+
+    text: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SetBaud:
+    """Bits per second."""
+
+    baud: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetDataBits:
+    """Bits per character, 5 to 8."""
+
+    bits: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetParity:
+    parity: Parity | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetStopBits:
+    """1, 1.5 or 2."""
+
+    bits: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetFlow:
+    flow: Flow | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetInboundFlow:
+    flow: InboundFlow | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetBreak:
+    on: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetDtr:
+    on: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetRts:
+    on: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyLine:
+    """The state of the serial line. From a client, None: it asks (not in the RFC, and done)."""
+
+    state: LineState | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyModem:
+    """The state of the modem lines. From a client, None: it asks (not in the RFC, and done)."""
+
+    state: ModemState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    """Send no more data, until `Resume`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Send data again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineMask:
+    """Which line states the client wants to be told. At first: none."""
+
+    mask: LineState
+
+
+@dataclass(frozen=True, slots=True)
+class ModemMask:
+    """Which modem states the client wants to be told. At first: all."""
+
+    mask: ModemState
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Throw away what the server has received from the serial line, what it has not yet sent to it, or both."""
+
+    received: bool
+    unsent: bool
+
+
+Setting = SetBaud | SetDataBits | SetParity | SetStopBits
+Control = SetFlow | SetInboundFlow | SetBreak | SetDtr | SetRts
+Notice = NotifyLine | NotifyModem
+Mask = LineMask | ModemMask
+Message = Signature | Setting | Control | Notice | Suspend | Resume | Mask | Purge
+
+_PARITIES: tuple[Parity | None, ...] = (None, "N", "O", "E", "M", "S")
+_STOP_BITS = (None, 1.0, 2.0, 1.5)
+
+_CONTROLS: dict[int, Control] = {
+    0: SetFlow(None),
+    4: SetBreak(None),
+    5: SetBreak(True),
+    6: SetBreak(False),
+    7: SetDtr(None),
+    8: SetDtr(True),
+    9: SetDtr(False),
+    10: SetRts(None),
+    11: SetRts(True),
+    12: SetRts(False),
+    13: SetInboundFlow(None),
+    **{flow: SetFlow(flow) for flow in Flow},
+    **{flow: SetInboundFlow(flow) for flow in InboundFlow},
+}
+_CONTROL_VALUES = {control: value for value, control in _CONTROLS.items()}
+
+_PURGES = {1: Purge(True, False), 2: Purge(False, True), 3: Purge(True, True)}
+_PURGE_VALUES = {purge: value for value, purge in _PURGES.items()}
+
+
+def encode(message: Message, sender: int) -> bytes:
+    """The payload of `message`, sent by `SERVER` or `CLIENT`. Values must exist: others raise `ValueError`."""
+    code, value = _encoded(message)
+    return bytes([sender + code]) + value
+
+
+def decode(payload: bytes, sender: int) -> Message | None:
+    """The message that `SERVER` or `CLIENT` sent; None for what has no meaning."""
+    if not payload:
+        return None
+    reader = _READERS.get(payload[0] - sender)
+    return reader(payload[1:]) if reader else None
+
+
+def _encoded(message: Message) -> tuple[Code, bytes]:
+    match message:
+        case Signature(text):
+            return Code.SIGNATURE, text
+        case SetBaud(baud):
+            if not 0 <= (baud or 0) <= MAX_BAUD:
+                raise ValueError(f"a baud rate of {baud} does not fit the wire")
+            return Code.SET_BAUDRATE, (baud or 0).to_bytes(4)
+        case SetDataBits(bits):
+            if bits is not None and bits not in DATA_BITS:
+                raise ValueError(f"{bits} data bits do not exist")
+            return Code.SET_DATASIZE, bytes([bits or 0])
+        case SetParity(parity):
+            return Code.SET_PARITY, bytes([_PARITIES.index(parity)])
+        case SetStopBits(stop_bits):
+            return Code.SET_STOPSIZE, bytes([_STOP_BITS.index(stop_bits)])
+        case SetFlow() | SetInboundFlow() | SetBreak() | SetDtr() | SetRts():
+            return Code.SET_CONTROL, bytes([_CONTROL_VALUES[message]])
+        case NotifyLine(line):
+            return Code.NOTIFY_LINESTATE, b"" if line is None else bytes([line])
+        case NotifyModem(modem):
+            return Code.NOTIFY_MODEMSTATE, b"" if modem is None else bytes([modem])
+        case Suspend():
+            return Code.FLOWCONTROL_SUSPEND, b""
+        case Resume():
+            return Code.FLOWCONTROL_RESUME, b""
+        case LineMask(line_mask):
+            return Code.SET_LINESTATE_MASK, bytes([line_mask])
+        case ModemMask(modem_mask):
+            return Code.SET_MODEMSTATE_MASK, bytes([modem_mask])
+        case Purge():
+            return Code.PURGE_DATA, bytes([_PURGE_VALUES[message]])
+
+
+def _byte(read: Callable[[int], Message | None]) -> Callable[[bytes], Message | None]:
+    """Of the value's first byte; a message without one has no meaning."""
+    return lambda value: read(value[0]) if value else None
+
+
+_READERS: dict[int, Callable[[bytes], Message | None]] = {
+    Code.SIGNATURE: Signature,
+    Code.SET_BAUDRATE: lambda value: SetBaud(int.from_bytes(value[:4]) or None) if len(value) >= 4 else None,
+    Code.SET_DATASIZE: _byte(lambda value: SetDataBits(value if value in DATA_BITS else None)),
+    Code.SET_PARITY: _byte(lambda value: SetParity(_PARITIES[value] if value < len(_PARITIES) else None)),
+    Code.SET_STOPSIZE: _byte(lambda value: SetStopBits(_STOP_BITS[value] if value < len(_STOP_BITS) else None)),
+    Code.SET_CONTROL: _byte(_CONTROLS.get),
+    Code.NOTIFY_LINESTATE: lambda value: NotifyLine(LineState(value[0]) if value else None),
+    Code.NOTIFY_MODEMSTATE: lambda value: NotifyModem(ModemState(value[0]) if value else None),
+    Code.FLOWCONTROL_SUSPEND: lambda value: Suspend(),
+    Code.FLOWCONTROL_RESUME: lambda value: Resume(),
+    Code.SET_LINESTATE_MASK: _byte(lambda value: LineMask(LineState(value))),
+    Code.SET_MODEMSTATE_MASK: _byte(lambda value: ModemMask(ModemState(value))),
+    Code.PURGE_DATA: _byte(_PURGES.get),
+}

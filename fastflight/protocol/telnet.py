@@ -1,0 +1,314 @@
+"""Telnet without I/O: bytes from the peer become events, bytes for the device become what may cross the wire.
+
+`feed` everything that comes from the peer; it gives events, in order, and the same ones however the bytes were split
+(only where one `Data` ends and the next begins differs). After each `feed`, `ask` or `subnegotiate` send what `take`
+gives. What goes to the peer as data goes through `encode`.
+
+Options are negotiated by the states of RFC 1143, less the two for taking back: each of them is off, asked for, or on,
+on our side and on theirs. A request that changes nothing is not answered, a refusal is said once, and after
+`MAX_CHANGES` an option keeps its state in silence: no peer can keep a negotiation going. Nothing a peer sends is an
+error here: commands without meaning are skipped, a subnegotiation that is too long is dropped.
+
+Speed: a command is an IAC (0xFF) that no second one follows, and a byte 0xFF in the data is a pair of them. Pairs are
+found and taken back by `bytes` as a whole, whatever their share, and Python runs once per command, not per byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+IAC = b"\xff"
+PAIR = b"\xff\xff"
+# `bytes.replace` costs the same for each find, so long runs, which only 0xFF as data makes, are halved in one piece.
+RUN = IAC * 128
+HALF_RUN = IAC * 64
+
+# The longest that means anything here is a SIGNATURE, a line of text. Counted as on the wire.
+MAX_SUBNEGOTIATION_BYTES = 1024
+# Times that one option may change on one side; an honest session needs two.
+MAX_CHANGES = 32
+# What is looked at right after a command, where the next one is likely. Doubled for each time that none was there.
+FIRST_LOOK_BYTES = 256
+
+
+class Code(IntEnum):
+    """What may follow an IAC (RFC 854)."""
+
+    SE = 240
+    NOP = 241
+    DATA_MARK = 242
+    BREAK = 243
+    INTERRUPT = 244
+    ABORT_OUTPUT = 245
+    ARE_YOU_THERE = 246
+    ERASE_CHARACTER = 247
+    ERASE_LINE = 248
+    GO_AHEAD = 249
+    SB = 250
+    WILL = 251
+    WONT = 252
+    DO = 253
+    DONT = 254
+
+
+class Option(IntEnum):
+    """The options that matter to a serial line."""
+
+    BINARY = 0
+    ECHO = 1
+    SUPPRESS_GO_AHEAD = 3
+    COM_PORT = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Bytes of the stream itself, at least one."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command without an option, such as `Code.BREAK`."""
+
+    code: Code
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiated:
+    """An option was switched, on our side or on theirs; or the peer refused what we asked for (`on` is false)."""
+
+    option: int
+    ours: bool
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subnegotiation:
+    """What the peer says about `option`."""
+
+    option: int
+    payload: bytes
+
+
+Event = Data | Command | Negotiated | Subnegotiation
+
+
+class _State(Enum):
+    OFF = 0
+    ASKED = 1
+    ON = 2
+
+
+# What the peer says, of whose side, and whether it is for or against.
+_SAYS: dict[int, tuple[bool, bool]] = {
+    Code.WILL: (False, True),
+    Code.WONT: (False, False),
+    Code.DO: (True, True),
+    Code.DONT: (True, False),
+}
+# What we say of whose side, for or against.
+_SAYING = {
+    (True, True): Code.WILL,
+    (True, False): Code.WONT,
+    (False, True): Code.DO,
+    (False, False): Code.DONT,
+}
+_PLAIN_COMMANDS = frozenset(range(Code.NOP, Code.SB))
+
+
+class Telnet:
+    """One side of a connection. `ours` and `theirs` are the options that may be on, on each side."""
+
+    def __init__(self, ours: frozenset[int], theirs: frozenset[int]) -> None:
+        self._allowed = {True: ours, False: theirs}
+        self._states: dict[tuple[int, bool], _State] = {}
+        self._changes: dict[tuple[int, bool], int] = {}
+        self._outgoing = bytearray()
+        # The beginning of a command whose end has not come yet.
+        self._unfinished = b""
+        # Inside a subnegotiation that is too long to keep.
+        self._dropping = False
+        self._after_return = False
+
+    def ask(self, option: int, *, ours: bool) -> None:
+        """Ask for `option` to be on, on our side or on theirs."""
+        if self._state(option, ours) is _State.OFF:
+            self._states[option, ours] = _State.ASKED
+            self._say(option, ours, True)
+
+    def is_on(self, option: int, *, ours: bool) -> bool:
+        return self._state(option, ours) is _State.ON
+
+    def is_settled(self, option: int, *, ours: bool) -> bool:
+        """The peer answered, or was not asked."""
+        return self._state(option, ours) is not _State.ASKED
+
+    def subnegotiate(self, option: int, payload: bytes) -> None:
+        """Say `payload` about `option`."""
+        body = bytes([option]) + payload
+        self._outgoing += bytes((IAC[0], Code.SB)) + body.replace(IAC, PAIR) + bytes((IAC[0], Code.SE))
+
+    def take(self) -> bytes:
+        """What must be sent to the peer now: answers, and what was asked or said."""
+        outgoing = bytes(self._outgoing)
+        self._outgoing.clear()
+        return outgoing
+
+    def encode(self, data: bytes) -> bytes:
+        """`data` as it crosses the wire.
+
+        Once binary was asked for it is sent: a peer that agrees decodes so from our WILL on, which came before.
+        """
+        if self._state(Option.BINARY, True) is _State.OFF:
+            # RFC 854: a carriage return that is no part of a line's end is followed by NUL.
+            data = data.replace(b"\r", b"\r\0")
+        return escape(data)
+
+    def feed(self, data: bytes) -> list[Event]:
+        """What the peer says with `data`. Then send what `take` gives."""
+        if self._unfinished:
+            data = self._unfinished + data
+            self._unfinished = b""
+        elif not self._dropping and IAC not in data and self.is_on(Option.BINARY, ours=False):
+            return [Data(data)] if data else []
+        events = _Events()
+        at, look, end = 0, len(data), len(data)
+        while at < end:
+            if self._dropping:
+                at = self._drop(data, at)
+            elif data[at] == IAC[0] and data[at + 1 : at + 2] != IAC:
+                after = self._command(data, at, events)
+                look = FIRST_LOOK_BYTES
+                if after == at:
+                    self._unfinished = data[at:]
+                    break
+                at = after
+            else:
+                window = data[at : at + look]
+                text = unescape(window)
+                # Every IAC is half of a pair: no command among them.
+                if window.count(IAC) != 2 * (len(window) - len(text)):
+                    window = window[: _single(window)]
+                    text = unescape(window)
+                events.data(self._text(text))
+                at += len(window)
+                look *= 2
+        return events.all()
+
+    def _text(self, text: bytes) -> bytes:
+        """`text` as it was before it was made fit for a terminal (RFC 854), unless the peer sends binary."""
+        if self.is_on(Option.BINARY, ours=False):
+            return text
+        after_return, self._after_return = self._after_return, text.endswith(b"\r")
+        if after_return:
+            text = text.removeprefix(b"\0")
+        return text.replace(b"\r\0", b"\r")
+
+    def _command(self, data: bytes, at: int, events: _Events) -> int:
+        """Carry out the command at `at`; where it ends, or `at` when its end is missing."""
+        if at + 1 == len(data):
+            return at
+        code = data[at + 1]
+        if code == Code.SB:
+            return self._subnegotiation(data, at, events)
+        if code in _SAYS:
+            if at + 2 == len(data):
+                return at
+            self._heard(data[at + 2], *_SAYS[code], events)
+            return at + 3
+        if code in _PLAIN_COMMANDS:
+            events.add(Command(Code(code)))
+        return at + 2
+
+    def _subnegotiation(self, data: bytes, at: int, events: _Events) -> int:
+        start = at + 2
+        body = data[start : start + MAX_SUBNEGOTIATION_BYTES + 2]
+        length = _single(body)
+        if length > MAX_SUBNEGOTIATION_BYTES:
+            self._dropping = True
+            return start
+        if start + length + 1 >= len(data):
+            return at
+        if data[start + length + 1] != Code.SE:
+            # Never ended, and another command begins: that one is to be heard.
+            return start + length
+        if payload := unescape(body[:length]):
+            events.add(Subnegotiation(payload[0], payload[1:]))
+        return start + length + 2
+
+    def _drop(self, data: bytes, at: int) -> int:
+        """Pass over the rest of a subnegotiation that is too long."""
+        rest = data[at:]
+        length = _single(rest)
+        if length >= len(rest) - 1:
+            self._unfinished = rest[length:]
+            return len(data)
+        self._dropping = False
+        return at + length + (2 if rest[length + 1] == Code.SE else 0)
+
+    def _heard(self, option: int, ours: bool, on: bool, events: _Events) -> None:
+        state = self._state(option, ours)
+        if on is (state is _State.ON) and state is not _State.ASKED:
+            # Already so.
+            return
+        changes = self._changes[option, ours] = self._changes.get((option, ours), 0) + 1
+        if changes > MAX_CHANGES:
+            return
+        if state is _State.OFF and option not in self._allowed[ours]:
+            # Said once: a peer that asks again has the answer.
+            self._changes[option, ours] = MAX_CHANGES
+            self._say(option, ours, False)
+            return
+        self._states[option, ours] = _State.ON if on else _State.OFF
+        if state is not _State.ASKED:
+            self._say(option, ours, on)
+        events.add(Negotiated(option, ours, on))
+
+    def _say(self, option: int, ours: bool, on: bool) -> None:
+        self._outgoing += bytes((IAC[0], _SAYING[ours, on], option))
+
+    def _state(self, option: int, ours: bool) -> _State:
+        return self._states.get((option, ours), _State.OFF)
+
+
+class _Events:
+    """A list of events in which neighbouring data is one."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._data: list[bytes] = []
+
+    def data(self, data: bytes) -> None:
+        if data:
+            self._data.append(data)
+
+    def add(self, event: Event) -> None:
+        self.all().append(event)
+
+    def all(self) -> list[Event]:
+        if self._data:
+            self._events.append(Data(b"".join(self._data)))
+            self._data.clear()
+        return self._events
+
+
+def escape(data: bytes) -> bytes:
+    """`data` with each 0xFF doubled."""
+    if RUN not in data:
+        return data.replace(IAC, PAIR)
+    return (RUN + RUN).join([piece.replace(IAC, PAIR) for piece in data.split(RUN)])
+
+
+def unescape(data: bytes) -> bytes:
+    """`data` with each pair of 0xFF made one."""
+    if RUN not in data:
+        return data.replace(PAIR, IAC)
+    return HALF_RUN.join([piece.replace(PAIR, IAC) for piece in data.split(RUN)])
+
+
+def _single(data: bytes) -> int:
+    """Where the first IAC is that is not half of a pair; the length of `data` if there is none."""
+    at = data.replace(PAIR, b"\0\0").find(IAC)
+    return len(data) if at < 0 else at
