@@ -34,7 +34,30 @@ class Listener(Protocol):
         """The line's state is another one now."""
 
 
-class Line(Protocol):
+class Channel(Protocol):
+    """A device line to read and write, while it is one's own."""
+
+    @property
+    def control(self) -> SerialControl | None:
+        """The port's serial control while the line is open and a serial one; else None."""
+
+    def attach(self, listener: Listener | None) -> None:
+        """Tell `listener` from now on, and nobody else. The present state is not told."""
+
+    async def write(self, data: bytes) -> None:
+        """Hand all of `data` to the line, waiting while it takes no more. One call at a time.
+
+        `TransportClosed` while the line is not open, or when it is lost meanwhile.
+        """
+
+    def pause(self) -> None:
+        """Read no further: what the device sends stays where it is. Nothing is told after this returns."""
+
+    def resume(self) -> None:
+        """Read on."""
+
+
+class Line(Channel, Protocol):
     """A device line that outlives its losses."""
 
     @property
@@ -49,24 +72,5 @@ class Line(Protocol):
     def state(self) -> State:
         """How the line is now."""
 
-    @property
-    def control(self) -> SerialControl | None:
-        """The port's serial control while the line is open and a serial one; else None."""
-
-    def attach(self, listener: Listener | None) -> None:
-        """Tell `listener` from now on, and nobody else. Its state is not told anew."""
-
     async def run(self) -> None:
         """Keep the line open until cancelled; closes it then. Never ends by a failure of the device."""
-
-    async def write(self, data: bytes) -> None:
-        """Hand all of `data` to the line, waiting while it takes no more. One call at a time.
-
-        `TransportClosed` while the line is not open, or when it is lost meanwhile.
-        """
-
-    def pause(self) -> None:
-        """Read no further: what the device sends stays where it is. Nothing is told after this returns."""
-
-    def resume(self) -> None:
-        """Read on."""

@@ -1,0 +1,160 @@
+"""One client's TCP connection: bounded both ways, ended with a word, and never the reason that another waits.
+
+`receive` takes what came, and what it does not take stays with the peer; `send` hands over without waiting, and says by
+`full` when the peer does not keep up. Nothing here runs by the clock unless a peer is stuck or is being told to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from collections.abc import Callable
+
+# What a client may send ahead of its device: enough to keep a fast line busy between two turns of the loop.
+RECEIVE_BYTES = 512 * 1024
+# What waits for a slow client beside the system's own buffers; above it the source is paused.
+SEND_BYTES = 256 * 1024
+# A client that takes nothing for so long has hung, or was stopped; its device is wanted by others.
+STALLED_SECONDS = 30.0
+# What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
+LINGER_SECONDS = 2.0
+# A host that vanished is noticed after a minute: half of it silent, the rest asking.
+KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPALIVE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+# The same for a host that vanished with data on its way to it, in milliseconds (Linux).
+USER_TIMEOUT_MS = 60_000
+
+
+class Connection(asyncio.Protocol):
+    """One accepted connection; `accepted` is told of it."""
+
+    def __init__(self, accepted: Callable[[Connection], None]) -> None:
+        self._accepted = accepted
+        self._loop = asyncio.get_running_loop()
+        self._pieces: deque[bytes] = deque()
+        self._waiting = 0
+        self._paused = False
+        self._discarding = False
+        self._ended = False
+        self._came = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._drained.set()
+        self._gone = asyncio.Event()
+        self._stall: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport
+        self.peer = ""
+        # Told when the peer falls behind (true) and when it has caught up (false).
+        self.full: Callable[[bool], None] = lambda _: None
+
+    async def receive(self) -> bytes:
+        """At least one byte; none when the peer has ended."""
+        while not self._pieces:
+            if self._ended:
+                return b""
+            self._came.clear()
+            await self._came.wait()
+        data = self._pieces.popleft()
+        self._waiting -= len(data)
+        if self._paused and self._waiting < RECEIVE_BYTES // 2:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def send(self, data: bytes) -> None:
+        """Hand `data` over; dropped when the connection is ending."""
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drained(self) -> None:
+        """Wait until the peer keeps up."""
+        await self._drained.wait()
+
+    def discard(self) -> None:
+        """Throw away what the peer sends from now on."""
+        self._discarding = True
+        self._pieces.clear()
+        self._waiting = 0
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    async def gone(self) -> None:
+        """Wait until the connection is closed."""
+        await self._gone.wait()
+
+    async def finish(self, last: bytes = b"", linger: float = LINGER_SECONDS) -> None:
+        """End the connection after `last`, in `linger` seconds at most. The socket is closed when this returns."""
+        try:
+            if not self._transport.is_closing():
+                self.send(last)
+                if self._ended:
+                    self._transport.close()
+                else:
+                    self.discard()
+                    with contextlib.suppress(OSError):  # the peer reset it, which was not noticed here yet
+                        self._transport.write_eof()
+                async with asyncio.timeout(linger):
+                    await self._gone.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._transport.abort()
+            await self._gone.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=SEND_BYTES)
+        _tune(transport.get_extra_info("socket"))
+        address = transport.get_extra_info("peername") or ("unknown", 0)
+        self.peer = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+        self._accepted(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._discarding:
+            return
+        self._pieces.append(data)
+        self._waiting += len(data)
+        if self._waiting >= RECEIVE_BYTES and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._came.set()
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self._came.set()
+        # What it sent before is still on its way to the device: `finish` closes. There it is the peer's answer.
+        return not self._discarding
+
+    def pause_writing(self) -> None:
+        self._drained.clear()
+        self._stall = self._loop.call_later(STALLED_SECONDS, self._transport.abort)
+        self.full(True)
+
+    def resume_writing(self) -> None:
+        self._drained.set()
+        self._unstall()
+        self.full(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        self._unstall()
+        self._came.set()
+        self._drained.set()
+        self._gone.set()
+
+    def _unstall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+
+def _tune(stream: socket.socket) -> None:
+    """Send keystrokes at once, and notice a peer that vanished; what this system cannot do is left out."""
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (*KEEPALIVE, ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS)):
+        if option := getattr(socket, name, None):
+            with contextlib.suppress(OSError):
+                stream.setsockopt(socket.IPPROTO_TCP, option, value)
