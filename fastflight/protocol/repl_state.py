@@ -1,0 +1,374 @@
+"""Which REPL a board is in, read off the conversation between a host and the board.
+
+Give a `ReplState` everything that crosses the line: `sent` for what the host sends, `received` for what the board
+answers. It knows the mode, whether code runs, and, when the board is a process that ended, whether that end is a soft
+reset (`exit_is_reset`) or a death.
+
+No change of mode is taken from one side alone: the host asks (a control character, where the REPL listens for one) and
+the board answers (a prompt, a banner, `OK`). A `\\x04` inside a raw paste, or a prompt that a program prints, changes
+nothing. How the bytes were split does not matter.
+
+::
+
+    FRIENDLY -- ^A ... "raw REPL; CTRL-B to exit\\r\\n>" --> RAW
+    FRIENDLY -- ^E ... "=== " --> PASTE -- ^C or ^D --> FRIENDLY
+    RAW -- ^B --> FRIENDLY
+    RAW -- code ^D ... "OK" --> code runs -- "\\x04" traceback "\\x04>" --> RAW
+    RAW -- ^D on an empty line ... "OK\\r\\n" --> the process ends, or the board prints its banner --> RAW
+    RAW -- ^E A ^A ... "R\\x01" window --> RAW_PASTE -- ^D or ^C from the host and "\\x04" from the board --> code runs
+
+What is sent while code runs is that code's input, except that a ^B is remembered: a host may ask for the way out
+before the code has ended. Source: MicroPython's `docs/reference/repl.rst` and what its `pyexec` sends.
+
+Limit: code that prints `\\x04`, text, `\\x04>` ends early here, as it does for every host that reads the raw REPL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+
+PROMPT = b">>> "
+PASTE_PROMPT = b"=== "
+RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
+SUBMITTED = b"OK"
+RESET_ANSWER = b"OK\r\n"
+# An older unix port answers without the carriage return.
+NEW_LINES = (b"\r\n", b"\n")
+PASTE_SUPPORTED = b"R\x01"
+CTRL_A, CTRL_B, CTRL_C, CTRL_D, CTRL_E = 1, 2, 3, 4, 5
+RETURN = 0x0D
+BACKSPACES = (0x08, 0x7F)
+IGNORED_KEYS = (0x00, 0x0A)
+# What a host may send after ^A without waiting for the raw REPL. A board's receive ring would hold less.
+MAX_AHEAD_BYTES = 4096
+
+# Enough of an answer to tell it from a longer one, and of a line to tell an empty one and a request.
+_ANSWER_BYTES = len(RESET_ANSWER) + 1
+_LINE_BYTES = 3
+
+_KEY = re.compile(rb"[\x00-\x1f\x7f]")
+_RAW_CONTROL = re.compile(rb"[\x01-\x04]")
+_PASTE_END = re.compile(rb"[\x03\x04]")
+_FRIENDLY_MARK = re.compile(b"|".join(map(re.escape, (RAW_PROMPT, PROMPT, PASTE_PROMPT))))
+# After SystemExit a board restarts; a process ends.
+_END_MARK = re.compile(rb"\x04>|soft reboot\r\n" + re.escape(RAW_PROMPT))
+# No mark is longer.
+_REST_BYTES = len(b"soft reboot\r\n" + RAW_PROMPT)
+
+
+class Mode(Enum):
+    """Who takes what the host sends."""
+
+    FRIENDLY = "friendly REPL"
+    PASTE = "paste mode"
+    RAW = "raw REPL"
+    RAW_PASTE = "raw paste"
+
+
+class _Phase(Enum):
+    FRIENDLY = "at the friendly prompt, or running what was entered there"
+    PASTE = "paste mode"
+    RAW = "at the raw prompt"
+    SUBMITTED = "code sent, OK awaited"
+    RUNNING = "code runs"
+    ENDING = "code wrote an end mark"
+    RESETTING = "soft reset asked for at the raw prompt"
+    PASTE_ASKED = "raw paste asked for"
+    RAW_PASTE = "raw paste"
+
+
+_MODES = {_Phase.FRIENDLY: Mode.FRIENDLY, _Phase.PASTE: Mode.PASTE, _Phase.RAW_PASTE: Mode.RAW_PASTE}
+
+
+class ReplState:
+    """One board from its start, before its first prompt; with `raw`, at the raw prompt."""
+
+    def __init__(self, *, raw: bool = False) -> None:
+        # Received last: perhaps the first part of a mark.
+        self._rest = b""
+        # Received since the board's last prompt or the host's last ^D, whichever was later; its first bytes.
+        self._answer = b""
+        # The raw REPL's line; its first bytes.
+        self._line = b""
+        # Raw paste: the board's reply, and who has ended it.
+        self._reply = b""
+        self._host_ended = False
+        self._board_ended = False
+        self._to_friendly()
+        if raw:
+            self._phase = _Phase.RAW
+
+    def _to_friendly(self, *, prompted: bool = False) -> None:
+        self._phase = _Phase.FRIENDLY
+        self._rest = self._answer = b""
+        self._prompted = prompted
+        # Whether the echo shows that a line was entered since the prompt, and that it was not empty.
+        self._entered = self._echoed = False
+        # Keys on the line; what cannot be known counts as one.
+        self._typed = 0
+        self._reset_asked = False
+        self._raw_asked = False
+        self._ahead = b""
+        self._paste_asked = self._paste_over = False
+        # Whether a ^B was sent to the raw REPL while its code ran.
+        self._leaving = False
+
+    @property
+    def mode(self) -> Mode:
+        """Who takes what the host sends next, as far as the answers have come."""
+        return _MODES.get(self._phase, Mode.RAW)
+
+    @property
+    def raw(self) -> bool:
+        """Whether the board is in the raw REPL, or comes back to it when what it does now is done."""
+        return self.mode in (Mode.RAW, Mode.RAW_PASTE)
+
+    @property
+    def running(self) -> bool:
+        """Whether code runs, or the board boots: what is sent now is for no REPL."""
+        if self._phase is _Phase.FRIENDLY:
+            return not self._prompted or (self._entered and self._echoed)
+        return self._phase in (_Phase.RUNNING, _Phase.ENDING)
+
+    def exit_is_reset(self, code: int) -> bool:
+        """Whether the process, which ended now with `code`, did what a board does by a soft reset.
+
+        That is: a ^D on an empty line, answered as the REPL answers it; `SystemExit` in the raw REPL, which ends the
+        output as any code does; code entered in the friendly REPL that ends the process with code 0, which is
+        `sys.exit()`. A process that a signal ended (a negative code) was not reset.
+        """
+        if code < 0:
+            return False
+        if self._phase is _Phase.RESETTING:
+            return self._answer == RESET_ANSWER
+        if self._phase is _Phase.ENDING:
+            return self._rest.endswith(b"\x04")
+        if self._phase is not _Phase.FRIENDLY or not self._prompted:
+            return False
+        return (self._reset_asked and self._answer in NEW_LINES) or (self.running and code == 0)
+
+    def sent(self, data: bytes) -> None:
+        """The host sends `data`."""
+        while data:
+            data = _SENT[self._phase](self, data)
+
+    def received(self, data: bytes) -> None:
+        """The board sends `data`."""
+        while data:
+            data = _RECEIVED[self._phase](self, data)
+
+    # What follows takes a first part of what the host sends, and returns the rest, which may be for another phase.
+
+    def _type(self, data: bytes) -> bytes:
+        """Keys for the friendly line editor, as far as they tell whether the line is empty."""
+        if not (key := _KEY.match(data)):
+            end = found.start() if (found := _KEY.search(data)) else len(data)
+            self._typed += end
+            self._reset_asked = False
+        else:
+            end = 1
+            self._press(key[0][0])
+        if data[0] == CTRL_A:
+            self._raw_asked, self._ahead = True, b""
+        elif self._raw_asked:
+            self._ahead = (self._ahead + data[:end])[:MAX_AHEAD_BYTES]
+        return data[end:]
+
+    def _press(self, key: int) -> None:
+        self._reset_asked = key == CTRL_D and not self._typed
+        if self._reset_asked:
+            self._answer = b""
+        elif key in (CTRL_C, RETURN):
+            self._typed = 0
+        elif key in BACKSPACES:
+            self._typed = max(0, self._typed - 1)
+        elif key == CTRL_E and not self._typed:
+            self._paste_asked, self._paste_over = True, False
+        elif key not in (CTRL_A, CTRL_B, CTRL_D, CTRL_E, *IGNORED_KEYS):
+            # A tab completes and a cursor key recalls: the line may hold anything now.
+            self._typed += 1
+        if self._paste_asked and key in (CTRL_C, CTRL_D):
+            self._paste_over = True
+
+    def _paste_text(self, data: bytes) -> bytes:
+        if not (end := _PASTE_END.search(data)):
+            return b""
+        self._to_friendly(prompted=True)
+        # After ^D it runs; after ^C the prompt comes, and says so.
+        self._entered = self._echoed = True
+        return data[end.end() :]
+
+    def _enter_code(self, data: bytes) -> bytes:
+        self._leaving = False
+        control = _RAW_CONTROL.search(data)
+        end = control.start() if control else len(data)
+        line = (self._line + data[: min(end, _LINE_BYTES)])[:_LINE_BYTES]
+        if not control:
+            self._line = line
+            return b""
+        self._line = self._rest = self._answer = b""
+        match data[end]:
+            case 0x01 if len(line) == 2 and line[0] == CTRL_E:
+                self._phase = _Phase.PASTE_ASKED
+                self._reply = b""
+                self._host_ended = self._board_ended = False
+            case 0x02:
+                self._to_friendly()
+            case 0x04:
+                self._phase = _Phase.SUBMITTED if line else _Phase.RESETTING
+        return data[end + 1 :]
+
+    def _raw_paste_text(self, data: bytes) -> bytes:
+        if self._host_ended:
+            return self._input(data)
+        if not (end := _PASTE_END.search(data)):
+            return b""
+        self._host_ended = True
+        self._run_if_pasted()
+        return data[end.end() :]
+
+    def _input(self, data: bytes) -> bytes:
+        """For the code that runs. It may not read a ^B: then that is for the raw REPL, later."""
+        self._leaving = self._leaving or CTRL_B in data
+        return b""
+
+    # And what follows does the same for what the board sends.
+
+    def _friendly_output(self, data: bytes) -> bytes:
+        text = self._rest + data
+        start, unmarked = len(self._rest), 0
+        for mark in _FRIENDLY_MARK.finditer(text):
+            self._note(text[start : mark.end()])
+            start = unmarked = mark.end()
+            if mark[0] == PROMPT:
+                self._prompted = True
+                self._entered = self._echoed = False
+                self._answer = b""
+            elif mark[0] == RAW_PROMPT and self._raw_asked:
+                self._to_raw()
+                self.sent(self._ahead)
+                return text[start:]
+            elif mark[0] == PASTE_PROMPT and self._paste_asked:
+                self._paste_asked = False
+                if not self._paste_over:
+                    self._phase = _Phase.PASTE
+                    return text[start:]
+        self._note(text[start:])
+        self._rest = text[unmarked:][-_REST_BYTES:]
+        return b""
+
+    def _note(self, text: bytes) -> None:
+        """What came since the prompt."""
+        self._answer = (self._answer + text[:_ANSWER_BYTES])[:_ANSWER_BYTES]
+        if not self._entered:
+            echo, line_end, _ = text.partition(b"\n")
+            self._echoed = self._echoed or bool(echo.strip(b"\r"))
+            self._entered = bool(line_end)
+
+    def _ignore(self, data: bytes) -> bytes:
+        return b""
+
+    def _at_raw_prompt(self, data: bytes) -> bytes:
+        if not self._leaving:
+            return b""
+        rest = self._after(PROMPT, data)
+        if rest is None:
+            return b""
+        self._to_friendly(prompted=True)
+        return rest
+
+    def _acknowledgement(self, data: bytes) -> bytes:
+        rest = self._after(SUBMITTED, data)
+        if rest is None:
+            return b""
+        self._phase = _Phase.RUNNING
+        return rest
+
+    def _output(self, data: bytes) -> bytes:
+        rest = self._after(b"\x04", data)
+        if rest is None:
+            return b""
+        self._phase = _Phase.ENDING
+        return rest
+
+    def _traceback(self, data: bytes) -> bytes:
+        text = self._rest + data
+        if end := _END_MARK.search(text):
+            self._to_raw()
+            return text[end.end() :]
+        self._rest = text[-_REST_BYTES:]
+        return b""
+
+    def _reset_answer(self, data: bytes) -> bytes:
+        self._answer = (self._answer + data[:_ANSWER_BYTES])[:_ANSWER_BYTES]
+        rest = self._after(RAW_PROMPT, data)
+        if rest is None:
+            return b""
+        self._to_raw()
+        return rest
+
+    def _paste_reply(self, data: bytes) -> bytes:
+        # Two bytes say whether it is supported; two more are the window.
+        missing = (4 if self._reply[:2] == PASTE_SUPPORTED else 2) - len(self._reply)
+        self._reply += data[:missing]
+        if len(self._reply) == 4:
+            self._phase = _Phase.RAW_PASTE
+        elif len(self._reply) == 2 and self._reply != PASTE_SUPPORTED:
+            self._to_raw()
+        return data[missing:]
+
+    def _paste_window(self, data: bytes) -> bytes:
+        end = data.find(b"\x04")
+        if end < 0:
+            return b""
+        self._board_ended = True
+        self._run_if_pasted()
+        return data[end + 1 :]
+
+    def _run_if_pasted(self) -> None:
+        # A board that takes no more waits for the host's end mark before it goes on.
+        if self._host_ended and self._board_ended:
+            self._phase = _Phase.RUNNING
+
+    def _to_raw(self) -> None:
+        self._phase = _Phase.RAW
+        self._rest = self._line = b""
+
+    def _after(self, mark: bytes, data: bytes) -> bytes | None:
+        """What stands after `mark`, which may have begun in earlier data; None while it has not come."""
+        text = self._rest + data
+        at = text.find(mark)
+        if at < 0:
+            self._rest = text[-_REST_BYTES:]
+            return None
+        self._rest = b""
+        return text[at + len(mark) :]
+
+
+_Step = Callable[[ReplState, bytes], bytes]
+
+_SENT: dict[_Phase, _Step] = {
+    _Phase.FRIENDLY: ReplState._type,
+    _Phase.PASTE: ReplState._paste_text,
+    _Phase.RAW: ReplState._enter_code,
+    _Phase.SUBMITTED: ReplState._input,
+    _Phase.RUNNING: ReplState._input,
+    _Phase.ENDING: ReplState._input,
+    _Phase.RESETTING: ReplState._input,
+    _Phase.PASTE_ASKED: ReplState._raw_paste_text,
+    _Phase.RAW_PASTE: ReplState._raw_paste_text,
+}
+
+_RECEIVED: dict[_Phase, _Step] = {
+    _Phase.FRIENDLY: ReplState._friendly_output,
+    _Phase.PASTE: ReplState._ignore,
+    _Phase.RAW: ReplState._at_raw_prompt,
+    _Phase.SUBMITTED: ReplState._acknowledgement,
+    _Phase.RUNNING: ReplState._output,
+    _Phase.ENDING: ReplState._traceback,
+    _Phase.RESETTING: ReplState._reset_answer,
+    _Phase.PASTE_ASKED: ReplState._paste_reply,
+    _Phase.RAW_PASTE: ReplState._paste_window,
+}
