@@ -54,6 +54,8 @@ Event = Data | Command | Negotiated | Setting | Control | Purge | Notice | Suspe
 OURS = frozenset({Option.BINARY, Option.ECHO, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
 THEIRS = frozenset({Option.BINARY, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
 
+_AGREEMENTS = (Negotiated(Option.COM_PORT, ours=True, on=True), Negotiated(Option.COM_PORT, ours=False, on=True))
+
 
 class Rfc2217Server:
     """One client's connection."""
@@ -88,12 +90,12 @@ class Rfc2217Server:
         for event in self._telnet.feed(data):
             if not isinstance(event, Subnegotiation):
                 events.append(event)
+                if event in _AGREEMENTS and not self._greeted:
+                    # Some clients never ask for the lines, and fail where they have not been told.
+                    self._greeted = True
+                    events.append(NotifyModem(None))
             elif event.option == Option.COM_PORT and (message := decode(event.payload, CLIENT)) is not None:
                 events += self._heard(message)
-            if self.agreed and not self._greeted:
-                # Some clients never ask for the lines, and fail where they have not been told.
-                self._greeted = True
-                events.append(NotifyModem(None))
         return events
 
     def take(self) -> bytes:

@@ -15,6 +15,7 @@ found and taken back by `bytes` as a whole, whatever their share, and Python run
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -125,7 +126,8 @@ class Telnet:
         self._allowed = {True: ours, False: theirs}
         self._states: dict[tuple[int, bool], _State] = {}
         self._changes: dict[tuple[int, bool], int] = {}
-        self._outgoing = bytearray()
+        # Of whole commands: one thread may take while another feeds.
+        self._outgoing: deque[bytes] = deque()
         # The beginning of a command whose end has not come yet.
         self._unfinished = b""
         # Inside a subnegotiation that is too long to keep.
@@ -148,13 +150,16 @@ class Telnet:
     def subnegotiate(self, option: int, payload: bytes) -> None:
         """Say `payload` about `option`."""
         body = bytes([option]) + payload
-        self._outgoing += bytes((IAC[0], Code.SB)) + body.replace(IAC, PAIR) + bytes((IAC[0], Code.SE))
+        self._outgoing.append(bytes((IAC[0], Code.SB)) + body.replace(IAC, PAIR) + bytes((IAC[0], Code.SE)))
 
     def take(self) -> bytes:
         """What must be sent to the peer now: answers, and what was asked or said."""
-        outgoing = bytes(self._outgoing)
-        self._outgoing.clear()
-        return outgoing
+        return b"".join([self._outgoing.popleft() for _ in range(len(self._outgoing))])
+
+    @property
+    def unsent(self) -> bool:
+        """There is something to `take`."""
+        return bool(self._outgoing)
 
     def encode(self, data: bytes) -> bytes:
         """`data` as it crosses the wire.
@@ -267,7 +272,7 @@ class Telnet:
         events.add(Negotiated(option, ours, on))
 
     def _say(self, option: int, ours: bool, on: bool) -> None:
-        self._outgoing += bytes((IAC[0], _SAYING[ours, on], option))
+        self._outgoing.append(bytes((IAC[0], _SAYING[ours, on], option)))
 
     def _state(self, option: int, ours: bool) -> _State:
         return self._states.get((option, ours), _State.OFF)

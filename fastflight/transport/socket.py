@@ -61,6 +61,12 @@ class SocketPort:
         self._where = where
         self._release = release
         self._bytes_per_second = bytes_per_second
+        self._written = 0
+
+    @property
+    def written(self) -> int:
+        """Bytes that the system took so far. Tells after a write that failed how far it came."""
+        return self._written
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -78,7 +84,7 @@ class SocketPort:
             self._stream.settimeout(timeout)
             rest = memoryview(data)
             while rest:
-                rest = rest[self._stream.send(rest[:WRITE_BYTES]) :]
+                rest = rest[self._sent(self._stream.send(rest[:WRITE_BYTES])) :]
         except OSError as error:
             raise self._translated(error, "took no byte", timeout) from error
 
@@ -106,7 +112,7 @@ class SocketPort:
             rest = memoryview(data)
             while rest:
                 try:
-                    rest = rest[self._stream.send(rest[:WRITE_BYTES]) :]
+                    rest = rest[self._sent(self._stream.send(rest[:WRITE_BYTES])) :]
                 except BlockingIOError:
                     await writable(self._stream.fileno(), timeout)
         except OSError as error:
@@ -114,6 +120,10 @@ class SocketPort:
 
     async def aclose(self) -> None:
         self.close()
+
+    def _sent(self, count: int) -> int:
+        self._written += count
+        return count
 
     def _received(self, data: bytes) -> bytes:
         if not data:

@@ -1,0 +1,257 @@
+"""The client's side of RFC 2217, without I/O: a serial line behind a server on the network.
+
+`feed` what the server sends; the line's data waits, in order, for `read`. What goes to the line goes through `encode`.
+Send what `take` gives whenever `unsent` says so. `open`, `exchange`, `insist`, `purge` and `modem` are conversations,
+one at a time, with a peculiarity: whoever carries one out feeds this client with all that comes, and answers
+`Receive` when that has happened, with anything. So data that comes before an answer keeps its place, and somebody
+else may be reading at the same time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from fastflight.errors import ProtocolError, TransportError, TransportTimeout
+from fastflight.protocol.conversation import Conversation, Receive, Send
+from fastflight.protocol.rfc2217 import (
+    CLIENT,
+    SERVER,
+    Control,
+    Message,
+    ModemMask,
+    ModemState,
+    NotifyModem,
+    Parity,
+    Purge,
+    Resume,
+    SetBaud,
+    SetDataBits,
+    SetParity,
+    SetStopBits,
+    Setting,
+    Signature,
+    Suspend,
+    decode,
+    encode,
+)
+from fastflight.protocol.telnet import Data, Option, Subnegotiation, Telnet
+
+Request = Setting | Control | Purge
+
+OURS = frozenset({Option.BINARY, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
+THEIRS = frozenset({Option.BINARY, Option.ECHO, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
+
+SIGNATURE = b"fastflight"
+# Silence after which a server is taken not to answer what it need not: questions, and all that was said before it
+# agreed to RFC 2217. Far above a round trip, and not worth waiting longer for.
+PATIENCE_SECONDS = 0.5
+# Data kept while an answer is awaited: a line of 3 Mbaud sends this in 50 s. A server that sends more will not answer.
+MAX_UNREAD_BYTES = 16 << 20
+
+
+class Rfc2217Client:
+    """One connection to a server; `where` names it in errors."""
+
+    def __init__(self, where: str = "") -> None:
+        self._where = where
+        self._telnet = Telnet(OURS, THEIRS)
+        self._received: deque[bytes] = deque()
+        self._received_bytes = 0
+        # What the server said last, by kind.
+        self._answers: dict[type[Message], Message] = {}
+        self._purging = False
+        self._modem: ModemState | None = None
+        self._suspended = False
+        # In force, as far as the server told.
+        self.baud: int | None = None
+        self.data_bits: int | None = None
+        self.parity: Parity | None = None
+        self.stop_bits: float | None = None
+
+    @property
+    def suspended(self) -> bool:
+        """The server wants no data now."""
+        return self._suspended
+
+    @property
+    def unsent(self) -> bool:
+        """There is something to `take`."""
+        return self._telnet.unsent
+
+    @property
+    def unread(self) -> bool:
+        """There is something to `read`."""
+        return bool(self._received)
+
+    def take(self) -> bytes:
+        """What must be sent to the server now."""
+        return self._telnet.take()
+
+    def encode(self, data: bytes) -> bytes:
+        """`data` for the line as it is sent to the server."""
+        return self._telnet.encode(data)
+
+    def read(self) -> bytes:
+        """What the line has sent and nobody read yet; may be nothing."""
+        data = b"".join([self._received.popleft() for _ in range(len(self._received))])
+        self._received_bytes -= len(data)
+        return data
+
+    def feed(self, data: bytes) -> None:
+        """Take in what the server sends."""
+        for event in self._telnet.feed(data):
+            match event:
+                case Data(text):
+                    self._received.append(text)
+                    self._received_bytes += len(text)
+                case Subnegotiation(Option.COM_PORT, payload):
+                    message = decode(payload, SERVER)
+                    if message is not None:
+                        self._heard(message)
+
+    def open(self, requests: Sequence[Request], within: float) -> Conversation[None]:
+        """Agree on RFC 2217 and carry `requests` out, in one round trip where the server allows it.
+
+        What it does not answer is left open when that was a question, and `TransportTimeout` when it was an order.
+        """
+        for option in (Option.COM_PORT, Option.BINARY, Option.SUPPRESS_GO_AHEAD):
+            self._telnet.ask(option, ours=True)
+        for option in (Option.BINARY, Option.SUPPRESS_GO_AHEAD):
+            self._telnet.ask(option, ours=False)
+        yield from self._say(requests)
+        if (yield from self._until(lambda: self._settled and not self._unanswered(requests), PATIENCE_SECONDS)):
+            self._check_agreed()
+            return
+        yield from self._until(lambda: self._agreed or self._refused, within)
+        self._check_agreed()
+        # Some servers hear nothing before they have agreed: once more.
+        missing = self._unanswered(requests)
+        yield from self._say(missing)
+        yield from self._until(lambda: not self._unanswered(missing), PATIENCE_SECONDS)
+        orders = [request for request in missing if not _is_question(request)]
+        if not (yield from self._until(lambda: not self._unanswered(orders), within)):
+            raise self._silent(self._unanswered(orders))
+
+    def exchange(self, requests: Sequence[Request], within: float) -> Conversation[list[Message]]:
+        """The server's answers to `requests`, of which no two may be of a kind. `TransportTimeout` names what lacks."""
+        yield from self._say(requests)
+        if not (yield from self._until(lambda: not self._unanswered(requests), within)):
+            raise self._silent(self._unanswered(requests))
+        return [self._answers[type(request)] for request in requests]
+
+    def insist(self, requests: Sequence[Request], within: float) -> Conversation[None]:
+        """`exchange`, and `TransportError` when something else than was asked for is in force."""
+        answers = yield from self.exchange(requests, within)
+        kept = [answer for request, answer in zip(requests, answers, strict=True) if answer != request]
+        if kept:
+            raise TransportError(
+                f"the server did not do as it was asked, and answered {_names(kept)}",
+                where=self._where,
+                hint="Ask for what its serial port can do",
+            )
+
+    def purge(self, request: Purge, within: float) -> Conversation[None]:
+        """Throw away what waits on the way, up to the server's answer."""
+        self._purging = request.received
+        try:
+            yield from self.exchange([request], within)
+        finally:
+            self._purging = False
+
+    def modem(self, within: float) -> Conversation[ModemState]:
+        """The modem lines, now; from a server that tells only changes, as it told them last."""
+        self._answers.pop(NotifyModem, None)
+        self._tell(ModemMask(ModemState(0xFF)))
+        self._tell(NotifyModem(None))
+        yield Send(self.take())
+        patience = within if self._modem is None else min(within, PATIENCE_SECONDS)
+        yield from self._until(lambda: NotifyModem in self._answers, patience)
+        if self._modem is None:
+            raise TransportTimeout("the server does not tell the modem lines", where=self._where)
+        return self._modem
+
+    @property
+    def _agreed(self) -> bool:
+        return self._telnet.is_on(Option.COM_PORT, ours=True) or bool(self._answers)
+
+    @property
+    def _refused(self) -> bool:
+        return self._telnet.is_settled(Option.COM_PORT, ours=True) and not self._agreed
+
+    @property
+    def _settled(self) -> bool:
+        """The server said yes or no to all that matters."""
+        return all(
+            self._telnet.is_settled(option, ours=ours)
+            for option, ours in ((Option.COM_PORT, True), (Option.BINARY, True), (Option.BINARY, False))
+        )
+
+    def _check_agreed(self) -> None:
+        if self._agreed:
+            return
+        hint = "It may be a raw line: open it as socket:// instead"
+        if self._refused:
+            raise TransportError("the server refuses RFC 2217", where=self._where, hint=hint)
+        raise TransportTimeout("the server did not answer whether it speaks RFC 2217", where=self._where, hint=hint)
+
+    def _heard(self, message: Message) -> None:
+        self._answers[type(message)] = message
+        match message:
+            case SetBaud(baud):
+                self.baud = baud
+            case SetDataBits(bits):
+                self.data_bits = bits
+            case SetParity(parity):
+                self.parity = parity
+            case SetStopBits(stop_bits):
+                self.stop_bits = stop_bits
+            case NotifyModem(state):
+                self._modem = state
+            case Purge() if self._purging:
+                self.read()
+            case Suspend() | Resume():
+                self._suspended = isinstance(message, Suspend)
+            case Signature(b""):
+                self._tell(Signature(SIGNATURE))
+
+    def _tell(self, message: Message) -> None:
+        self._telnet.subnegotiate(Option.COM_PORT, encode(message, CLIENT))
+
+    def _say(self, requests: Sequence[Request]) -> Conversation[None]:
+        for request in requests:
+            self._answers.pop(type(request), None)
+            try:
+                self._tell(request)
+            except ValueError as error:
+                raise TransportError(str(error), where=self._where) from error
+        yield Send(self.take())
+
+    def _unanswered(self, requests: Sequence[Request]) -> list[Request]:
+        return [request for request in requests if type(request) not in self._answers]
+
+    def _until(self, reached: Callable[[], bool], within: float) -> Conversation[bool]:
+        """Wait until `reached`; false when the server was silent for `within` seconds before."""
+        while not reached():
+            if self._received_bytes > MAX_UNREAD_BYTES:
+                raise ProtocolError(f"the server sent {self._received_bytes} bytes, and no answer", where=self._where)
+            try:
+                yield Receive(within)
+            except TransportTimeout:
+                return False
+        return True
+
+    def _silent(self, missing: Sequence[Request]) -> TransportTimeout:
+        return TransportTimeout(f"the server did not answer {_names(missing)}", where=self._where)
+
+
+def _is_question(request: Request) -> bool:
+    match request:
+        case SetBaud(None) | SetDataBits(None) | SetParity(None) | SetStopBits(None):
+            return True
+        case _:
+            return False
+
+
+def _names(messages: Sequence[Message]) -> str:
+    return ", ".join(str(message) for message in messages)
