@@ -1,0 +1,203 @@
+"""Network ports in front of a device: RFC 2217, a raw socket, and one for viewers.
+
+A client of the first two is the writer, if nobody else is: whoever comes second is told at once who has the device, and
+hung up on; with `takeover` it is the first who is. Viewers get what the device says, and what they send is ignored.
+A device that is lost ends its writer, with the reason; the ports stay, and viewers with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from fastflight.bridge.client import Viewer, Writer, notice, told
+from fastflight.bridge.connection import LINGER_SECONDS, Connection
+from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
+from fastflight.bridge.front import Front
+from fastflight.bridge.line import State
+from fastflight.errors import BusyError, TransportError
+
+log = structlog.get_logger(__name__)
+
+# Connections at once, those counted that are just being told to go. A process often may have 1024 descriptors.
+MAX_CONNECTIONS = 768
+# Connections that the system keeps until they are accepted.
+BACKLOG = 1024
+# Each costs a copy of what the device says.
+MAX_VIEWERS = 32
+# What clients get in all to be told of the end and to hang up.
+CLOSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """TCP ports; 0 takes a free one, None has no such port."""
+
+    rfc2217: int | None = None
+    socket: int | None = None
+    viewers: int | None = None
+
+
+class Bridge:
+    """A bridge in front of `front`, on the running loop: `start` it, `aclose` it; also an async context manager."""
+
+    def __init__(
+        self,
+        front: Front,
+        ports: Ports,
+        *,
+        host: str = "127.0.0.1",
+        takeover: bool = False,
+        max_viewers: int = MAX_VIEWERS,
+    ) -> None:
+        """`ports` is replaced by the ones that were had."""
+        self.ports = ports
+        self._front = front
+        self._host = host
+        self._takeover = takeover
+        self._max_viewers = max_viewers
+        self._servers: list[asyncio.Server] = []
+        self._running: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[Writer] = set()
+        self._viewers: set[Viewer] = set()
+        self._linger = LINGER_SECONDS
+
+    async def start(self) -> None:
+        """Listen. `TransportError` where a port cannot be had."""
+        try:
+            self.ports = Ports(
+                await self._listen(self.ports.rfc2217, lambda connection: self._write(connection, Rfc2217())),
+                await self._listen(self.ports.socket, lambda connection: self._write(connection, Raw())),
+                await self._listen(self.ports.viewers, self._view),
+            )
+        except BaseException:
+            await self.aclose()
+            raise
+        self._running = asyncio.create_task(self._front.run(self._changed))
+
+    async def aclose(self) -> None:
+        """Tell everybody, hang up, and give the ports back: done within about a second, whatever clients do."""
+        self._linger = CLOSE_SECONDS
+        for server in self._servers:
+            server.close()
+        for client in (*self._writers, *self._viewers):
+            client.end("the bridge is closing")
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        ending = [*self._tasks, *([self._running] if self._running else [])]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _listen(self, port: int | None, serve: Callable[[Connection], Awaitable[None]]) -> int | None:
+        if port is None:
+            return None
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                lambda: Connection(lambda connection: self._accept(connection, serve)),
+                self._host,
+                port,
+                backlog=BACKLOG,
+            )
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            raise TransportError(
+                "cannot listen there",
+                where=f"{self._host}:{port}",
+                hint="Another program has the port: choose another one, or 0 for a free one" if taken else str(error),
+            ) from error
+        self._servers.append(server)
+        number: int = server.sockets[0].getsockname()[1]
+        return number
+
+    def _accept(self, connection: Connection, serve: Callable[[Connection], Awaitable[None]]) -> None:
+        if len(self._tasks) >= MAX_CONNECTIONS:
+            connection.send(told("too many connections"))
+            task = asyncio.create_task(connection.finish(linger=0))
+        else:
+            task = asyncio.create_task(self._serve(connection, serve))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, connection: Connection, serve: Callable[[Connection], Awaitable[None]]) -> None:
+        try:
+            await serve(connection)
+        except Exception:
+            # An edge: what goes wrong with one client is not the end of the others.
+            log.exception("client failed", device=self._front.name, client=connection.peer)
+        finally:
+            await connection.finish(linger=0)
+
+    async def _write(self, connection: Connection, dialect: Dialect) -> None:
+        writer = Writer(connection, dialect)
+        connection.send(dialect.greeting())
+        if self._takeover:
+            await self._make_room(writer)
+        self._writers.add(writer)
+        began = False
+        try:
+            async with self._front.hold(writer.name, writer) as channel:
+                began = True
+                self._log("writer connected", writer)
+                reason = await writer.run(channel)
+        except (BusyError, TransportError) as error:
+            reason = str(error)
+        finally:
+            self._writers.discard(writer)
+            writer.released.set()
+        self._log("writer left" if began else "writer refused", writer, reason=reason)
+        last = (notice if began else told)(reason) if reason else b""
+        await connection.finish(dialect.encode(last), self._linger)
+
+    async def _make_room(self, newest: Writer) -> None:
+        while self._writers:
+            writer = next(iter(self._writers))
+            writer.end(f"{newest.name} took the device over")
+            await writer.released.wait()
+
+    async def _view(self, connection: Connection) -> None:
+        if len(self._viewers) >= self._max_viewers:
+            text = f"all {self._max_viewers} places for viewers are taken"
+            await connection.finish(told(text), self._linger)
+            return
+        viewer = Viewer(connection)
+        self._viewers.add(viewer)
+        self._log("viewer connected", viewer)
+        try:
+            with self._front.watch() as reader:
+                reason = await viewer.run(reader)
+        finally:
+            self._viewers.discard(viewer)
+            self._log("viewer left", viewer)
+        await connection.finish(notice(reason) if reason else b"", self._linger)
+
+    def _changed(self, state: State) -> None:
+        if state.phase == "open":
+            log.info("device open", device=self._front.name)
+        elif state.phase == "lost":
+            log.warning("device lost", device=self._front.name, reason=state.reason)
+        if state.phase != "connecting":
+            for viewer in self._viewers:
+                viewer.note(f"the device is {state.phase}. {state.reason}")
+
+    def _log(self, event: str, client: Writer | Viewer, **more: str) -> None:
+        log.info(
+            event, device=self._front.name, client=client.name, **{key: text for key, text in more.items() if text}
+        )

@@ -1,0 +1,151 @@
+"""What an RFC 2217 client asks of the serial line, done where there is one and acknowledged where there is none.
+
+A child process or a raw socket has no speed and no control lines: there the values asked for are said to be in force,
+with the modem lines as a device that is ready would drive them. A real port answers with what is in force afterwards,
+which is not what was asked for where it cannot do that. Flow control is never in force: boards do not have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from typing import TypeVar
+
+from fastflight.bridge.line import Channel
+from fastflight.errors import TransportClosed, TransportError
+from fastflight.protocol.rfc2217 import (
+    Control,
+    Flow,
+    InboundFlow,
+    Purge,
+    SetBaud,
+    SetBreak,
+    SetDataBits,
+    SetDtr,
+    SetFlow,
+    SetInboundFlow,
+    SetParity,
+    SetRts,
+    SetStopBits,
+    Setting,
+)
+from fastflight.transport import LineSettings, ModemLines, SerialControl
+
+Request = TypeVar("Request", bound=Setting | Control | Purge)
+
+# A remote serial port answers within a round trip or two.
+CONTROL_SECONDS = 5.0
+# Telnet's own BREAK has no length; this is long enough at every speed.
+BREAK_SECONDS = 0.25
+# A device that has no modem lines is there and ready.
+READY = ModemLines(cts=True, dsr=True, cd=True)
+
+
+class LineControl:
+    """The serial side of `channel`, for one client."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        # In force where the line has none of its own.
+        self._settings = LineSettings()
+        # A port that is open has both asserted, unless its URL says otherwise, which nobody can ask it.
+        self._dtr = True
+        self._rts = True
+        self._break = False
+
+    async def apply(self, request: Setting | Control | Purge) -> Setting | Control | Purge:
+        """Do what is asked, and give what is in force then. `TransportClosed` when the line is lost."""
+        try:
+            match request:
+                case SetBaud() | SetDataBits() | SetParity() | SetStopBits():
+                    await self._configure(request)
+                case SetDtr(on) if on is not None and on != self._dtr:
+                    await self._assign(dtr=on)
+                    self._dtr = on
+                case SetRts(on) if on is not None and on != self._rts:
+                    await self._assign(rts=on)
+                    self._rts = on
+                case SetBreak(on) if on is not None and on != self._break:
+                    await self._assign(sending_break=on)
+                    self._break = on
+                case Purge(received, unsent):
+                    if (control := self._channel.control) is not None:
+                        await control.apurge(CONTROL_SECONDS, received=received, unsent=unsent)
+        except TransportClosed:
+            raise
+        except TransportError:
+            pass  # the port cannot: the answer says what is in force instead
+        return self._in_force(request)
+
+    async def send_break(self) -> None:
+        """Hold the line in break for a moment."""
+        with contextlib.suppress(TransportError):
+            await self._assign(sending_break=True)
+            await asyncio.sleep(BREAK_SECONDS)
+            await self._assign(sending_break=False)
+
+    async def modem(self) -> ModemLines:
+        """The lines that the device drives, now."""
+        control = self._channel.control
+        if control is None:
+            return READY
+        try:
+            return await control.amodem(CONTROL_SECONDS)
+        except TransportClosed:
+            raise
+        except TransportError:
+            return READY  # a pseudo-terminal or an adapter without these lines
+
+    async def _configure(self, request: Setting) -> None:
+        match request:
+            case SetBaud(int(baud)):
+                wanted = replace(self._now, baud=baud)
+            case SetDataBits(int(bits)):
+                wanted = replace(self._now, data_bits=bits)
+            case SetParity(str(parity)):
+                wanted = replace(self._now, parity=parity)
+            case SetStopBits(float(stop_bits)):
+                wanted = replace(self._now, stop_bits=stop_bits)
+            case _:
+                return  # a question
+        control = self._channel.control
+        if control is None:
+            self._settings = wanted
+        elif wanted != control.settings:
+            await control.aconfigure(wanted, CONTROL_SECONDS)
+
+    async def _assign(
+        self, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+    ) -> None:
+        control: SerialControl | None = self._channel.control
+        if control is not None:
+            await control.aassign(CONTROL_SECONDS, dtr=dtr, rts=rts, sending_break=sending_break)
+
+    @property
+    def _now(self) -> LineSettings:
+        control = self._channel.control
+        return self._settings if control is None else control.settings
+
+    def _in_force(self, request: Setting | Control | Purge) -> Setting | Control | Purge:
+        match request:
+            case SetBaud():
+                return SetBaud(self._now.baud)
+            case SetDataBits():
+                return SetDataBits(self._now.data_bits)
+            case SetParity():
+                return SetParity(self._now.parity)
+            case SetStopBits():
+                return SetStopBits(self._now.stop_bits)
+            case SetDtr():
+                return SetDtr(self._dtr)
+            case SetRts():
+                return SetRts(self._rts)
+            case SetBreak():
+                return SetBreak(self._break)
+            case SetFlow():
+                return SetFlow(Flow.NONE)
+            case SetInboundFlow():
+                return SetInboundFlow(InboundFlow.NONE)
+            case Purge():
+                return request
