@@ -3,18 +3,25 @@
 from fastflight.client.aio import AsyncFastFlightClient, AsyncRowStream
 from fastflight.client.call import DEFAULT_LOCATION, Device, Digest, Entry, Written
 from fastflight.client.client import FastFlightClient
+from fastflight.client.copied import Copied, CopiedTree
+from fastflight.client.file_copy import Resuming
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
+from fastflight.client.tree_copy import TreeReport
 
 __all__ = [
     "DEFAULT_LOCATION",
     "AsyncFastFlightClient",
     "AsyncRowStream",
+    "Copied",
+    "CopiedTree",
     "Device",
     "Digest",
     "Entry",
     "FastFlightClient",
     "Report",
+    "Resuming",
     "RowStream",
+    "TreeReport",
     "Written",
 ]

@@ -11,25 +11,33 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
 from fastflight.client import call
 from fastflight.client.call import Device, Digest, Entry, Written
 from fastflight.client.connection import Connection
+from fastflight.client.copied import Copied, CopiedTree
+from fastflight.client.file_copy import GetFile, PutFile, Resuming
 from fastflight.client.progress import Meter, Report
 from fastflight.client.stream import RowStream, Summary
+from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
+from fastflight.client.work import Work
 from fastflight.concurrency.handin import HandIn
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
-from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Mode, OnError, Request
+from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Method, Mode, OnError, Request
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fastflight.client.rows import Writable
 
+T = TypeVar("T")
+
+# What work that is given up gets to end: the server stores the batch that is on the line, and settles the file.
+GIVE_UP_SECONDS = 10.0
 # Read ahead of the consumer per stream: two of the server's largest batches, so that neither side waits for a turn.
 MAX_AHEAD_BYTES = 4 * 1024 * 1024
 
@@ -148,6 +156,8 @@ class AsyncFastFlightClient:
         batch_rows: int | None = None,
         mode: Mode = "async",
         on_error: OnError = "skip",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> AsyncRowStream:
@@ -163,6 +173,8 @@ class AsyncFastFlightClient:
             batch_rows=batch_rows,
             mode=mode,
             on_error=on_error,
+            transfer=transfer,
+            deflate=deflate,
             interrupt=interrupt,
         )
         return await self.read_request(request, progress=progress)
@@ -182,6 +194,8 @@ class AsyncFastFlightClient:
         columns: Sequence[str] | None = None,
         record: str | None = None,
         mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> Written:
@@ -198,14 +212,112 @@ class AsyncFastFlightClient:
             columns=columns,
             record=record,
             mode=mode,
+            transfer=transfer,
+            deflate=deflate,
             interrupt=interrupt,
         )
-        upload = self._connection.upload(request, rows, progress)
-        try:
-            return await off_loop(upload.run)
-        except asyncio.CancelledError:
-            upload.give_up()
-            raise
+        return await worked(self._connection.upload(request, rows, progress))
+
+    async def put_file(
+        self,
+        device: str,
+        path: str,
+        local: Path,
+        *,
+        resume: bool = True,
+        skip_unchanged: bool = False,
+        mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: Report | None = None,
+        resuming: Resuming | None = None,
+    ) -> Copied:
+        """Copy a local file to a device as it is. With `resume`, a copy that breaks off leaves its part on the device.
+
+        The next one goes on from there, after `resuming(bytes there, bytes in all)`. With `skip_unchanged` nothing is
+        moved where the device finds its file to be the same.
+        """
+        request = call.file_request(
+            device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt, resume=resume
+        )
+        work = PutFile(
+            self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress, resuming=resuming
+        )
+        return await worked(work)
+
+    async def get_file(
+        self,
+        device: str,
+        path: str,
+        local: Path,
+        *,
+        resume: bool = True,
+        skip_unchanged: bool = False,
+        mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: Report | None = None,
+        resuming: Resuming | None = None,
+    ) -> Copied:
+        """Copy a file of a device to a local one as it is. With `resume`, a copy that breaks off leaves `FILE.part`.
+
+        The next one goes on from there if its bytes are still those of the device's file. The old file stays until the
+        new one is whole.
+        """
+        request = call.file_request(device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
+        work = GetFile(
+            self._connection,
+            request,
+            local,
+            resume=resume,
+            skip_unchanged=skip_unchanged,
+            progress=progress,
+            resuming=resuming,
+        )
+        return await worked(work)
+
+    async def put_tree(
+        self,
+        device: str,
+        folder: str,
+        local: Path,
+        *,
+        skip_unchanged: bool = False,
+        mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: TreeReport | None = None,
+    ) -> CopiedTree:
+        """Copy the files in a local folder, and in those below it, to a folder of a device; links are left out.
+
+        All of them are verified there before the first old one is replaced. Other files in that folder stay.
+        """
+        request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
+        return await worked(PutTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress))
+
+    async def get_tree(
+        self,
+        device: str,
+        folder: str,
+        local: Path,
+        *,
+        skip_unchanged: bool = False,
+        mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: TreeReport | None = None,
+    ) -> CopiedTree:
+        """Copy the files in a folder of a device, and in those below it, to a local folder.
+
+        Each takes the place of the old one when it is whole. A name that must not be used here is a `DataError`, before
+        anything is written.
+        """
+        request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
+        return await worked(GetTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress))
 
     async def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
@@ -221,9 +333,10 @@ class AsyncFastFlightClient:
         """A file or folder. `FileMissing` where there is none."""
         return call.entry_of(await self._act_once("file.stat", device=device, path=path, interrupt=interrupt))
 
-    async def hash(self, device: str, path: str, *, interrupt: bool = False) -> Digest:
-        """The digest of a file, taken on the device. `DeviceError` where the board can take none."""
-        return call.digest_of(await self._act_once("file.hash", device=device, path=path, interrupt=interrupt))
+    async def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
+        """The digest of a file or of its first `limit` bytes, taken on the device. `DeviceError` if it takes none."""
+        body = {"device": device, "path": path, "limit": limit, "interrupt": interrupt}
+        return call.digest_of(await self._act_once("file.hash", **body))
 
     async def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
         """Make a folder."""
@@ -270,3 +383,15 @@ class AsyncFastFlightClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+async def worked(work: Work[T]) -> T:
+    """Do `work` in a thread. Cancelled, it is given up, and has a while to leave things in order."""
+    running = asyncio.ensure_future(off_loop(work.run))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        work.give_up()
+        await asyncio.wait([running], timeout=GIVE_UP_SECONDS)
+        raise

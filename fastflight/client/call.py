@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from fastflight.errors import ProtocolError
-from fastflight.service.requests import Request
+from fastflight.service.requests import DeviceFile, DeviceTree, Request
 from fastflight.service.wire import validate
 
 R = TypeVar("R", bound=Request)
@@ -61,6 +61,16 @@ class Written:
 def build(request: type[R], **values: Any) -> R:
     """A request of these values, those that are None left to their defaults. `RequestError` names what is wrong."""
     return validate(request, {key: _as_json(value) for key, value in values.items() if value is not None})
+
+
+def file_request(device: str, path: str, **values: Any) -> DeviceFile:
+    """A request for the bytes of a file."""
+    return build(DeviceFile, device=device, path=path, format="raw", **values)
+
+
+def tree_request(device: str, folder: str, **values: Any) -> DeviceTree:
+    """A request for the files below a folder."""
+    return build(DeviceTree, device=device, path=folder, **values)
 
 
 def _as_json(value: Any) -> Any:

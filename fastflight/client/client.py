@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 from fastflight.client import call
 from fastflight.client.call import Device, Digest, Entry, Written
 from fastflight.client.connection import Connection
+from fastflight.client.copied import Copied, CopiedTree
+from fastflight.client.file_copy import GetFile, PutFile, Resuming
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
-from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Mode, OnError, Request
+from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
+from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Method, Mode, OnError, Request
 
 if TYPE_CHECKING:
     from fastflight.client.rows import Writable
@@ -54,6 +57,8 @@ class FastFlightClient:
         batch_rows: int | None = None,
         mode: Mode = "async",
         on_error: OnError = "skip",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> RowStream:
@@ -69,6 +74,8 @@ class FastFlightClient:
             batch_rows=batch_rows,
             mode=mode,
             on_error=on_error,
+            transfer=transfer,
+            deflate=deflate,
             interrupt=interrupt,
         )
         return self.read_request(request, progress=progress)
@@ -87,6 +94,8 @@ class FastFlightClient:
         columns: Sequence[str] | None = None,
         record: str | None = None,
         mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> Written:
@@ -102,9 +111,112 @@ class FastFlightClient:
             columns=columns,
             record=record,
             mode=mode,
+            transfer=transfer,
+            deflate=deflate,
             interrupt=interrupt,
         )
         return self._connection.upload(request, rows, progress).run()
+
+    def put_file(
+        self,
+        device: str,
+        path: str,
+        local: Path,
+        *,
+        resume: bool = True,
+        skip_unchanged: bool = False,
+        mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: Report | None = None,
+        resuming: Resuming | None = None,
+    ) -> Copied:
+        """Copy a local file to a device as it is. With `resume`, a copy that breaks off leaves its part on the device.
+
+        The next one goes on from there, after `resuming(bytes there, bytes in all)`. With `skip_unchanged` nothing is
+        moved where the device finds its file to be the same.
+        """
+        request = call.file_request(
+            device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt, resume=resume
+        )
+        work = PutFile(
+            self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress, resuming=resuming
+        )
+        return work.run()
+
+    def get_file(
+        self,
+        device: str,
+        path: str,
+        local: Path,
+        *,
+        resume: bool = True,
+        skip_unchanged: bool = False,
+        mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: Report | None = None,
+        resuming: Resuming | None = None,
+    ) -> Copied:
+        """Copy a file of a device to a local one as it is. With `resume`, a copy that breaks off leaves `FILE.part`.
+
+        The next one goes on from there if its bytes are still those of the device's file. The old file stays until the
+        new one is whole.
+        """
+        request = call.file_request(device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
+        work = GetFile(
+            self._connection,
+            request,
+            local,
+            resume=resume,
+            skip_unchanged=skip_unchanged,
+            progress=progress,
+            resuming=resuming,
+        )
+        return work.run()
+
+    def put_tree(
+        self,
+        device: str,
+        folder: str,
+        local: Path,
+        *,
+        skip_unchanged: bool = False,
+        mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: TreeReport | None = None,
+    ) -> CopiedTree:
+        """Copy the files in a local folder, and in those below it, to a folder of a device; links are left out.
+
+        All of them are verified there before the first old one is replaced. Other files in that folder stay.
+        """
+        request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
+        return PutTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress).run()
+
+    def get_tree(
+        self,
+        device: str,
+        folder: str,
+        local: Path,
+        *,
+        skip_unchanged: bool = False,
+        mode: Mode = "async",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: TreeReport | None = None,
+    ) -> CopiedTree:
+        """Copy the files in a folder of a device, and in those below it, to a local folder.
+
+        Each takes the place of the old one when it is whole. A name that must not be used here is a `DataError`, before
+        anything is written.
+        """
+        request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
+        return GetTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress).run()
 
     def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
@@ -120,9 +232,10 @@ class FastFlightClient:
         """A file or folder. `FileMissing` where there is none."""
         return call.entry_of(self._connection.act_once("file.stat", device=device, path=path, interrupt=interrupt))
 
-    def hash(self, device: str, path: str, *, interrupt: bool = False) -> Digest:
-        """The digest of a file, taken on the device. `DeviceError` where the board can take none."""
-        return call.digest_of(self._connection.act_once("file.hash", device=device, path=path, interrupt=interrupt))
+    def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
+        """The digest of a file or of its first `limit` bytes, taken on the device. `DeviceError` if it takes none."""
+        body = {"device": device, "path": path, "limit": limit, "interrupt": interrupt}
+        return call.digest_of(self._connection.act_once("file.hash", **body))
 
     def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
         """Make a folder."""

@@ -14,7 +14,7 @@ from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.upload import Upload
 from fastflight.errors import RequestError
-from fastflight.service.requests import DeviceFile, Request
+from fastflight.service.requests import Request
 from fastflight.service.wire import encode
 
 # Spelled as gRPC spells them; Arrow's documented names are ignored without a word. A table's batch may be of any
@@ -45,7 +45,7 @@ class Connection:
             reader = self._client.do_get(flight.Ticket(encode(request)))
         return RowStream(reader, self.location)
 
-    def upload(self, request: DeviceFile, source: Any, report: Report | None) -> Upload:
+    def upload(self, request: Request, source: Any, report: Report | None) -> Upload:
         """A write of the rows in `source`, ready to run."""
         return Upload(self._client, request, source, self.location, report)
 

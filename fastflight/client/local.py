@@ -46,10 +46,10 @@ def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, Rows]:
     if request.format is None and copied_as_is(source.name, request.path):
         request = request.model_copy(update={"format": "raw"})
     if request.format == "raw":
-        with _errors_of(source):
+        with errors_of(source):
             size = source.stat().st_size
             source.open("rb").close()
-        return request, Rows(RAW_SCHEMA, _pieces(source), size)
+        return request, Rows(RAW_SCHEMA, pieces(source), size)
     if request.format is None and format_of(request.path) == "raw":
         raise RequestError(
             f"nothing says how the rows of {source.name} are to be written",
@@ -59,18 +59,19 @@ def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, Rows]:
     return request, _table_rows(source)
 
 
-def _pieces(path: Path) -> Iterator[pa.RecordBatch]:
-    offset = 0
-    with path.open("rb") as file:
+def pieces(path: Path, offset: int = 0) -> Iterator[pa.RecordBatch]:
+    """The bytes of a file from `offset` on, as `raw` rows."""
+    with errors_of(path), path.open("rb") as file:
+        file.seek(offset)
         while data := file.read(RAW_BATCH_BYTES):
-            yield pa.record_batch([[offset], [data]], schema=RAW_SCHEMA)
+            yield piece(offset, data)
             offset += len(data)
 
 
 def _table_rows(path: Path) -> Rows:
     """The rows of a table in a local file, in the format of its ending. A row that does not fit is a `DataError`."""
     if _ending(path.name) == PARQUET:
-        with _errors_of(path):
+        with errors_of(path):
             schema = pq.read_schema(path).remove_metadata()
         return Rows(schema, _parquet_batches(path))
     if not is_table(path.name):
@@ -88,13 +89,13 @@ def _table_rows(path: Path) -> Rows:
 
 
 def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with _errors_of(path), pq.ParquetFile(path) as file:
+    with errors_of(path), pq.ParquetFile(path) as file:
         for batch in file.iter_batches(ROWS_PER_BATCH):
             yield batch.replace_schema_metadata(None)
 
 
 def _fed(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
-    with _errors_of(path), path.open("rb") as file:
+    with errors_of(path), path.open("rb") as file:
         while data := file.read(PIECE_BYTES):
             yield from _portions(reader.feed(data))
         yield from _portions(reader.finish())
@@ -110,8 +111,13 @@ def _ending(path: str) -> str:
     return PurePosixPath(path).suffix.lower()
 
 
+def piece(offset: int, data: bytes) -> pa.RecordBatch:
+    """One row of a `raw` file."""
+    return pa.record_batch([[offset], [data]], schema=RAW_SCHEMA)
+
+
 @contextmanager
-def _errors_of(path: Path) -> Iterator[None]:
+def errors_of(path: Path) -> Iterator[None]:
     """Name the local file in whatever goes wrong with it."""
     try:
         yield
@@ -121,3 +127,13 @@ def _errors_of(path: Path) -> Iterator[None]:
         raise DataError(f"cannot be read: {error}", where=str(path)) from error
     except OSError as error:
         raise RequestError(error.strerror or "cannot be read", where=str(path)) from error
+
+
+@contextmanager
+def os_errors_of(path: Path) -> Iterator[None]:
+    """Name the local file that cannot be read or written."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename if isinstance(error.filename, str) else str(path)
+        raise RequestError(error.strerror or "cannot be used", where=where) from error

@@ -6,7 +6,7 @@ first batch at once (its schema is the stream's) and for the others as they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from fastflight.errors import DataError
+from fastflight.service.source import Kept
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,15 +27,23 @@ ROWS_PER_BATCH = 4096
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Batches of one schema; `total_bytes` on the device, where that is known beforehand."""
+    """Batches of one schema; `total_bytes` on the device, where that is known beforehand.
+
+    With `after`, the batches depend on what the device kept of an earlier write: they are those that it gives. With
+    `paced`, few batches are sent ahead of their acknowledgements: what is given up then ends soon.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     total_bytes: int | None = None
+    after: Callable[[Kept], Iterator[pa.RecordBatch]] | None = None
+    paced: bool = False
 
 
 def rows_of(source: Any) -> Rows:
     """The rows that `source` holds. `DataError` where it is none of the known kinds, or an iterable of nothing."""
+    if isinstance(source, Rows):
+        return source
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):

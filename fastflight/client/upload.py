@@ -2,7 +2,9 @@
 
 Batches are written by the calling thread while another takes the acknowledgements, so that neither waits for the
 other. A stream that merely stops would look to the server like a file that is complete: whenever the rows fail, here
-or in the caller's iterable, the server is told to forget them, and the file on the device stays as it was.
+or in the caller's iterable, the server is told that the write has failed, and the file on the device stays as it was.
+
+A write that may be resumed begins with a message of the server: what it has kept of one that broke off.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,20 +23,23 @@ from fastflight.client.call import Written
 from fastflight.client.failure import typed_errors
 from fastflight.client.local import opened
 from fastflight.client.progress import Report
-from fastflight.client.rows import Rows
+from fastflight.client.rows import Rows, rows_of
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
-from fastflight.service.requests import DeviceFile
+from fastflight.service.requests import DeviceFile, Request
+from fastflight.service.source import Kept
 from fastflight.service.wire import encode
 
 # The server's side of this is in its do_put: a message with this key ends the write as a failure.
 ABORT = b'{"abort": true}'
+# Batches that a paced write has on the way: one that the device stores, and the next, so that it need not wait.
+AHEAD_BATCHES = 2
 
 
 class Upload:
     """One write. `run` returns when the device has the file; `give_up`, from any thread, makes it fail instead."""
 
     def __init__(
-        self, client: flight.FlightClient, request: DeviceFile, source: Any, location: str, report: Report | None
+        self, client: flight.FlightClient, request: Request, source: Any, location: str, report: Report | None
     ) -> None:
         self._client = client
         self._request = request
@@ -43,6 +50,7 @@ class Upload:
         self._given_up = False
         self._heard_all = False
         self._last: dict[str, Any] = {}
+        self._kept: Kept | None = None
         # What ended the write: the server's reason, from the listener's thread, and what the sender saw of it.
         self._refused: BaseException | None = None
         self._broken: FastFlightError | None = None
@@ -58,7 +66,11 @@ class Upload:
 
         Raises what the server, the device or the rows' own iterator raised.
         """
-        request, rows = opened(self._request, self._source)
+        request: Request = self._request
+        if isinstance(request, DeviceFile):
+            request, rows = opened(request, self._source)
+        else:
+            rows = rows_of(self._source)
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self._location):
             writer, acknowledgements = self._client.do_put(descriptor, rows.schema)
@@ -82,7 +94,10 @@ class Upload:
         stream ended when they have the rest, there would be nothing left to give up while the device takes it.
         """
         sent = 0
-        for batch in rows.batches:
+        ahead: deque[int] = deque(maxlen=AHEAD_BATCHES)
+        for batch in self._batches(rows):
+            if rows.paced and len(ahead) == AHEAD_BATCHES:
+                self._await_rows(ahead[0])
             self._check_wanted()
             if self._refused or self._heard_all:
                 return False
@@ -93,12 +108,25 @@ class Upload:
                 self._broken = error
                 return False
             sent += batch.num_rows
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._given_up or self._heard_all or int(self._last.get("rows", 0)) >= sent,
-            )
+            ahead.append(sent)
+        self._await_rows(sent)
         self._check_wanted()
         return not self._heard_all
+
+    def _batches(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """The batches to send; where they depend on what was kept, once that is known."""
+        if rows.after is None:
+            return rows.batches
+        with self._changed:
+            self._changed.wait_for(lambda: self._given_up or self._heard_all or self._kept is not None)
+        return rows.after(self._kept or Kept())
+
+    def _await_rows(self, rows: int) -> None:
+        """Wait until so many rows are acknowledged, or none will be any more."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._given_up or self._heard_all or int(self._last.get("rows", 0)) >= rows,
+            )
 
     def _check_wanted(self) -> None:
         if self._given_up:
@@ -126,9 +154,12 @@ class Upload:
                     return
                 told = _acknowledgement(message.to_pybytes(), self._location)
                 with self._changed:
-                    self._last = told
+                    if "resume" in told:
+                        self._kept = _kept(told["resume"], self._location)
+                    else:
+                        self._last = told
                     self._changed.notify_all()
-                if self._report is not None:
+                if self._report is not None and "rows" in told:
                     self._report(int(told.get("rows", 0)), int(told.get("bytes", 0)), total_bytes)
         except BaseException as error:
             self._refused = error
@@ -155,3 +186,10 @@ def _acknowledgement(message: bytes, location: str) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise ProtocolError("an acknowledgement is not a JSON object", where=location)
     return given
+
+
+def _kept(given: Any, location: str) -> Kept:
+    try:
+        return Kept(int(given["bytes"]), str(given["algorithm"]), str(given["digest"]))
+    except (TypeError, KeyError, ValueError) as error:
+        raise ProtocolError("what the server kept is not understood", where=location) from error

@@ -25,6 +25,8 @@ MAX_BATCH_ROWS = 1_000_000
 MAX_CODE_CHARACTERS = 128 * 1024
 # Names in one request: more do not fit into `MAX_REQUEST_BYTES` anyway. A larger tree is asked for in several.
 MAX_FILES = 10_000
+# How the names begin under which a device keeps what a write that broke off has left: no part of a tree.
+LEFT_BEHIND = ".fastflight-"
 # The largest file of littlefs and FAT (4 GiB less one byte) has no later offset.
 MAX_OFFSET = 2**32
 

@@ -15,14 +15,12 @@ import pyarrow as pa
 from fastflight.device import Entry, Inventory
 from fastflight.device.path import normal
 from fastflight.errors import FileMissing, RequestError, nearest
-from fastflight.service.requests import DeviceTree
+from fastflight.service.requests import LEFT_BEHIND, DeviceTree
 from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Source, Summary
 from fastflight.sources.device_file import transfer_of
 from fastflight.sources.reading import Lot, abegin, begin
 from fastflight.sources.tree_rows import SCHEMA, TreeContent, TreeRows
 
-# How the names begin under which a board keeps what a write that broke off has left.
-LEFT_BEHIND = ".fastflight-"
 # Names of files among which a wrong one's nearest is looked for.
 MAX_HINTS = 20
 

@@ -1,0 +1,143 @@
+"""Where the files of a device land below a local folder.
+
+Names come from a device as it likes. One that could leave the folder, or that this computer takes for something else
+than a file, is refused before anything is written. A file is written beside its place, as `.NAME.part`, and takes it
+when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from fastflight.client.digests import agrees
+from fastflight.client.folder import is_text
+from fastflight.errors import DataError, ProtocolError, RequestError
+
+# What Windows takes for a device of its own, with any ending.
+RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³")}
+# A colon names a drive or a hidden stream of a file; the others are not allowed in names there.
+NOT_ON_WINDOWS = frozenset(':<>"|?*')
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEntry:
+    """A file below a folder on a device. The digest is empty where none was asked for."""
+
+    size: int
+    algorithm: str = ""
+    digest: str = ""
+
+    def same(self, local: Path) -> bool:
+        """Whether a local file has the same content."""
+        here = local.is_file() and not local.is_symlink() and local.stat().st_size == self.size
+        return here and agrees(local, self.algorithm, self.digest)
+
+
+class Landed:
+    """Files that land in a folder, one after another. A context manager, to be left when the last is whole."""
+
+    def __init__(self, folder: Path, there: Mapping[str, RemoteEntry]) -> None:
+        self._folder = folder
+        self._there = there
+        self._file: BinaryIO | None = None
+        self._place = folder
+        self._size = 0
+        self.path = ""
+        self.paths: list[str] = []
+        self.bytes = 0
+
+    def add(self, path: str, offset: int, data: bytes) -> None:
+        """Take the next piece: of the file under way, or the first of another."""
+        if path != self.path or self._file is None:
+            self._finish()
+            self._begin(path)
+        if self._file is None or offset != self._size:
+            raise ProtocolError("the pieces of a file do not follow each other", where=path)
+        self._file.write(data)
+        self._size += len(data)
+        self.bytes += len(data)
+
+    def __enter__(self) -> Landed:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._finish()
+        elif self._file is not None:
+            self._file.close()
+            self._file = None
+            self._part.unlink(missing_ok=True)
+
+    @property
+    def _part(self) -> Path:
+        return self._place.with_name(f".{self._place.name}.part")
+
+    def _begin(self, path: str) -> None:
+        if path not in self._there or path in self.paths:
+            raise ProtocolError("the server sent a file that was not asked for", where=path)
+        place = landing(self._folder, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.exists() and not place.is_file():
+            raise RequestError("is not a file", where=str(place), hint="Remove it, or copy to another folder")
+        self.path, self._place, self._size = path, place, 0
+        self._file = self._part.open("wb")
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        self._file.close()
+        self._file = None
+        told = self._there[self.path]
+        if told.digest and not agrees(self._part, told.algorithm, told.digest):
+            self._part.unlink()
+            raise DataError("a file is not what it was", where=self.path, hint="It changed meanwhile: try again")
+        self._part.replace(self._place)
+        self.paths.append(self.path)
+
+
+def landing(folder: Path, path: str, *, windows: bool = os.name == "nt") -> Path:
+    """Where the file that a device calls `path` lands below `folder`; `DataError` for a name that must not be used."""
+    parts = path.split("/")
+    for part in parts:
+        if reason := _refusal(part, windows):
+            raise DataError(
+                f"{part!r} cannot be a name here: {reason}",
+                where=repr(path),
+                hint="Rename it on the device, or get the other files one by one",
+            )
+    place = folder
+    for part in parts[:-1]:
+        place /= part
+        if place.is_symlink():
+            raise DataError("a link stands where a folder is needed", where=str(place), hint="Remove it")
+    return place / parts[-1]
+
+
+def _refusal(part: str, windows: bool) -> str:
+    if part in ("", ".", ".."):
+        return "it leads elsewhere"
+    if "\\" in part:
+        return "it holds a backslash"
+    if any(ord(character) < 32 for character in part) or not is_text(part):
+        return "it holds a control character"
+    if windows and NOT_ON_WINDOWS & set(part):
+        return "it holds a character that Windows does not allow"
+    if windows and part[-1] in ". ":
+        return "Windows drops the dot or space at its end"
+    if windows and part.split(".")[0].rstrip().lower() in RESERVED:
+        return "Windows has a device of that name"
+    return ""
+
+
+def clash(paths: list[str]) -> tuple[str, str] | None:
+    """Two paths that differ in case alone, and are one file where case does not count."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        other = seen.setdefault(path.casefold(), path)
+        if other != path:
+            return other, path
+    return None

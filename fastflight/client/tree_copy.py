@@ -1,0 +1,231 @@
+"""Folders copied between here and a device.
+
+The contents of the one folder land in the other, path by path; files there that the source does not have stay. With
+`skip_unchanged` the device takes the digests of its files in one pass first, and only files that differ are moved. A
+folder without files in it is not copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from fastflight.client import call
+from fastflight.client.connection import Connection
+from fastflight.client.copied import CopiedTree
+from fastflight.client.folder import LocalEntry, LocalFolder, scan
+from fastflight.client.landing import Landed, RemoteEntry, clash, landing
+from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
+from fastflight.client.rows import Rows
+from fastflight.client.work import Steps
+from fastflight.errors import DataError, FileMissing, RequestError
+from fastflight.service.requests import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES, DeviceListing, DeviceTree
+
+# Called as files move: the path of the one under way, the bytes moved so far, and those to be moved in all.
+TreeReport = Callable[[str, int, int], None]
+
+T = TypeVar("T")
+
+TREE_SCHEMA = pa.schema([("path", pa.string()), ("offset", pa.int64()), ("data", pa.binary())])
+# Small files share a batch, up to so many: each batch is one acknowledgement.
+BATCH_ROWS = 256
+# What the names in one request may take of it: JSON spells one character in up to six.
+MAX_NAMES_CHARACTERS = MAX_REQUEST_BYTES // 8
+# Case does not count in the names of files there.
+FOLDS_CASE = os.name == "nt" or sys.platform == "darwin"
+
+
+class PutTree(Steps):
+    """A local folder on its way to a device; the `Work` of `put_tree`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: DeviceTree,
+        source: Path,
+        *,
+        skip_unchanged: bool,
+        progress: TreeReport | None,
+    ) -> None:
+        super().__init__()
+        self._connection = connection
+        self._request = request
+        self._source = source
+        self._skip_unchanged = skip_unchanged
+        self._progress = progress
+
+    def run(self) -> CopiedTree:
+        """Send the files that the device does not have."""
+        folder = scan(self._source)
+        wanted = self._wanted(folder)
+        moved = {entry.path for entry in wanted}
+        total = sum(entry.size for entry in wanted)
+        done = 0
+        for lot in lots(wanted, lambda entry: entry.path):
+            rows = Rows(TREE_SCHEMA, tree_rows(lot), sum(entry.size for entry in lot), paced=True)
+            upload = self._connection.upload(self._request, rows, self._report(lot, done, total))
+            with self.step(upload.give_up):
+                done += upload.run().bytes
+        kept = tuple(entry.path for entry in folder.files if entry.path not in moved)
+        return CopiedTree(tuple(entry.path for entry in wanted), done, kept, folder.skipped)
+
+    def _wanted(self, folder: LocalFolder) -> list[LocalEntry]:
+        if not self._skip_unchanged:
+            return list(folder.files)
+        try:
+            there = hashed(self._connection, self._request)
+        except FileMissing:
+            there = {}
+        with os_errors_of(self._source):
+            return [
+                entry for entry in folder.files if not (entry.path in there and there[entry.path].same(entry.local))
+            ]
+
+    def _report(
+        self, lot: Sequence[LocalEntry], before: int, total: int
+    ) -> Callable[[int, int, int | None], None] | None:
+        """Tell the file that the acknowledged bytes have come to."""
+        if (tell := self._progress) is None:
+            return None
+        ends = list(accumulate(entry.size for entry in lot))
+
+        def report(rows: int, done: int, _: int | None) -> None:
+            under_way = lot[min(bisect_right(ends, done), len(lot) - 1)]
+            tell(under_way.path, before + done, total)
+
+        return report
+
+
+class GetTree(Steps):
+    """A folder of a device on its way here; the `Work` of `get_tree`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: DeviceTree,
+        target: Path,
+        *,
+        skip_unchanged: bool,
+        progress: TreeReport | None,
+    ) -> None:
+        super().__init__()
+        self._connection = connection
+        self._request = request
+        self._target = target
+        self._skip_unchanged = skip_unchanged
+        self._progress = progress
+
+    def run(self) -> CopiedTree:
+        """Read the files that are not here, each put in the place of the old one when it is whole."""
+        there = hashed(self._connection, self._request) if self._skip_unchanged else self._listed()
+        if FOLDS_CASE and (pair := clash(list(there))):
+            raise DataError(f"{pair[0]!r} and {pair[1]!r} would be one file here", hint="Rename one on the device")
+        with os_errors_of(self._target):
+            places = {path: landing(self._target, path) for path in there}
+            wanted = [path for path, entry in there.items() if not (self._skip_unchanged and entry.same(places[path]))]
+            total = sum(there[path].size for path in wanted)
+            landed = Landed(self._target, there)
+            for lot in lots(wanted, str):
+                self._take(lot, landed, total)
+        kept = tuple(path for path in there if path not in landed.paths)
+        return CopiedTree(tuple(landed.paths), landed.bytes, kept)
+
+    def _listed(self) -> dict[str, RemoteEntry]:
+        request = self._request
+        listing = DeviceListing(
+            device=request.device, path=request.path, recursive=True, interrupt=request.interrupt, mode=request.mode
+        )
+        stream = self._connection.stream(listing)
+        with self.step(stream.cancel), stream:
+            entries = call.entries_of(stream)
+        return below(request.path, ((entry.path, RemoteEntry(entry.size)) for entry in entries if entry.kind == "file"))
+
+    def _take(self, lot: Sequence[str], landed: Landed, total: int) -> None:
+        sha256 = hashlib.sha256()
+        stream = self._connection.stream(self._request.model_copy(update={"files": tuple(lot)}))
+        with self.step(stream.cancel), stream, landed:
+            for batch in stream:
+                for row in batch.to_pylist():
+                    landed.add(row["path"], row["offset"], row["data"])
+                    sha256.update(row["data"])
+                if self._progress is not None:
+                    self._progress(landed.path, landed.bytes, total)
+        if stream.summary.get("sha256") != sha256.hexdigest():
+            raise DataError("what arrived is not what the device sent", where=str(self._target), hint="Try again")
+
+
+def hashed(connection: Connection, request: DeviceTree) -> dict[str, RemoteEntry]:
+    """The files below the folder of a request, with the digests that the device takes of them in one pass."""
+    results = connection.act(
+        "file.hash", device=request.device, path=request.path, interrupt=request.interrupt, recursive=True
+    )
+    entries = ((each["path"], RemoteEntry(each["size"], each["algorithm"], each["digest"])) for each in results)
+    return below(request.path, entries)
+
+
+def below(folder: str, entries: Iterable[tuple[str, RemoteEntry]]) -> dict[str, RemoteEntry]:
+    """Entries by their paths below `folder`; `RequestError` where that is a file, which lists itself."""
+    prefix = posixpath.normpath("/" + folder.lstrip("/")).rstrip("/") + "/"
+    found = dict(entries)
+    if prefix[:-1] in found:
+        raise RequestError("this is a file, not a folder", where=folder, hint="Copy it without -r")
+    return {
+        path.removeprefix(prefix): entry
+        for path, entry in found.items()
+        if not posixpath.basename(path).startswith(LEFT_BEHIND)
+    }
+
+
+def lots(items: Sequence[T], path: Callable[[T], str]) -> Iterator[list[T]]:
+    """`items` in lots whose paths fit into a request each."""
+    lot: list[T] = []
+    characters = 0
+    for item in items:
+        characters += len(path(item))
+        if lot and (len(lot) == MAX_FILES or characters > MAX_NAMES_CHARACTERS):
+            yield lot
+            lot, characters = [], len(path(item))
+        lot.append(item)
+    if lot:
+        yield lot
+
+
+def tree_rows(entries: Sequence[LocalEntry]) -> Iterator[pa.RecordBatch]:
+    """Local files as the rows of a tree."""
+    rows: list[tuple[str, int, bytes]] = []
+    waiting = 0
+    for path, offset, data in _pieces(entries):
+        rows.append((path, offset, data))
+        waiting += len(data)
+        if waiting >= RAW_BATCH_BYTES or len(rows) == BATCH_ROWS:
+            yield _batch(rows)
+            rows, waiting = [], 0
+    if rows:
+        yield _batch(rows)
+
+
+def _pieces(entries: Sequence[LocalEntry]) -> Iterator[tuple[str, int, bytes]]:
+    for entry in entries:
+        with os_errors_of(entry.local), entry.local.open("rb") as file:
+            data = file.read(RAW_BATCH_BYTES)
+            yield entry.path, 0, data  # of an empty file, too
+            offset = len(data)
+            while data := file.read(RAW_BATCH_BYTES):
+                yield entry.path, offset, data
+                offset += len(data)
+
+
+def _batch(rows: Sequence[tuple[str, int, bytes]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    return pa.record_batch(
+        [pa.array(column, field.type) for column, field in zip(columns, TREE_SCHEMA, strict=True)], schema=TREE_SCHEMA
+    )
