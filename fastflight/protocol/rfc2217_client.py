@@ -49,6 +49,8 @@ PATIENCE_SECONDS = 0.5
 # Data kept while an answer is awaited: a line of 3 Mbaud sends this in 50 s. A server that sends more will not answer.
 MAX_UNREAD_BYTES = 16 << 20
 
+_QUESTIONS: frozenset[Request] = frozenset({SetBaud(None), SetDataBits(None), SetParity(None), SetStopBits(None)})
+
 
 class Rfc2217Client:
     """One connection to a server; `where` names it in errors."""
@@ -120,8 +122,9 @@ class Rfc2217Client:
         for option in (Option.BINARY, Option.SUPPRESS_GO_AHEAD):
             self._telnet.ask(option, ours=False)
         yield from self._say(requests)
-        if (yield from self._until(lambda: self._settled and not self._unanswered(requests), PATIENCE_SECONDS)):
+        if (yield from self._until(lambda: self._is_open(requests), PATIENCE_SECONDS)):
             self._check_agreed()
+            self._check_done(requests)
             return
         yield from self._until(lambda: self._agreed or self._refused, within)
         self._check_agreed()
@@ -129,27 +132,21 @@ class Rfc2217Client:
         missing = self._unanswered(requests)
         yield from self._say(missing)
         yield from self._until(lambda: not self._unanswered(missing), PATIENCE_SECONDS)
-        orders = [request for request in missing if not _is_question(request)]
+        orders = [request for request in requests if request not in _QUESTIONS]
         if not (yield from self._until(lambda: not self._unanswered(orders), within)):
             raise self._silent(self._unanswered(orders))
+        self._check_done(orders)
 
-    def exchange(self, requests: Sequence[Request], within: float) -> Conversation[list[Message]]:
-        """The server's answers to `requests`, of which no two may be of a kind. `TransportTimeout` names what lacks."""
+    def exchange(self, requests: Sequence[Request], within: float) -> Conversation[None]:
+        """Await an answer to each of `requests`, of which no two are of a kind. `TransportTimeout` names what lacks."""
         yield from self._say(requests)
         if not (yield from self._until(lambda: not self._unanswered(requests), within)):
             raise self._silent(self._unanswered(requests))
-        return [self._answers[type(request)] for request in requests]
 
     def insist(self, requests: Sequence[Request], within: float) -> Conversation[None]:
         """`exchange`, and `TransportError` when something else than was asked for is in force."""
-        answers = yield from self.exchange(requests, within)
-        kept = [answer for request, answer in zip(requests, answers, strict=True) if answer != request]
-        if kept:
-            raise TransportError(
-                f"the server did not do as it was asked, and answered {_names(kept)}",
-                where=self._where,
-                hint="Ask for what its serial port can do",
-            )
+        yield from self.exchange(requests, within)
+        self._check_done(requests)
 
     def purge(self, request: Purge, within: float) -> Conversation[None]:
         """Throw away what waits on the way, up to the server's answer."""
@@ -179,13 +176,11 @@ class Rfc2217Client:
     def _refused(self) -> bool:
         return self._telnet.is_settled(Option.COM_PORT, ours=True) and not self._agreed
 
-    @property
-    def _settled(self) -> bool:
-        """The server said yes or no to all that matters."""
-        return all(
-            self._telnet.is_settled(option, ours=ours)
-            for option, ours in ((Option.COM_PORT, True), (Option.BINARY, True), (Option.BINARY, False))
-        )
+    def _is_open(self, requests: Sequence[Request]) -> bool:
+        """The server said no, or all that it was asked."""
+        matter = ((Option.COM_PORT, True), (Option.BINARY, True), (Option.BINARY, False))
+        settled = all(self._telnet.is_settled(option, ours=ours) for option, ours in matter)
+        return self._refused or (settled and not self._unanswered(requests))
 
     def _check_agreed(self) -> None:
         if self._agreed:
@@ -194,6 +189,15 @@ class Rfc2217Client:
         if self._refused:
             raise TransportError("the server refuses RFC 2217", where=self._where, hint=hint)
         raise TransportTimeout("the server did not answer whether it speaks RFC 2217", where=self._where, hint=hint)
+
+    def _check_done(self, requests: Sequence[Request]) -> None:
+        answers = [(request, self._answers[type(request)]) for request in requests if request not in _QUESTIONS]
+        if kept := [answer for request, answer in answers if answer != request]:
+            raise TransportError(
+                f"the server did not do as it was asked, and answered {_names(kept)}",
+                where=self._where,
+                hint="Ask for what its serial port can do",
+            )
 
     def _heard(self, message: Message) -> None:
         self._answers[type(message)] = message
@@ -243,14 +247,6 @@ class Rfc2217Client:
 
     def _silent(self, missing: Sequence[Request]) -> TransportTimeout:
         return TransportTimeout(f"the server did not answer {_names(missing)}", where=self._where)
-
-
-def _is_question(request: Request) -> bool:
-    match request:
-        case SetBaud(None) | SetDataBits(None) | SetParity(None) | SetStopBits(None):
-            return True
-        case _:
-            return False
 
 
 def _names(messages: Sequence[Message]) -> str:

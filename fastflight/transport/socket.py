@@ -131,8 +131,8 @@ class SocketPort:
         return data
 
     def _translated(self, error: OSError, what: str, timeout: float) -> TransportError:
-        # TimeoutError is an OSError, and asyncio's is the same class.
-        if isinstance(error, TimeoutError):
+        # TimeoutError is an OSError, and asyncio's is the same class. Without time to wait it is the other one.
+        if isinstance(error, TimeoutError | BlockingIOError):
             return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
         return TransportClosed(
             f"the connection was lost ({error.strerror or error})",

@@ -1,7 +1,7 @@
 """Device URLs: from what the user wrote to an `Address`.
 
 `serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same), `socket://host:port`,
-`exec:COMMAND` (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
+`rfc2217://host:port` (`?baud=115200&dtr=0&rts=0`), `exec:COMMAND` (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from fastflight.errors import RequestError, nearest
 from fastflight.transport.exec import ExecAddress
 from fastflight.transport.port import Address
+from fastflight.transport.rfc2217 import Rfc2217Address
 from fastflight.transport.serial import DEFAULT_BAUD, SerialAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketAddress
 
 Options = list[tuple[str, str]]
 
-EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://127.0.0.1:2218, exec:micropython, sim:"
+EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://localhost:2218, rfc2217://localhost:2217, exec:micropython, sim:"
 SERIAL_OPTIONS = ("baud", "dtr", "rts")
+RFC2217_OPTIONS = ("baud", "dtr", "rts")
 EXEC_OPTIONS = ("cwd",)
 SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "heap", "fault", "without", "no-raw-paste", "seed")
 # The ones that may stand more than once.
@@ -60,6 +62,21 @@ def _serial(url: str, rest: str) -> Address:
 
 
 def _socket(url: str, rest: str) -> Address:
+    host, port = _endpoint(url)
+    if "?" in rest:
+        raise _bad(url, "nothing may follow the port")
+    return SocketAddress(url, host, port)
+
+
+def _rfc2217(url: str, rest: str) -> Address:
+    host, port = _endpoint(url)
+    options = dict(_options(url, rest, RFC2217_OPTIONS))
+    baud = _number(url, "baud", options["baud"]) if "baud" in options else None
+    dtr, rts = (_flag(url, name, options.get(name)) for name in ("dtr", "rts"))
+    return Rfc2217Address(url, host, port, baud, dtr, rts)
+
+
+def _endpoint(url: str) -> tuple[str, int]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -67,9 +84,9 @@ def _socket(url: str, rest: str) -> Address:
         raise _bad(url, str(error)) from error
     if not host or not port:
         raise _bad(url, "host and port are both needed")
-    if parts.path or parts.query:
+    if parts.path:
         raise _bad(url, "nothing may follow the port")
-    return SocketAddress(url, host, port)
+    return host, port
 
 
 def _exec(url: str, rest: str) -> Address:
@@ -97,6 +114,7 @@ def _sim(url: str, rest: str) -> Address:
 SCHEMES: Mapping[str, Callable[[str, str], Address]] = {
     "serial": _serial,
     "socket": _socket,
+    "rfc2217": _rfc2217,
     "exec": _exec,
     "sim": _sim,
 }

@@ -1,0 +1,196 @@
+"""`rfc2217://host:port?baud=115200&dtr=0&rts=0`: a serial port behind a server on the network.
+
+Opening agrees on everything in one round trip and changes nothing that was not asked for: without `baud` the remote
+port keeps its own, without `dtr` and `rts` so do these lines. No call sleeps; each waits for the server's answer.
+
+Several may use an open port at once, from threads or on a loop: one who reads, one who writes, one who controls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fastflight.errors import TransportTimeout
+from fastflight.protocol.rfc2217 import (
+    ModemState,
+    Purge,
+    SetBaud,
+    SetBreak,
+    SetDataBits,
+    SetDtr,
+    SetParity,
+    SetRts,
+    SetStopBits,
+)
+from fastflight.protocol.rfc2217_client import Request, Rfc2217Client
+from fastflight.transport.port import LineSettings, ModemLines
+from fastflight.transport.run import arun, run
+from fastflight.transport.socket import SocketAddress, SocketPort
+from fastflight.transport.wire import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Rfc2217Address:
+    """A serial port behind a server. What is None stays as it is there."""
+
+    url: str
+    host: str
+    port: int
+    baud: int | None = None
+    dtr: bool | None = None
+    rts: bool | None = None
+
+    def open(self, timeout: float) -> Rfc2217Port:
+        left = _Deadline(timeout)
+        port = Rfc2217Port(SocketAddress(self.url, self.host, self.port).open(timeout), self.url)
+        requests: list[Request] = [SetBaud(self.baud), SetDataBits(None), SetParity(None), SetStopBits(None)]
+        try:
+            port.begin([*requests, *_controls(self.dtr, self.rts, None)], left())
+        except BaseException:
+            port.close()
+            raise
+        return port
+
+    def dispose(self) -> None:
+        """An address on the network holds nothing here."""
+
+
+class Rfc2217Port:
+    """A serial port by way of `stream`, a connection to its server. `begin` comes first."""
+
+    def __init__(self, stream: SocketPort, where: str) -> None:
+        self._where = where
+        self._client = Rfc2217Client(where)
+        self._wire = Wire(stream, self._client)
+
+    def begin(self, requests: Sequence[Request], timeout: float) -> None:
+        """Agree with the server on RFC 2217, and have it carry out `requests`."""
+        run(self._client.open(requests, timeout), self._wire, timeout=timeout)
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        if self._client.baud is None:
+            return None
+        settings = self.settings
+        start_bit, parity_bit = 1, int(settings.parity != "N")
+        return settings.baud / (start_bit + settings.data_bits + parity_bit + settings.stop_bits)
+
+    @property
+    def settings(self) -> LineSettings:
+        """As the server said last. What it never said is taken to be as usual."""
+        client, usual = self._client, LineSettings()
+        return LineSettings(
+            client.baud or usual.baud,
+            client.data_bits or usual.data_bits,
+            client.parity or usual.parity,
+            client.stop_bits or usual.stop_bits,
+        )
+
+    def read(self, timeout: float) -> bytes:
+        with self._within(timeout, "sent nothing") as left:
+            while not (data := self._client.read()):
+                self._wire.read(left())
+        return data
+
+    def write(self, data: bytes, timeout: float) -> None:
+        with self._within(timeout, "took no byte") as left:
+            while self._client.suspended:
+                self._wire.read(left())
+            self._wire.write_text(self._client.encode(data), timeout)
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def configure(self, settings: LineSettings, timeout: float) -> None:
+        run(self._client.insist(_settings(settings), timeout), self._wire, timeout=timeout)
+
+    def assign(
+        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+    ) -> None:
+        run(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._wire, timeout=timeout)
+
+    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        if received or unsent:
+            run(self._client.purge(Purge(received, unsent), timeout), self._wire, timeout=timeout)
+
+    def modem(self, timeout: float) -> ModemLines:
+        return _lines(run(self._client.modem(timeout), self._wire, timeout=timeout))
+
+    async def aread(self, timeout: float) -> bytes:
+        with self._within(timeout, "sent nothing") as left:
+            while not (data := self._client.read()):
+                await self._wire.aread(left())
+        return data
+
+    async def awrite(self, data: bytes, timeout: float) -> None:
+        with self._within(timeout, "took no byte") as left:
+            while self._client.suspended:
+                await self._wire.aread(left())
+            await self._wire.awrite_text(self._client.encode(data), timeout)
+
+    async def aclose(self) -> None:
+        self.close()
+
+    async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
+        await arun(self._client.insist(_settings(settings), timeout), self._wire, timeout=timeout)
+
+    async def aassign(
+        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+    ) -> None:
+        await arun(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._wire, timeout=timeout)
+
+    async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        if received or unsent:
+            await arun(self._client.purge(Purge(received, unsent), timeout), self._wire, timeout=timeout)
+
+    async def amodem(self, timeout: float) -> ModemLines:
+        return _lines(await arun(self._client.modem(timeout), self._wire, timeout=timeout))
+
+    @contextmanager
+    def _within(self, timeout: float, what: str) -> Iterator[Callable[[], float]]:
+        """What is left of `timeout`, asked before each wait. A server that talks of other things is silent too."""
+        try:
+            yield _Deadline(timeout)
+        except TransportTimeout as error:
+            raise TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where) from error
+
+
+class _Deadline:
+    """Calling it gives the seconds that are left; when none are, only the first call does."""
+
+    def __init__(self, timeout: float) -> None:
+        self._end = time.monotonic() + timeout
+        self._first = True
+
+    def __call__(self) -> float:
+        left = self._end - time.monotonic()
+        if left <= 0 and not self._first:
+            raise TransportTimeout("time is up")
+        self._first = False
+        return max(0.0, left)
+
+
+def _settings(settings: LineSettings) -> list[Request]:
+    return [
+        SetBaud(settings.baud),
+        SetDataBits(settings.data_bits),
+        SetParity(settings.parity),
+        SetStopBits(settings.stop_bits),
+    ]
+
+
+def _controls(dtr: bool | None, rts: bool | None, sending_break: bool | None) -> list[Request]:
+    every: list[SetDtr | SetRts | SetBreak] = [SetDtr(dtr), SetRts(rts), SetBreak(sending_break)]
+    return [control for control in every if control.on is not None]
+
+
+def _lines(state: ModemState) -> ModemLines:
+    return ModemLines(
+        cts=ModemState.CTS in state,
+        dsr=ModemState.DSR in state,
+        ri=ModemState.RI in state,
+        cd=ModemState.CD in state,
+    )

@@ -1,0 +1,169 @@
+"""The stream below an RFC 2217 port: raw bytes from and to the server, on behalf of several callers at once.
+
+What comes is fed to the client, and one caller at a time reads: whoever waits meanwhile finds, when its turn comes,
+that the client was fed, and looks whether what it needs is there. So `read` returns when the client was fed, by
+whomever, with nothing: the bytes are the client's.
+
+What goes out must not be torn: a command cut off in the middle would swallow the bytes sent after it. One caller at a
+time writes, and when a write fails or is cancelled its command is finished by the next one. The client's own answers
+are sent by whoever made them necessary, or by the one who is writing just then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from fastflight.errors import TransportTimeout
+from fastflight.protocol.rfc2217_client import Rfc2217Client
+from fastflight.transport.run import WRITE_SECONDS
+from fastflight.transport.socket import SocketPort
+
+IAC = b"\xff"
+
+
+class Wire:
+    """`stream`, feeding `client`. A `Port` for conversations of that client."""
+
+    def __init__(self, stream: SocketPort, client: Rfc2217Client) -> None:
+        self._stream = stream
+        self._client = client
+        self._reading = _Turn()
+        self._writing = _Turn()
+        self._fed = 0
+        # The rest of a command that a failed write cut off.
+        self._owed = b""
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        return self._stream.bytes_per_second
+
+    def read(self, timeout: float) -> bytes:
+        """Return when the client was fed once more."""
+        fed, deadline = self._fed, time.monotonic() + timeout
+        with self._reading.of_thread(timeout):
+            if self._fed == fed:
+                self._feed(self._stream.read(_left(deadline)))
+        self._answer()
+        return b""
+
+    def write(self, data: bytes, timeout: float) -> None:
+        """Send commands: all of `data`, if need be with the next write."""
+        self._write(data, timeout, commands=True)
+
+    def write_text(self, data: bytes, timeout: float) -> None:
+        """Send encoded data."""
+        self._write(data, timeout, commands=False)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aread(self, timeout: float) -> bytes:
+        """As `read`."""
+        fed, deadline = self._fed, time.monotonic() + timeout
+        async with self._reading.of_task(timeout):
+            if self._fed == fed:
+                self._feed(await self._stream.aread(_left(deadline)))
+        await self._aanswer()
+        if not self._client.unread:
+            # A server that sends commands without end must not keep the loop from everybody else.
+            await asyncio.sleep(0)
+        return b""
+
+    async def awrite(self, data: bytes, timeout: float) -> None:
+        """As `write`."""
+        await self._awrite(data, timeout, commands=True)
+
+    async def awrite_text(self, data: bytes, timeout: float) -> None:
+        """As `write_text`."""
+        await self._awrite(data, timeout, commands=False)
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def _write(self, data: bytes, timeout: float, *, commands: bool) -> None:
+        with self._writing.of_thread(timeout), self._whole(data, commands) as whole:
+            self._stream.write(whole, timeout)
+        self._answer()
+
+    async def _awrite(self, data: bytes, timeout: float, *, commands: bool) -> None:
+        async with self._writing.of_task(timeout):
+            with self._whole(data, commands) as whole:
+                await self._stream.awrite(whole, timeout)
+        await self._aanswer()
+
+    def _feed(self, data: bytes) -> None:
+        self._client.feed(data)
+        self._fed += 1
+
+    def _answer(self) -> None:
+        """Send what the client has to say, unless somebody is writing, who then will."""
+        while self._client.unsent and self._writing.is_free:
+            with self._writing.of_thread(WRITE_SECONDS), self._whole(self._client.take(), True) as whole:
+                self._stream.write(whole, WRITE_SECONDS)
+
+    async def _aanswer(self) -> None:
+        while self._client.unsent and self._writing.is_free:
+            async with self._writing.of_task(WRITE_SECONDS):
+                with self._whole(self._client.take(), True) as whole:
+                    await self._stream.awrite(whole, WRITE_SECONDS)
+
+    @contextmanager
+    def _whole(self, data: bytes, commands: bool) -> Iterator[bytes]:
+        """`data` after what is owed; what this write leaves owed, should it fail."""
+        whole, owed, before = self._owed + data, len(self._owed), self._stream.written
+        try:
+            yield whole
+        finally:
+            sent = self._stream.written - before
+            if commands or sent < owed:
+                self._owed = whole[sent : None if commands else owed]
+            else:
+                text = whole[owed:sent]
+                # Half of a pair: an odd number of them ends what was sent.
+                self._owed = IAC if (len(text) - len(text.rstrip(IAC))) % 2 else b""
+
+
+class _Turn:
+    """A lock for threads, and for the tasks of whichever loop runs: a port is used from one world at a time."""
+
+    def __init__(self) -> None:
+        self._thread = threading.Lock()
+        self._task = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_free(self) -> bool:
+        return not self._thread.locked() and not self._task.locked()
+
+    @contextmanager
+    def of_thread(self, timeout: float) -> Iterator[None]:
+        if not self._thread.acquire(timeout=timeout):
+            raise TransportTimeout("another thread used the line all the time")
+        try:
+            yield
+        finally:
+            self._thread.release()
+
+    @asynccontextmanager
+    async def of_task(self, timeout: float) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._task = loop, asyncio.Lock()
+        lock = self._task
+        try:
+            async with asyncio.timeout(timeout if lock.locked() else None):
+                await lock.acquire()
+        except TimeoutError:
+            raise TransportTimeout("another task used the line all the time") from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
