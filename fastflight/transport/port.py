@@ -29,6 +29,11 @@ class LineSettings:
     parity: Parity = "N"
     stop_bits: float = 1.0
 
+    @property
+    def bytes_per_second(self) -> float:
+        """What the line carries each way: a start bit, the character, its parity, the stop bits."""
+        return self.baud / (1 + self.data_bits + (self.parity != "N") + self.stop_bits)
+
 
 @dataclass(frozen=True, slots=True)
 class ModemLines:

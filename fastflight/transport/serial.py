@@ -1,243 +1,108 @@
-"""`serial:///dev/ttyACM0?baud=115200`: a serial port, by pyserial from threads and pyserial-asyncio from event loops.
+"""`serial:///dev/ttyACM0?baud=115200`, or `serial:?serial_number=E66141`: a serial port, by name or by identity.
 
-pyserial-asyncio reads ahead into its protocol; here it reads only while a coroutine waits in `aread`, so that a thread
-may use the port in between. Bytes that came with the last read are kept for whoever reads next.
+Opening does not reset a board. POSIX systems assert DTR and RTS when a port is opened, and pyserial leaves them so:
+USB consoles of boards speak only while DTR is asserted, and the auto-reset circuit of ESP boards does nothing while
+both lines are the same. `dtr` and `rts` change them, RTS first: by way of DTR asserted and RTS not, which holds no
+board in reset; the other order would pulse the reset of an ESP board.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field, replace
 
 import serial
-import serial_asyncio
-from serial.tools import list_ports
 
-from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport.port import READ_BYTES
+from fastflight.errors import TransportError
+from fastflight.transport.identity import Identity, Ports, described, identify, system_ports
+from fastflight.transport.pacing import DEFAULT, Pacing
+from fastflight.transport.port import LineSettings
+from fastflight.transport.serial_lines import FAILURES
+from fastflight.transport.serial_port import SerialPort
 
-DEFAULT_BAUD = 115200
-# At 9600 baud this much is on the wire within a write's deadline, so a deadline means no progress.
-WRITE_BYTES = 4096
+DEFAULT_BAUD = LineSettings().baud
 
 
 @dataclass(frozen=True, slots=True)
 class SerialAddress:
-    """A serial port by its system name. `dtr` and `rts` are set before opening when given: they reset some boards."""
+    """A serial port by its system `name`, or by the identity that it is `wanted` by.
+
+    `dtr` and `rts` are the lines that it shall be opened with; None leaves a line as opening sets it. `ports` lists
+    what the computer has.
+    """
 
     url: str
     name: str
     baud: int = DEFAULT_BAUD
     dtr: bool | None = None
     rts: bool | None = None
+    wanted: Identity | None = None
+    pacing: Pacing = DEFAULT
+    ports: Ports = field(default=system_ports, compare=False, repr=False)
 
     def open(self, timeout: float) -> SerialPort:
         port = serial.Serial()
-        port.port = self.name
+        port.port = self._present_name()
         port.baudrate = self.baud
         port.exclusive = True
-        if self.dtr is not None:
-            port.dtr = self.dtr
         if self.rts is not None:
             port.rts = self.rts
+        # Windows sets both at once; elsewhere pyserial sets DTR first, so it has to wait.
+        if self.dtr is not None and os.name == "nt":
+            port.dtr = self.dtr
         try:
             port.open()
-        except (OSError, ValueError) as error:
+        except FAILURES as error:
             # pyserial's SerialException is an OSError whose errno is that of the system, where there was one.
             raise TransportError(
-                "cannot open the serial port", where=self.url, hint=_advice(getattr(error, "errno", None))
+                "cannot open the serial port", where=self.url, hint=self._advice(getattr(error, "errno", None))
             ) from error
-        return SerialPort(port, self.url)
+        opened = SerialPort(port, self.url, self.pacing)
+        if self.dtr is not None and os.name != "nt":
+            try:
+                port.dtr = self.dtr
+            except OSError as error:
+                # A port without these lines resets nobody. pyserial forgives the same while it opens.
+                if error.errno not in (errno.ENOTTY, errno.EINVAL):
+                    opened.close()
+                    raise TransportError("cannot set DTR of the serial port", where=self.url) from error
+        return opened
+
+    def identity(self) -> Identity | None:
+        """What this port keeps when it is plugged in again, perhaps under another name. Ask while it is there.
+
+        None when it keeps nothing, as a port that is not USB: that one comes back under its name.
+        """
+        name = self.wanted.find(self.ports()) if self.wanted is not None else self.name
+        return identify(name, self.ports()) if name else None
+
+    def find(self, identity: Identity) -> str | None:
+        """The system name of the port with `identity` now; None while it is not there."""
+        return identity.find(self.ports())
+
+    def at(self, name: str) -> SerialAddress:
+        """The same, under the system name `name`."""
+        return replace(self, name=name, wanted=None)
 
     def dispose(self) -> None:
         """A serial address holds nothing."""
 
+    def _present_name(self) -> str:
+        if self.wanted is None:
+            return self.name
+        found = self.wanted.find(self.ports())
+        if found is None:
+            raise TransportError(
+                f"no single port here has {self.wanted}",
+                where=self.url,
+                hint=f"Check the cable. Ports found here: {described(self.ports())}",
+            )
+        return found
 
-def _advice(code: int | None) -> str:
-    if code == errno.EACCES:
-        return "You may not use it: add yourself to the group that owns it (often dialout or uucp) and log in again"
-    if code in (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK):
-        return "Another program has it open: close that first"
-    found = ", ".join(sorted(port.device for port in list_ports.comports())) or "none"
-    return f"Check its name and the cable. Ports found here: {found}"
-
-
-class SerialPort:
-    """An open serial port."""
-
-    def __init__(self, port: serial.Serial, where: str) -> None:
-        self._port = port
-        self._where = where
-        self._channel: _Channel | None = None
-        self._received = bytearray()
-        self._closed = False
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        # A start bit, eight data bits, a stop bit.
-        return float(self._port.baudrate) / 10
-
-    def read(self, timeout: float) -> bytes:
-        if self._received:
-            return self._take()
-        try:
-            # Setting it reconfigures the port, so only when it changed.
-            if self._port.timeout != timeout:
-                self._port.timeout = timeout
-            data: bytes = self._port.read(1)
-            if data:
-                data += self._port.read(min(self._port.in_waiting, READ_BYTES))
-        except (OSError, TypeError) as error:
-            # pyserial raises TypeError when the port is closed under a waiting read.
-            raise self._gone(error) from error
-        if self._closed:
-            raise self._closed_here()
-        if not data:
-            raise self._timed_out("sent nothing", timeout)
-        return data
-
-    def write(self, data: bytes, timeout: float) -> None:
-        try:
-            if self._port.write_timeout != timeout:
-                self._port.write_timeout = timeout
-            for start in range(0, len(data), WRITE_BYTES):
-                self._port.write(data[start : start + WRITE_BYTES])
-        except serial.SerialTimeoutException as error:
-            raise self._timed_out("took no byte", timeout) from error
-        except (OSError, TypeError) as error:
-            raise self._gone(error) from error
-
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._port.cancel_read()
-            self._port.close()
-
-    async def aread(self, timeout: float) -> bytes:
-        if self._received:
-            return self._take()
-        channel = await self._attached()
-        try:
-            async with asyncio.timeout(timeout):
-                await channel.receive()
-        except TimeoutError:
-            raise self._timed_out("sent nothing", timeout) from None
-        except OSError as error:
-            raise self._gone(error) from error
-        return self._take()
-
-    async def awrite(self, data: bytes, timeout: float) -> None:
-        channel = await self._attached()
-        try:
-            for start in range(0, len(data), WRITE_BYTES):
-                async with asyncio.timeout(timeout):
-                    await channel.send(data[start : start + WRITE_BYTES])
-        except TimeoutError:
-            raise self._timed_out("took no byte", timeout) from None
-        except OSError as error:
-            raise self._gone(error) from error
-
-    async def aclose(self) -> None:
-        if self._channel is not None:
-            self._channel.detach()
-            self._channel = None
-        self.close()
-
-    async def _attached(self) -> _Channel:
-        """pyserial-asyncio's transport on the running loop."""
-        loop = asyncio.get_running_loop()
-        if self._closed:
-            raise self._closed_here()
-        if self._channel is None or self._channel.loop is not loop:
-            self._channel = _Channel(loop, self._port, self._received)
-            await self._channel.ready()
-        # A blocking call in between gave the port timeouts.
-        if self._port.timeout != 0 or self._port.write_timeout != 0:
-            self._port.timeout = 0
-            self._port.write_timeout = 0
-        return self._channel
-
-    def _take(self) -> bytes:
-        data = bytes(self._received)
-        self._received.clear()
-        return data
-
-    def _timed_out(self, what: str, timeout: float) -> TransportTimeout:
-        return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
-
-    def _closed_here(self) -> TransportClosed:
-        return TransportClosed("the line was closed on this side", where=self._where)
-
-    def _gone(self, error: Exception) -> TransportClosed:
-        return TransportClosed(f"the serial port went away ({error})", where=self._where, hint="Plug it in again")
-
-
-class _Channel(asyncio.Protocol):
-    """pyserial-asyncio's transport, reading only on request and telling when all is written."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, port: serial.Serial, received: bytearray) -> None:
-        self.loop = loop
-        self._received = received
-        self._error: OSError | None = None
-        self._came: asyncio.Future[None] | None = None
-        self._drained = asyncio.Event()
-        self._drained.set()
-        self._transport = serial_asyncio.SerialTransport(loop, self, port)
-        # Every byte counts as unsent until the system has taken it.
-        self._transport.set_write_buffer_limits(high=0, low=0)
-
-    async def ready(self) -> None:
-        """Let the transport's own start-up pass, which begins to read, and stop that."""
-        await asyncio.sleep(0)
-        self._transport.pause_reading()
-
-    async def receive(self) -> None:
-        """At least one byte more in `received`."""
-        if self._error is not None:
-            raise self._error
-        self._came = self.loop.create_future()
-        self._transport.resume_reading()
-        try:
-            await self._came
-        finally:
-            self._came = None
-            if self._error is None:
-                self._transport.pause_reading()
-
-    async def send(self, data: bytes) -> None:
-        """All of `data` taken by the system."""
-        if self._error is not None:
-            raise self._error
-        self._transport.write(data)
-        try:
-            await self._drained.wait()
-        except asyncio.CancelledError:
-            # Nobody waits for the rest, and nobody may be surprised by it later.
-            self._transport.flush()
-            raise
-        if self._error is not None:
-            raise self._error
-
-    def detach(self) -> None:
-        """Leave the loop. Not the transport's own close: that waits for the line, on the loop."""
-        if self._error is None:
-            self._transport.pause_reading()
-            self._transport.flush()
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        if self._came is not None and not self._came.done():
-            self._came.set_result(None)
-
-    def pause_writing(self) -> None:
-        self._drained.clear()
-
-    def resume_writing(self) -> None:
-        self._drained.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._error = exc if isinstance(exc, OSError) else OSError("the port was closed")
-        self._drained.set()
-        if self._came is not None and not self._came.done():
-            self._came.set_exception(self._error)
+    def _advice(self, code: int | None) -> str:
+        if code == errno.EACCES:
+            return "You may not use it: add yourself to the group that owns it (often dialout or uucp) and log in again"
+        if code in (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK):
+            return "Another program has it open: close that first"
+        return f"Check its name and the cable. Ports found here: {described(self.ports())}"

@@ -1,4 +1,7 @@
-"""`socket://host:port`: a raw TCP stream to a device, such as a bridge, an emulator or a simulated board."""
+"""`socket://host:port`: a raw TCP stream to a device, such as a bridge, an emulator or a simulated board.
+
+`?baud=115200` says what the serial line behind it carries. Nothing is set by it; senders pace themselves by it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport.port import READ_BYTES
+from fastflight.transport.port import READ_BYTES, LineSettings
 from fastflight.transport.readiness import readable, writable
 
 # A peer that makes progress takes this much within a write's deadline, on any line worth using.
@@ -17,11 +20,12 @@ WRITE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SocketAddress:
-    """A TCP endpoint."""
+    """A TCP endpoint, with the speed of the serial line behind it where that is known."""
 
     url: str
     host: str
     port: int
+    baud: int | None = None
 
     def open(self, timeout: float) -> SocketPort:
         try:
@@ -36,7 +40,8 @@ class SocketAddress:
                 where=self.url,
                 hint="Check the address, and that the bridge or emulator is running",
             ) from error
-        return SocketPort(stream, self.url)
+        speed = None if self.baud is None else LineSettings(self.baud).bytes_per_second
+        return SocketPort(stream, self.url, bytes_per_second=speed)
 
     def dispose(self) -> None:
         """An address on the network holds nothing here."""

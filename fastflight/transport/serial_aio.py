@@ -1,0 +1,199 @@
+"""A serial port on an event loop: pyserial-asyncio's transport, changed where it loses bytes or time.
+
+pyserial-asyncio 0.6 watches the port, on Windows by asking. This channel decides what happens when the port is ready:
+
+- It takes bytes only while a coroutine waits in `receive`: a thread may use the port in between. The watch itself
+  stays from one wait to the next, and ends when bytes come that nobody waits for: two calls of the system saved per
+  answer. Where it is still on, `detach` takes it off, on the loop, before the port may be closed.
+- It reads once, without asking first, and all that the system has. pyserial's `read` asks and takes 1 KiB at most.
+- It writes at once what the system takes, and watches for room only when there is none. pyserial's `write` would
+  spin in a full port.
+- What ends the line ends the channel: it is told to who calls next, not logged, and never drains or closes the port,
+  which belongs to `SerialPort`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import Any
+
+import serial
+import serial_asyncio
+
+from fastflight.transport.alarm import Alarm
+from fastflight.transport.outbox import Outbox
+from fastflight.transport.port import READ_BYTES
+
+# Terminals give 4 KiB a call, Windows' drivers what they have; no need to provide `READ_BYTES` of memory for it.
+CALL_BYTES = min(16 * 1024, READ_BYTES)
+# Chunks in one turn of the loop: the other tasks of the loop have their turn after this much of a fast line.
+TURN_CHUNKS = 16
+# A loop that does not come around in this time is stuck: `detach` does not wait longer for it.
+DETACH_SECONDS = 2.0
+
+# Windows has no descriptor to read and write: there pyserial does it, which does not wait with a timeout of 0.
+_BY_DESCRIPTOR = os.name == "posix"
+
+
+class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
+    """Moves bytes between `port` and the owner's `received` and `outbox`, on `loop`. Used on that loop only."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        port: serial.Serial,
+        received: bytearray,
+        outbox: Outbox,
+        chunk: int,
+    ) -> None:
+        super().__init__(loop, asyncio.Protocol(), port)
+        self.chunk = chunk
+        self._received = received
+        self._outbox = outbox
+        self._error: OSError | None = None
+        # Its result says whether time is up. Never an exception: a cancelled task would leave that unseen.
+        self._came: asyncio.Future[bool] | None = None
+        self._sent = asyncio.Event()
+        self._limit = Alarm(loop, self._expire)
+        self._gathering = Alarm(loop, self.submit)
+
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits for bytes now."""
+        return self._came is not None
+
+    async def receive(self, timeout: float) -> None:
+        """At least one byte more in `received`. `TimeoutError` or `OSError` when none comes."""
+        self._limit.set(timeout)
+        expired = False
+        try:
+            # Purged bytes wake as well, and are none.
+            while not self._received:
+                if self._error is not None:
+                    raise self._error
+                if expired:
+                    raise TimeoutError
+                self._came = self._loop.create_future()
+                self._ensure_reader()
+                expired = await self._came
+        finally:
+            self._came = None
+            self._limit.clear()
+
+    async def flush(self, timeout: float) -> None:
+        """All of the outbox taken by the system. `TimeoutError` after `timeout` seconds without progress."""
+        self.submit()
+        while self._error is None and self._outbox:
+            self._sent.clear()
+            before = self._outbox.taken
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._sent.wait()
+            except TimeoutError:
+                if self._outbox.taken == before:
+                    raise
+        if self._error is not None:
+            raise self._error
+
+    def submit(self, within: float = 0.0) -> None:
+        """Begin to hand over the outbox, in `within` seconds at the latest. `flush` tells how it went."""
+        if self._has_writer or self._closing:
+            return
+        if not within:
+            self._gathering.clear()
+            self._write_ready()
+        elif not self._gathering.is_set:
+            self._gathering.set(within)
+
+    def detach(self) -> None:
+        """Leave the loop, from whatever thread: when this returns, it does not touch the port any more."""
+        if self._loop.is_closed() or not self._loop.is_running() or _runs_here(self._loop):
+            self._leave()
+            return
+        left = threading.Event()
+
+        def leave() -> None:
+            self._leave()
+            left.set()
+
+        try:
+            self._loop.call_soon_threadsafe(leave)
+        except RuntimeError:  # It was closed meanwhile, and its watches with it.
+            return
+        left.wait(DETACH_SECONDS)
+
+    def _leave(self) -> None:
+        self._end(OSError("the port changed hands"))
+
+    def _expire(self) -> None:
+        if self._came is not None and not self._came.done():
+            self._came.set_result(True)
+
+    def _read_ready(self) -> None:
+        """The port has bytes, or is gone."""
+        if self._came is None or self._came.done():
+            self._remove_reader()
+            return
+        try:
+            data = os.read(self._serial.fileno(), CALL_BYTES) if _BY_DESCRIPTOR else self._serial.read(CALL_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._abort(error)
+            return
+        if data:
+            self._received += data
+            self._came.set_result(False)
+        elif _BY_DESCRIPTOR:
+            self._abort(OSError("it reports bytes and has none: unplugged"))
+
+    def _write_ready(self) -> None:
+        """The port has room, or may have."""
+        for _ in range(TURN_CHUNKS):
+            chunk = self._outbox.lend(self.chunk)
+            if not chunk:
+                break
+            try:
+                taken = os.write(self._serial.fileno(), chunk) if _BY_DESCRIPTOR else self._serial.write(bytes(chunk))
+            except (BlockingIOError, InterruptedError):
+                taken = 0
+            except OSError as error:
+                self._outbox.settle(0)
+                self._abort(error)
+                return
+            self._outbox.settle(taken)
+            if taken < len(chunk):
+                break
+        if self._outbox:
+            self._ensure_writer()
+        else:
+            self._remove_writer()
+            self._sent.set()
+
+    def _abort(self, exc: Any) -> None:
+        self._end(exc)
+
+    def _end(self, error: OSError) -> None:
+        """Stop watching, and tell `error` to all who wait and all who come."""
+        if self._error is not None:
+            return
+        self._error = error
+        # A loop that is closed watches nothing, and cannot be told.
+        if not self._loop.is_closed():
+            self._remove_reader()
+            self._remove_writer()
+            self._limit.cancel()
+            self._gathering.cancel()
+            if self._came is not None and not self._came.done():
+                self._came.set_result(False)
+            self._sent.set()
+        self._closing = True
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
