@@ -1,7 +1,8 @@
 """Device URLs: from what the user wrote to an `Address`.
 
 `serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same), `socket://host:port`,
-`rfc2217://host:port` (`?baud=115200&dtr=0&rts=0`), `exec:COMMAND` (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
+`rfc2217://host:port` (`?baud=115200&dtr=0&rts=0`), `exec:COMMAND` (`?cwd=DIR`),
+`sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fastflight.transport.socket import SocketAddress
 
 Options = list[tuple[str, str]]
 
-EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://localhost:2218, rfc2217://localhost:2217, exec:micropython, sim:"
+EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://host:2218, rfc2217://host:2217, exec:micropython, sim:"
 SERIAL_OPTIONS = ("baud", "dtr", "rts")
 RFC2217_OPTIONS = ("baud", "dtr", "rts")
 EXEC_OPTIONS = ("cwd",)
