@@ -40,13 +40,13 @@ def verdict(improvement: float, noise: float) -> str:
 def show_flight(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool) -> None:
     """The sweep, then the ratios to bare pyarrow, then, where it is to be `judged`, whether the targets are met."""
     compared = summary.compare(result)
-    table = _table(
+    shown = table(
         "MiB/s of all requests together; limit: the source's pace, or bare pyarrow in this run",
         ("delay", "rows per batch", "readers", "sync", "async", "limit", "sync of limit", "async of limit"),
         "async to sync",
     )
     for cell in compared.sort_values(["delay_per_row", "rows_per_batch", "concurrent_requests"]).to_dict("records"):
-        table.add_row(
+        shown.add_row(
             f"{cell['delay_per_row'] * 1e6:g} µs",
             f"{cell['rows_per_batch']:,}",
             f"{cell['concurrent_requests']}",
@@ -59,7 +59,7 @@ def show_flight(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *,
                 f"{cell['improvement']:+.1f} ± {cell['noise']:.1f} %", style=verdict(cell["improvement"], cell["noise"])
             ),
         )
-    console.print(table)
+    console.print(shown)
     beyond = [verdict(cell["improvement"], cell["noise"]) for cell in compared.to_dict("records")]
     console.print(
         f"async against sync in {len(beyond)} cells: {beyond.count(WIN)} better, {beyond.count(LOSS)} worse, "
@@ -71,14 +71,14 @@ def show_flight(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *,
 
 
 def _show_ratios(console: Console, ratios: pd.DataFrame) -> None:
-    table = _table(
+    shown = table(
         "Against bare pyarrow giving the same batches without delay: median (lowest, highest) of pairs",
         ("table", "rows per batch", "readers", "pairs", "bare MiB/s"),
         "sync / bare",
         "async / bare",
     )
     for row in ratios.to_dict("records"):
-        table.add_row(
+        shown.add_row(
             row["variant"],
             f"{row['rows_per_batch']:,}",
             f"{row['concurrent_requests']}",
@@ -89,7 +89,7 @@ def _show_ratios(console: Console, ratios: pd.DataFrame) -> None:
                 for name in ("sync_to_bare", "async_to_bare")
             ),
         )
-    console.print(table)
+    console.print(shown)
 
 
 def _show_targets(console: Console, ratios: pd.DataFrame) -> None:
@@ -105,25 +105,25 @@ def _show_targets(console: Console, ratios: pd.DataFrame) -> None:
 def show_memory(console: Console, result: pd.DataFrame) -> None:
     """What the server held beyond its baseline, small file against large."""
     sizes = sorted(result["file_mb"].unique())
-    table = _table(
+    shown = table(
         "MiB that the server holds while it reads a file, beyond what it had before; the worst run",
         ("path", "reader", *(f"{size:.0f} MB file" for size in sizes)),
         "more for the larger file",
     )
     for (mode, reader), group in result.groupby(["mode", "reader"]):
         held = group.set_index("file_mb")["held_mb"].reindex(sizes)
-        table.add_row(str(mode), str(reader), *(f"{size:.1f}" for size in held), f"{held.iloc[-1] - held.iloc[0]:+.1f}")
-    console.print(table)
+        shown.add_row(str(mode), str(reader), *(f"{size:.1f}" for size in held), f"{held.iloc[-1] - held.iloc[0]:+.1f}")
+    console.print(shown)
 
 
-def _table(title: str, headings: Sequence[str], *whole: str) -> Table:
+def table(title: str, headings: Sequence[str], *whole: str) -> Table:
     """Narrow enough for 80 columns: headings may wrap, the columns `whole` may not."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    grid = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
-        table.add_column(heading, justify="right")
+        grid.add_column(heading, justify="right")
     for heading in whole:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
+        grid.add_column(heading, justify="right", no_wrap=True)
+    return grid
 
 
 def show_failures(console: Console, errors: pd.Series[str]) -> None:

@@ -1,0 +1,123 @@
+"""A simulated board as a serial port of this computer, in a process of its own, ended by whoever started it.
+
+It is opened by its `path` by any program for serial ports. Its files lie in `folder`, where they can be read and put
+by other means than its line. Faults are asked for by `inject`; those that struck are told by `struck`.
+"""
+
+from __future__ import annotations
+
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fastflight.errors import FastFlightError, TransportError
+
+SIMULATOR = "fastflight.simulator"
+# Python starts in a fraction of a second; many boards that start at once on few cores take several.
+START_SECONDS = 60.0
+ANSWER_SECONDS = 10.0
+STOP_SECONDS = 10.0
+# Of a real board with a small UART (`FACTS`: most have 512 bytes).
+RING = 512
+
+
+class SimulatedBoard:
+    """A board that lives while the context lasts. `baud` 0: without a pace."""
+
+    def __init__(self, folder: Path, baud: int = 0, *options: str, ring: int = RING) -> None:
+        self.folder = folder
+        self.baud = baud
+        self.path = ""
+        self._command = [sys.executable, "-m", SIMULATOR, "--pty", "--control", "--telemetry", "0"]
+        self._command += ["--files", str(folder), "--baud", str(baud), "--ring", str(ring), *options]
+
+    def start(self) -> None:
+        """Power on. `TransportError` where it does not start."""
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            # Ctrl-C is for the benchmark, which ends the board itself.
+            start_new_session=True,
+        )
+        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._struck: list[str] = []
+        self._reader = threading.Thread(target=self._listen, name="board-said")
+        self._reader.start()
+        self.path = self._next(START_SECONDS)
+        if not self.path:
+            self.stop()
+            raise TransportError("the simulated board did not start", where=SIMULATOR)
+
+    def stop(self) -> None:
+        """Power off, at once."""
+        self._process.kill()
+        self._process.wait(STOP_SECONDS)
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs: a board that was unplugged has none."""
+        return self._process.poll() is None
+
+    def inject(self, specs: Sequence[str]) -> None:
+        """Put faults in force (`fastflight.simulator.faults`), whose counts begin now."""
+        self._ask(" ".join(specs))
+
+    def mend(self) -> list[str]:
+        """End all faults, and a stall by a restart. The faults that have struck since the last call."""
+        if self.is_alive:
+            self._ask("")
+        struck, self._struck = self._struck, []
+        return struck
+
+    def _ask(self, line: str) -> None:
+        if self._process.stdin is None:
+            raise TransportError("the simulated board takes no requests", where=SIMULATOR)
+        try:
+            self._process.stdin.write(line + "\n")
+        except OSError as error:
+            raise TransportError("the simulated board is gone", where=SIMULATOR) from error
+        answer = self._next(ANSWER_SECONDS)
+        if answer != "ok":
+            raise FastFlightError(f"the simulated board answers {answer!r} to {line!r}", where=SIMULATOR)
+
+    def _next(self, seconds: float) -> str:
+        """The next line that is no strike; empty when none comes."""
+        try:
+            return self._said.get(timeout=seconds)
+        except queue.Empty:
+            return ""
+
+    def _listen(self) -> None:
+        for line in self._process.stdout or ():
+            if line.startswith("struck "):
+                self._struck.append(line.removeprefix("struck ").rstrip("\n"))
+            else:
+                self._said.put(line.rstrip("\n"))
+        self._said.put("")
