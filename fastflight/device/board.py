@@ -8,19 +8,23 @@ file a broken write left behind.
 from __future__ import annotations
 
 import ast
+import contextlib
+from collections.abc import Iterator
 from typing import TypeVar
 
-from fastflight.device import listing, upload
+from fastflight.device import digest, listing, parts
 from fastflight.device import path as paths
 from fastflight.device.capabilities import PROBE, Capabilities, parse
-from fastflight.device.digest import digest
 from fastflight.device.download import download
 from fastflight.device.entry import DeviceInfo, Entry, Written
 from fastflight.device.execute import execute
 from fastflight.device.failure import failure, own_failure
+from fastflight.device.link import Link
+from fastflight.device.parts import Unfinished
 from fastflight.device.transfer import Hashed, Part, Resumption, Transfer
 from fastflight.device.tree import Tree
-from fastflight.errors import DeviceError, FileMissing, ProtocolError, RequestError
+from fastflight.device.upload import Upload
+from fastflight.errors import DeviceError, ProtocolError, RequestError
 from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
 T = TypeVar("T")
@@ -59,20 +63,25 @@ class Board:
         self._paste = paste
         self.dirty = False
         self._booting = True
-        self._known: Capabilities | None = None
-        self._unfinished: upload.Unfinished | None = None
+        self._link: Link | None = None
+        self._unfinished: list[Unfinished] = []
+
+    @property
+    def link(self) -> Link:
+        """The line and what is known of it and the board; there once `learn` is done."""
+        if self._link is None:
+            raise RuntimeError("the board was not asked yet what it can do: run learn() first")
+        return self._link
 
     @property
     def capabilities(self) -> Capabilities:
         """What the board can do; known once `learn` is done."""
-        if self._known is None:
-            raise RuntimeError("the board was not asked yet what it can do: run learn() first")
-        return self._known
+        return self.link.capabilities
 
     @property
     def hung_by_probe(self) -> bool:
         """Whether the board stopped answering when it was asked for raw paste (the WebAssembly port does)."""
-        return self._paste is None and self.repl.paste is False and self._known is None
+        return self._paste is None and self.repl.paste is False and self._link is None
 
     def wake(self, *, interrupt: bool) -> Conversation[None]:
         """Make the board ready for other conversations.
@@ -88,8 +97,8 @@ class Board:
 
     def learn(self) -> Conversation[None]:
         """Find out what the board can do, if that is not known."""
-        if self._known is None:
-            self._known = yield from self.guarded(self._probe())
+        if self._link is None:
+            self._link = Link(self.repl, (yield from self.guarded(self._probe())))
 
     def _probe(self) -> Conversation[Capabilities]:
         output = yield from self.repl.execute(PROBE, SHORT_SECONDS)
@@ -108,9 +117,12 @@ class Board:
         """After a broken conversation: stop what it started, get in step, and remove what it left behind."""
         yield from self.repl.recover()
         self.dirty = False
-        if self._unfinished is not None:
-            yield from upload.settle(self.repl, self.capabilities, self._unfinished)
-            self._unfinished = None
+        yield from self._settle()
+
+    def _settle(self) -> Conversation[None]:
+        while self._unfinished:
+            yield from parts.settle(self.link, self._unfinished[-1])
+            self._unfinished.pop()
 
     def guarded(self, conversation: Conversation[T]) -> Conversation[T]:
         """`conversation`, after mending what is broken, with `dirty` set until its outcome is known."""
@@ -121,6 +133,7 @@ class Board:
             result = yield from on_silence(conversation, RESTART_SECONDS, self._check_restart)
         except (DeviceError, RequestError):
             # The board answered, or was not asked: it is in step.
+            yield from self._settle()
             self.dirty = False
             raise
         self.dirty = False
@@ -167,37 +180,31 @@ class Board:
 
     def read(self, path: str, *, offset: int, limit: int | None, transfer: Transfer) -> Conversation[None]:
         """Deliver the bytes of a file from `offset` on, at most `limit`."""
-        return (yield from download(self.repl, self.capabilities, self._file(path), offset, limit))
+        return (yield from download(self.link, self._file(path), offset, limit, transfer))
 
     def write(self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer) -> Conversation[Written]:
         """Fetch content and make it a file, whole or not at all."""
-        self._unfinished = upload.Unfinished(self._file(path), keep=keep)
-        written = yield from upload.upload(self.repl, self.capabilities, self._unfinished, resume)
-        self._unfinished = None
+        unfinished = Unfinished(self._file(path), keep=keep)
+        self._unfinished.append(unfinished)
+        written = yield from Upload(self.link, unfinished, resume, transfer).run()
+        self._unfinished.remove(unfinished)
         return written
 
-    def tree(self, folder: str, transfer: Transfer) -> Tree:
-        """A write of many files below `folder`."""
-        return Tree(self, paths.normal(folder), transfer)
+    @contextlib.contextmanager
+    def tree(self, folder: str, transfer: Transfer) -> Iterator[Tree]:
+        """A write of many files below `folder`. What it leaves when it is broken off is removed by the next call."""
+        try:
+            yield Tree(self.link, paths.normal(folder), transfer, self._unfinished)
+        finally:
+            self.dirty = self.dirty or bool(self._unfinished)
 
     def part(self, path: str) -> Conversation[Part | None]:
         """What a broken write to `path` left that can be resumed."""
-        part = upload.Unfinished(self._file(path)).part
-        try:
-            size = (yield from listing.stat(self.repl, self.capabilities, part)).size
-        except FileMissing:
-            return None
-        name, found = yield from digest(self.repl, self.capabilities, part)
-        return Part(size, name, found) if name else None
+        return (yield from parts.left(self.link, self._file(path)))
 
     def hashes(self, folder: str) -> Conversation[list[Hashed]]:
         """Every file below `folder` with its digest."""
-        found = []
-        for entry in (yield from self.listing(folder, recursive=True)):
-            if entry.kind == "file":
-                name, value = yield from digest(self.repl, self.capabilities, entry.path)
-                found.append(Hashed(entry.path, entry.size, name, value))
-        return found
+        return (yield from digest.hashes(self.link, paths.normal(folder)))
 
     def remove(self, path: str) -> Conversation[None]:
         """Remove a file or an empty folder."""
@@ -215,7 +222,7 @@ class Board:
 
     def digest(self, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
         """The algorithm (`sha256`, `crc32`, or empty) and the hexadecimal digest that the board takes of a file."""
-        return (yield from digest(self.repl, self.capabilities, self._file(path), limit))
+        return (yield from digest.digest(self.link, self._file(path), limit))
 
     def execute(self, code: str, within: float) -> Conversation[Output]:
         """Run a short piece of code; its output and traceback."""
@@ -229,11 +236,13 @@ class Board:
 
     def soft_reset(self) -> Conversation[None]:
         """Restart the interpreter, `boot.py` and `main.py`. The session is over: close it."""
+        self.link.resident.forget()
         yield from self.repl.soft_reset()
 
     def hard_reset(self) -> Conversation[None]:
         """Restart the board. It does not answer any more, and its port may vanish for a while."""
         self._needs("machine.reset", "machine.reset", "reset")
+        self.link.resident.forget()
         yield Send(HARD_RESET + b"\x04")
         self.repl.entered = False
         self._booting = True

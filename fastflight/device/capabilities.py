@@ -28,6 +28,14 @@ for m,a in (('stdin','readinto'),('stdout','write')):
   print(m+'.buffer')
  except Exception:
   pass
+try:
+ import select
+ p=select.poll()
+ p.register(sys.stdin,1)
+ p.poll(0)
+ print('stdin.poll')
+except Exception:
+ pass
 for k,f in (('platform',lambda:sys.platform),('version',lambda:sys.version),('machine',lambda:os.uname()[4]),\
 ('free_memory',lambda:__import__('gc').mem_free()),('epoch',lambda:__import__('time').gmtime(0)[0]),\
 ('unique_id',lambda:__import__('machine').unique_id())):

@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import binascii
+import copy
 import hashlib
 
-from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import execute
-from fastflight.device.transfer import Resumption
-from fastflight.protocol import Conversation, RawRepl
+from fastflight.device import listing
+from fastflight.device.failure import own_failure
+from fastflight.device.link import Link
+from fastflight.device.resident import sha256
+from fastflight.device.transfer import Hashed, Resumption
+from fastflight.errors import ProtocolError
+from fastflight.protocol import Conversation
 
 # Between two dots that say that the board is still at work: 32 blocks of a slow flash.
 HASH_SECONDS = 15.0
-
-SHA256 = """\
-def _ff(l):
- import hashlib
- h=hashlib.sha256()
- b=bytearray({size})
- m=memoryview(b)
- with open({path!r},'rb') as f:
-  k=0
-  while 1:
-   n=f.readinto(b if l<0 or l>{size} else m[:l])
-   if not n:
-    break
-   l-=n
-   h.update(m[:n])
-   k+=1
-   if k%32==0:
-    print('.')
- print(''.join('%02x'%c for c in h.digest()))
-_ff({limit})
-"""
-CRC32 = """\
-def _ff(l):
- import binascii
- c=0
- b=bytearray({size})
- m=memoryview(b)
- with open({path!r},'rb') as f:
-  k=0
-  while 1:
-   n=f.readinto(b if l<0 or l>{size} else m[:l])
-   if not n:
-    break
-   l-=n
-   c=binascii.crc32(m[:n],c)
-   k+=1
-   if k%32==0:
-    print('.')
- print('%08x'%(c&0xffffffff))
-_ff({limit})
-"""
 
 
 class Digest:
@@ -60,37 +24,95 @@ class Digest:
 
     def __init__(self, resume: Resumption | None = None) -> None:
         self.size = resume.part.size if resume else 0
+        self._part = resume.part if resume else None
         self._crc32 = int(resume.part.digest, 16) if resume and resume.part.algorithm == "crc32" else 0
         # The state of a sha256 cannot be had from its value: the whole's is what the caller says.
         self._sha256 = resume.sha256 if resume else hashlib.sha256()
 
     def add(self, data: bytes) -> None:
+        """Go on with `data`."""
         self.size += len(data)
         self._crc32 = binascii.crc32(data, self._crc32)
         if not isinstance(self._sha256, str):
             self._sha256.update(data)
+
+    def after(self, data: bytes) -> Digest:
+        """As `self` would be with `data`."""
+        other = copy.copy(self)
+        if not isinstance(self._sha256, str):
+            other._sha256 = self._sha256.copy()
+        other.add(data)
+        return other
 
     @property
     def sha256(self) -> str:
         """Hexadecimal."""
         return self._sha256 if isinstance(self._sha256, str) else self._sha256.hexdigest()
 
-    @property
-    def crc32(self) -> str:
-        """Hexadecimal. Of the whole only where the part's was a crc32."""
-        return f"{self._crc32:08x}"
+    def hex(self, algorithm: str) -> str:
+        """The digest of the whole, as a board gives it."""
+        return self.sha256 if algorithm == "sha256" else f"{self._crc32:08x}"
+
+    def known(self, algorithm: str) -> bool:
+        """Whether the digest of what there is now can be told: of a resumed write only when it is whole."""
+        return self._part is None or self._part.algorithm == algorithm == "crc32"
 
 
-def digest(
-    repl: RawRepl, capabilities: Capabilities, path: str, limit: int | None = None
-) -> Conversation[tuple[str, str]]:
+def algorithm(link: Link) -> str:
+    """The best digest that the board itself can take of a file; empty when it can take none."""
+    if sha256(link.capabilities):
+        return "sha256"
+    return "crc32" if link.capabilities.has("binascii.crc32") else ""
+
+
+def digest(link: Link, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
     """The name and the hexadecimal digest of the best hash that the board itself can take of a file."""
-    for feature, code in (("hashlib.sha256", SHA256), ("binascii.crc32", CRC32)):
-        if capabilities.has(feature):
-            text = code.format(
-                path=capabilities.spelled(path), size=capabilities.block_bytes, limit=-1 if limit is None else limit
-            )
-            answer = yield from execute(repl, capabilities, text, path, HASH_SECONDS)
-            # Dots before it said that the board was still at work.
-            return feature.rpartition(".")[2], answer.decode("ascii", "replace").split()[-1]
-    return "", ""
+    name = algorithm(link)
+    if not name:
+        return "", ""
+    (found,) = yield from digests(link, [path], path, limit)
+    return name, found
+
+
+def digests(link: Link, paths: list[str], where: str, limit: int | None = None) -> Conversation[list[str]]:
+    """The hexadecimal digests of files, or of their first `limit` bytes, in one pass; the board can take them."""
+    spelled = tuple(map(link.capabilities.spelled, paths))
+    count = -1 if limit is None else limit
+    yield from link.resident.call("show", spelled, count, link.capabilities.block_bytes, where=where)
+    # Dots before a digest said that the board was still at work.
+    found = (yield from _answer(link, where)).decode("ascii", "replace").replace(".", "").split()
+    if len(found) != len(paths):
+        raise ProtocolError(f"the board gave {len(found)} digests of {len(paths)} files", where=where)
+    return found
+
+
+def hashes(link: Link, folder: str) -> Conversation[list[Hashed]]:
+    """Every file below `folder` with its digest, ordered by path, in one pass on the board."""
+    name = algorithm(link)
+    if not link.capabilities.has("os.ilistdir"):
+        found = []
+        for entry in (yield from listing.listing(link.repl, link.capabilities, folder, recursive=True)):
+            _, value = yield from digest(link, entry.path)
+            found.append(Hashed(entry.path, entry.size, name, value))
+        return found
+    yield from link.resident.call("tree", folder, link.capabilities.block_bytes, where=folder)
+    lines = (yield from _answer(link, folder)).decode("utf-8", "replace").splitlines()
+    return sorted((_hashed(line, name, folder) for line in lines), key=lambda file: file.path.split("/"))
+
+
+def _answer(link: Link, where: str) -> Conversation[bytes]:
+    """What a routine printed to its end, which it may take any time to reach as long as it says something."""
+    stdout = yield from link.repl.inbox.until(b"\x04", HASH_SECONDS)
+    stderr = yield from link.repl.inbox.until(b"\x04>", HASH_SECONDS)
+    if stderr:
+        raise own_failure(stderr, where=where, platform=link.capabilities.platform)
+    return stdout
+
+
+def _hashed(line: str, name: str, folder: str) -> Hashed:
+    try:
+        # The dots before it said that the board was still at work.
+        path, size, value = ast.literal_eval(line.strip().lstrip("."))
+        return Hashed(str(path), int(size), name, bytes(value).hex())
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="Ask again") from error

@@ -1,9 +1,12 @@
 """Reading a file from a board, as a conversation that delivers its bytes in order.
 
-A loop on the board sends blocks. In the binary form a block is `\\x01`, its length (2 bytes), its crc32 (4 bytes), both
-little endian, and its bytes; a board without a raw output stream prints a line for each, the sum and the `repr` of the
-bytes. What is delivered has been checked. The loop ends like any other piece of code, with `\\x04`: no byte of the file
-can be taken for the end.
+A routine on the board sends blocks. In the binary form (`routines.GET`) a block is a kind, its length, its crc32 and
+its bytes; a board without a raw output stream prints a line for each: the sum, and the bytes as base64 or as a literal.
+What is delivered has been checked. The loop ends like any other piece of code, with `\\x04`: no byte of the file can be
+taken for the end.
+
+A transfer that loses something begins again after the last byte that was delivered. Only so many attempts may bring
+nothing new.
 """
 
 from __future__ import annotations
@@ -11,108 +14,171 @@ from __future__ import annotations
 import ast
 import binascii
 import struct
+import zlib
 
-from fastflight.device.capabilities import Capabilities
 from fastflight.device.failure import own_failure
-from fastflight.errors import ProtocolError
-from fastflight.protocol import Conversation, Deliver, RawRepl
+from fastflight.device.link import WINDOW_BITS, Link
+from fastflight.device.transfer import AUTO, Transfer
+from fastflight.errors import ProtocolError, RequestError, TransportTimeout
+from fastflight.protocol import Conversation, Deliver
 
 # A flash read between two blocks takes milliseconds; garbage collection on a large heap a few hundred.
-STALL_SECONDS = 10.0
+STALL_SECONDS = 5.0
+FRUITLESS_ATTEMPTS = 3
 
 # What is delivered at once, when that much has come.
 PIECE_BYTES = 64 * 1024
 
 HEADER = struct.Struct("<BHI")
-BLOCK = 0x01
-END = 0x04
+PLAIN = 1
+DEFLATED = 2
+END = 4
+# A block inflates to what the board read at once: no more is taken from one that is wrong in spite of its crc32.
+MOST_INFLATED = 64 * 1024
 
-BINARY = """\
-def _ff(k,o):
- import sys,struct,binascii
- w=sys.stdout.buffer.write
- b=bytearray({size}+7)
- m=memoryview(b)
- d=m[7:]
- f=open({path!r},'rb')
- if o:
-  f.seek(o)
- try:
-  while k:
-   k-=1
-   n=f.readinto(d)
-   if not n:
-    break
-   struct.pack_into('<BHI',b,0,1,n,binascii.crc32(d[:n])&0xffffffff)
-   w(m[:n+7])
- finally:
-  f.close()
-_ff({blocks},{offset})
-"""
 TEXT = """\
-def _ff(k,o):
- f=open({path!r},'rb')
- if o:
-  f.seek(o)
+def _ff(o,l):
+{imports} f=open({path!r},'rb')
  try:
-  while k:
-   k-=1
-   d=f.read({size})
+  while o:
+   o-=len(f.read(min(o,{size}))) or o
+  while l:
+   d=f.read({size} if l<0 or l>{size} else l)
    if not d:
     break
-   print(sum(d),repr(d))
+   l-=len(d)
+   print(sum(d),{form!r},{data})
  finally:
   f.close()
-_ff({blocks},{offset})
+_ff({offset},{count})
 """
+BASE64 = "binascii.b2a_base64(d)"
 
 # What a line of the text form may hold: four characters a byte, the sum, and the quotes.
 LINE_LIMIT = 4 * 2048 + 64
 
 
 def download(
-    repl: RawRepl, capabilities: Capabilities, path: str, offset: int = 0, limit: int | None = None
+    link: Link, path: str, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
 ) -> Conversation[None]:
-    """Deliver the bytes of the file at `path`, or its first `limit`. `ProtocolError` when a block was changed."""
-    binary = capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
-    size = capabilities.block_bytes
-    # The loop counts down to zero: from below it, it never gets there.
-    blocks = -1 if limit is None else max(1, limit // size)
-    code = (BINARY if binary else TEXT).format(path=capabilities.spelled(path), size=size, blocks=blocks, offset=offset)
-    yield from repl.submit(code.encode())
-    block = _binary_block if binary else _text_block
-    checked = bytearray()
-    while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:
-        checked += yield from block(repl, mark, path)
-        # On a fast line many blocks are here already: fewer, larger pieces are cheaper for all that follows.
-        if len(checked) >= PIECE_BYTES or len(repl.inbox) <= size + HEADER.size:
-            yield Deliver(bytes(checked))
-            checked.clear()
-    if checked:
-        yield Deliver(bytes(checked))
-    stderr = yield from repl.inbox.until(b"\x04>", STALL_SECONDS)
-    if stderr:
-        raise own_failure(stderr, where=path, platform=capabilities.platform)
+    """Deliver the bytes of the file at `path` from `offset` on, at most `limit`."""
+    reading = _Reading(link, path, method(link, transfer, path), offset, limit)
+    routine = "zget" if reading.method == "binary" and (yield from link.packs(transfer.deflate)) else "get"
+    fruitless = 0
+    while True:
+        reached = reading.offset
+        try:
+            yield from reading.attempt(routine)
+            return
+        except (TransportTimeout, ProtocolError) as error:
+            fruitless = 1 if reading.offset > reached else fruitless + 1
+            if fruitless > FRUITLESS_ATTEMPTS or link.repl.restarted():
+                raise
+            link.lost()
+            yield from link.repl.recover()
+            if link.resident.has(routine) and not (yield from link.resident.alive()):
+                raise ProtocolError(
+                    "the board was reset in the middle of it",
+                    where=path,
+                    hint="Check its power supply and what its program does",
+                ) from error
 
 
-def _binary_block(repl: RawRepl, mark: int, path: str) -> Conversation[bytes]:
-    head = bytes([mark]) + (yield from repl.inbox.exactly(HEADER.size - 1, STALL_SECONDS))
-    mark, length, check = HEADER.unpack(head)
-    if mark != BLOCK:
+def method(link: Link, transfer: Transfer, where: str) -> str:
+    """In what form to have blocks sent. Raises `RequestError` if the board cannot do what was asked for."""
+    able = link.capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
+    base64 = link.capabilities.has("binascii.a2b_base64")
+    if transfer.method == "auto":
+        return "binary" if able else "base64" if base64 else "literal"
+    if (transfer.method == "binary" and not able) or (transfer.method == "base64" and not base64):
+        raise RequestError(
+            f"the board does not send files as {transfer.method}", where=where, hint="Leave the method to what it can"
+        )
+    return transfer.method
+
+
+class _Reading:
+    """What is left to be read: `limit` bytes (None: all) from `offset` on."""
+
+    def __init__(self, link: Link, path: str, method: str, offset: int, limit: int | None) -> None:
+        self.offset = offset
+        self.method = method
+        self._link = link
+        self._path = path
+        self._left = -1 if limit is None else limit
+
+    def attempt(self, routine: str) -> Conversation[None]:
+        """Have what is left sent, and deliver it."""
+        link, repl = self._link, self._link.repl
+        spelled = link.capabilities.spelled(self._path)
+        size = link.capabilities.block_bytes
+        if self.method == "binary":
+            size = link.block
+            yield from link.resident.call(routine, spelled, self.offset, self._left, size, where=self._path)
+            block = _binary_block
+        else:
+            base64 = self.method == "base64"
+            code = TEXT.format(
+                imports=" import binascii\n" if base64 else "",
+                path=spelled,
+                size=size,
+                form="b" if base64 else "r",
+                data=BASE64 if base64 else "d",
+                offset=self.offset,
+                count=self._left,
+            )
+            yield from repl.submit(code.encode())
+            block = _text_block
+        checked = bytearray()
+        while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:
+            checked += yield from block(link, mark, self._path)
+            # On a fast line many blocks are here already: fewer, larger pieces are cheaper for all that follows.
+            if len(checked) >= PIECE_BYTES or len(repl.inbox) <= size + HEADER.size:
+                yield from self._deliver(checked)
+        yield from self._deliver(checked)
+        stderr = yield from repl.inbox.until(b"\x04>", STALL_SECONDS)
+        if stderr:
+            raise own_failure(stderr, where=self._path, platform=link.capabilities.platform)
+
+    def _deliver(self, checked: bytearray) -> Conversation[None]:
+        if not checked:
+            return
+        piece = bytes(checked)
+        checked.clear()
+        self.offset += len(piece)
+        self._left -= len(piece) if self._left > 0 else 0
+        yield Deliver(piece)
+
+
+def _binary_block(link: Link, mark: int, path: str) -> Conversation[bytes]:
+    inbox = link.repl.inbox
+    within = STALL_SECONDS if link.pace is None else link.patience(link.block, True)
+    kind, length, check = HEADER.unpack(bytes([mark]) + (yield from inbox.exactly(HEADER.size - 1, within)))
+    if kind not in (PLAIN, DEFLATED):
+        inbox.put_back(bytes([mark]))
         raise _damaged(path)
-    data = yield from repl.inbox.exactly(length, STALL_SECONDS)
+    data = yield from inbox.exactly(length, within)
     if binascii.crc32(data) != check:
         raise _damaged(path)
-    return data
+    return data if kind == PLAIN else _inflated(data, path)
 
 
-def _text_block(repl: RawRepl, mark: int, path: str) -> Conversation[bytes]:
-    line = bytes([mark]) + (yield from repl.inbox.until(b"\n", STALL_SECONDS, LINE_LIMIT))
-    check, _, literal = line.decode("utf-8", "replace").strip().partition(" ")
+def _inflated(data: bytes, path: str) -> bytes:
     try:
+        return zlib.decompressobj(-max(WINDOW_BITS, 15)).decompress(data, MOST_INFLATED)
+    except zlib.error:
+        raise _damaged(path) from None
+
+
+def _text_block(link: Link, mark: int, path: str) -> Conversation[bytes]:
+    line = bytes([mark]) + (yield from link.repl.inbox.until(b"\n", STALL_SECONDS, LINE_LIMIT))
+    try:
+        check, form, literal = line.decode("utf-8", "replace").strip().split(" ", 2)
         data = ast.literal_eval(literal)
+        if form == "b":
+            data = binascii.a2b_base64(data)
         intact = isinstance(data, bytes) and sum(data) == int(check)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError):
         intact = False
     if not intact:
         raise _damaged(path)

@@ -1,39 +1,62 @@
 """Sending content to a board as code: for boards that cannot take it in binary.
 
-Each block is a statement that writes it to the open file `_ff`, as base64 or as a literal, and prints how much it
-wrote.
+Each block is a statement that writes it to the open file `_ff`, as base64 or as a literal, deflated where asked, and
+prints how much it wrote.
 """
 
 from __future__ import annotations
 
 import binascii
 
-from fastflight.device.capabilities import Capabilities
 from fastflight.device.digest import Digest
 from fastflight.device.execute import execute
+from fastflight.device.frames import WORTH
+from fastflight.device.link import Link, deflated
+from fastflight.device.parts import WRITE_SECONDS, Unfinished
 from fastflight.errors import DeviceFull
-from fastflight.protocol import Conversation, Fetch, RawRepl
+from fastflight.protocol import Conversation, Fetch
 
-# Erasing a flash sector takes up to a few hundred milliseconds, wear levelling a few of them.
-WRITE_SECONDS = 15.0
-
-BLOCK_BASE64 = "import binascii\nprint(_ff.write(binascii.a2b_base64({data!r})))\n"
-BLOCK_LITERAL = "print(_ff.write({data!r}))"
+OPEN = """\
+import os
+try:
+ _d=os.stat({path!r})[0]&0x4000
+except (OSError,AttributeError):
+ _d=0
+if _d:
+ raise OSError('EISDIR')
+if {start} and os.stat({part!r})[6]!={start}:
+ raise OSError('ESTALE')
+_ff=open({part!r},{mode!r})
+"""
+CLOSE = "_ff.close()\ndel _ff\n"
+WRITE = "print(_ff.write({data}))"
+BASE64 = "import binascii\n"
+DEFLATE = "import io,deflate\n"
 FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
 
 
-def send(repl: RawRepl, capabilities: Capabilities, path: str, sent: Digest) -> Conversation[Digest]:
-    """Fetch content to its end and have the board write it to its open file; what was sent, in all."""
+def send(
+    link: Link, unfinished: Unfinished, sent: Digest, piece: bytes | None, *, base64: bool, deflating: bool
+) -> Conversation[None]:
+    """Have the board append `piece` to the part, and what is fetched after it; add what was sent to `sent`.
+
+    `piece` is None if nothing was fetched yet.
+    """
+    repl, capabilities, path = link.repl, link.capabilities, unfinished.path
+    code = OPEN.format(
+        path=capabilities.spelled(path),
+        part=capabilities.spelled(unfinished.part),
+        start=sent.size,
+        mode="ab" if sent.size else "wb",
+    )
+    yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
     size = capabilities.block_bytes
-    base64 = capabilities.has("binascii.a2b_base64")
-    while piece := (yield Fetch()):
+    if piece is None:
+        piece = yield Fetch()
+    while piece:
         for start in range(0, len(piece), size):
             block = piece[start : start + size]
-            code = (
-                BLOCK_BASE64.format(data=binascii.b2a_base64(block, newline=False))
-                if base64
-                else BLOCK_LITERAL.format(data=block)
-            )
+            code = statement(block, base64=base64, deflating=deflating)
             answer = yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
             if answer.strip() != str(len(block)).encode():
                 raise DeviceFull(
@@ -43,4 +66,22 @@ def send(repl: RawRepl, capabilities: Capabilities, path: str, sent: Digest) -> 
                 )
             sent.add(block)
         yield from execute(repl, capabilities, FLUSH, path, WRITE_SECONDS)
-    return sent
+        piece = yield Fetch()
+    yield from execute(repl, capabilities, CLOSE, path, WRITE_SECONDS)
+
+
+def statement(block: bytes, *, base64: bool, deflating: bool) -> str:
+    """The code that writes `block` and prints how much that was."""
+    imports, data = "", block
+    packed = deflated(block) if deflating else block
+    if len(packed) < len(block) * WORTH:
+        imports, data = DEFLATE, packed
+    else:
+        deflating = False
+    text = repr(data)
+    if base64:
+        imports += BASE64
+        text = f"binascii.a2b_base64({binascii.b2a_base64(data, newline=False)!r})"
+    if deflating:
+        text = f"deflate.DeflateIO(io.BytesIO({text}),deflate.RAW,10).read()"
+    return imports + WRITE.format(data=text)

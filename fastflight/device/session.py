@@ -31,6 +31,7 @@ class _Named:
         self.name = name
         self._board = board
         self._port = port
+        board.link.pace = port.bytes_per_second
 
     @property
     def capabilities(self) -> Capabilities:
@@ -88,10 +89,10 @@ class Session(_Named):
 
         All are written beside the old files, verified in one pass, and only then put in their places.
         """
-        tree = self._board.tree(folder, transfer)
-        for path, content in files:
-            self._run(tree.add(path), (piece for piece in content if piece))
-        return self._run(tree.finish())
+        with self._board.tree(folder, transfer) as tree:
+            for path, content in files:
+                self._run(tree.add(path), (piece for piece in content if piece))
+            return self._run(tree.finish())
 
     def part(self, path: str) -> Part | None:
         """What a write to `path` left that broke off and was to be kept; None when a write cannot be resumed."""
@@ -183,10 +184,10 @@ class AsyncSession(_Named):
         self, folder: str, files: AsyncIterable[tuple[str, AsyncIterable[bytes]]], *, transfer: Transfer = AUTO
     ) -> WrittenTree:
         """As `Session.write_tree`."""
-        tree = self._board.tree(folder, transfer)
-        async for path, content in files:
-            await self._run(tree.add(path), (piece async for piece in content if piece))
-        return await self._run(tree.finish())
+        with self._board.tree(folder, transfer) as tree:
+            async for path, content in files:
+                await self._run(tree.add(path), (piece async for piece in content if piece))
+            return await self._run(tree.finish())
 
     async def part(self, path: str) -> Part | None:
         """As `Session.part`."""

@@ -1,39 +1,130 @@
-"""Writing many files below a folder."""
+"""Writing many files below a folder, so that a write that breaks leaves the old tree whole.
+
+Every file goes to a numbered part beside its place. When all are there, one pass on the board takes their digests, and
+only if all are right they are put in their places, one right after the other. Should the storage be full before that,
+those that are complete are verified and put in their places at once, which frees what the old ones took, and the rest
+follows: `WrittenTree.at_once` tells.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from fastflight.device import path as paths
+from fastflight.device.digest import Digest, algorithm, digests
 from fastflight.device.entry import Written
-from fastflight.device.transfer import Resumption, Transfer, WrittenTree
+from fastflight.device.execute import execute
+from fastflight.device.link import Link
+from fastflight.device.parts import WRITE_SECONDS, Unfinished, place, place_all
+from fastflight.device.transfer import Transfer, WrittenTree
+from fastflight.device.upload import Upload, damaged, verify
+from fastflight.errors import DeviceFull, RequestError
 from fastflight.protocol import Conversation
 
+T = TypeVar("T")
 
-class Writes(Protocol):
-    """What a tree needs of a board."""
+# Paths in one piece of code, which a small heap must hold.
+LOT = 16
 
-    def write(
-        self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer
-    ) -> Conversation[Written]: ...
+MKDIR = """\
+import os
+for p in {folders!r}:
+ try:
+  os.mkdir(p)
+ except OSError:
+  pass
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    unfinished: Unfinished
+    sent: Digest
 
 
 class Tree:
-    """Files to be written below `folder`: `add` each, then `finish`."""
+    """Files to be written below `folder`: `add` each, then `finish`. `unfinished` is told of every part."""
 
-    def __init__(self, board: Writes, folder: str, transfer: Transfer) -> None:
-        self._board = board
+    def __init__(self, link: Link, folder: str, transfer: Transfer, unfinished: list[Unfinished]) -> None:
+        self._link = link
         self._folder = folder
         self._transfer = transfer
-        self._files: list[tuple[str, Written]] = []
+        self._unfinished = unfinished
+        self._folders = {"/"}
+        self._paths: set[str] = set()
+        # Complete, and not in their places yet.
+        self._stored: list[_Stored] = []
+        self._written: list[tuple[str, Written]] = []
+        self._at_once = True
 
     def add(self, path: str) -> Conversation[None]:
         """Fetch the content of the file at `path` below the folder."""
-        full = paths.join(self._folder, path.lstrip("/"))
-        written = yield from self._board.write(full, resume=None, keep=False, transfer=self._transfer)
-        self._files.append((full, written))
+        full = self._within(path)
+        yield from self._make_folders(full)
+        unfinished = Unfinished(full, number=len(self._paths))
+        self._unfinished.append(unfinished)
+        upload = Upload(self._link, unfinished, None, self._transfer)
+        try:
+            sent = yield from upload.store()
+        except DeviceFull:
+            if not self._stored or not upload.goes_on:
+                raise
+            self._at_once = False
+            yield from self._put_in_place()
+            yield from upload.look()
+            sent = yield from upload.store()
+        self._stored.append(_Stored(unfinished, sent))
 
     def finish(self) -> Conversation[WrittenTree]:
-        """Put all files in their places."""
-        yield from ()
-        return WrittenTree(tuple(self._files), len(self._files) < 2)
+        """Verify what was written, and put all of it in its place."""
+        yield from self._put_in_place()
+        return WrittenTree(tuple(self._written), self._at_once)
+
+    def _within(self, path: str) -> str:
+        full = paths.normal(paths.join(self._folder, path.lstrip("/")))
+        if not full.startswith(self._folder.rstrip("/") + "/"):
+            raise RequestError("the path leads out of the folder", where=path, hint="Name a file below it")
+        if full in self._paths:
+            raise RequestError("the path is there twice", where=path, hint="Name each file once")
+        self._paths.add(full)
+        return full
+
+    def _make_folders(self, path: str) -> Conversation[None]:
+        missing = []
+        while (path := paths.parent(path)) not in self._folders:
+            missing.append(path)
+            self._folders.add(path)
+        if missing and self._link.capabilities.folders:
+            code = MKDIR.format(folders=tuple(reversed(missing)))
+            yield from execute(self._link.repl, self._link.capabilities, code, missing[0], WRITE_SECONDS)
+
+    def _put_in_place(self) -> Conversation[None]:
+        stored, link = self._stored, self._link
+        name = algorithm(link)
+        if name:
+            for lot in lots(stored):
+                found = yield from digests(link, [each.unfinished.part for each in lot], self._folder)
+                for each, value in zip(lot, found, strict=True):
+                    if value != each.sent.hex(name):
+                        raise damaged(each.unfinished.path)
+        else:
+            for each in stored:
+                name = yield from verify(link, each.unfinished, each.sent)
+        if link.capabilities.has("os.rename"):
+            for lot in lots(stored):
+                yield from place_all(link, [each.unfinished for each in lot])
+        else:
+            for each in stored:
+                yield from place(link, each.unfinished, each.sent.size)
+        for each in stored:
+            self._unfinished.remove(each.unfinished)
+            self._written.append((each.unfinished.path, Written(each.sent.size, each.sent.sha256, name)))
+        self._stored = []
+
+
+def lots(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """`items` in runs of at most `LOT`."""
+    for start in range(0, len(items), LOT):
+        yield items[start : start + LOT]

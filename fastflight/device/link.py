@@ -1,0 +1,109 @@
+"""One open line with a board at its end: what the conversations that move files need of it, and what it has shown.
+
+`window` is how many bytes may be on their way up without an answer: what the board's receive ring holds, until the
+line proves to carry less. `lost` is to be told of every loss; a line that has lost something is sent smaller frames
+from then on.
+"""
+
+from __future__ import annotations
+
+import ast
+import zlib
+
+from fastflight.device import routines
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.resident import Resident
+from fastflight.protocol import Conversation, RawRepl
+
+# Receive rings of boards, in bytes; a ring holds one less than its size on some.
+RINGS = {"esp32": 260, "esp8266": 256, "samd": 128, "nrf": 64}
+USUAL_RING = 512
+RING_MARGIN = 4
+# The least that a line is sent at once: the micro:bit's ring holds 63 bytes, and none is smaller.
+LEAST_WINDOW = 60
+LEAST_BLOCK = 128
+
+# Erasing flash sectors takes a few hundred milliseconds, wear levelling and a card's housekeeping a few of them.
+STORAGE_SECONDS = 3.0
+# A garbage collection on a large heap. Nothing else holds up a board that only has to read.
+READING_SECONDS = 1.0
+# A line whose pace is not known may be a network with its own retransmissions.
+NETWORK_SECONDS = 5.0
+
+# Faster lines carry a block in less time than a board takes to unpack it.
+PACKING_BYTES_PER_SECOND = 200_000
+PACKING_SECONDS = 5.0
+# zlib's name for a window of 1 KB, which a board with a small heap has room for.
+WINDOW_BITS = 10
+
+
+class Link:
+    """`pace` is the line's bytes per second, None where it is not known."""
+
+    def __init__(self, repl: RawRepl, capabilities: Capabilities) -> None:
+        self.repl = repl
+        self.capabilities = capabilities
+        self.resident = Resident(repl, capabilities)
+        self.pace: float | None = None
+        self.window = RINGS.get(capabilities.platform, USUAL_RING) - RING_MARGIN
+        self.block = capabilities.block_bytes
+        self._unpacks: float | None = None
+        self._packs: float | None = None
+        self._asked = False
+
+    def lost(self) -> None:
+        """Something was lost or changed on the way: send less at once."""
+        self.window = max(LEAST_WINDOW, self.window // 2)
+        self.block = max(LEAST_BLOCK, self.block // 2)
+
+    def patience(self, count: int, storing: bool) -> float:
+        """How long the board may take to answer `count` bytes, and to store them if it does."""
+        if self.pace is None:
+            return NETWORK_SECONDS
+        return (STORAGE_SECONDS if storing else READING_SECONDS) + 2 * count / self.pace
+
+    @property
+    def slow(self) -> bool:
+        """Whether bytes that are saved are worth the board's time."""
+        return self.pace is not None and self.pace < PACKING_BYTES_PER_SECOND
+
+    def unpacks(self, asked: bool | None) -> Conversation[bool]:
+        """Whether to send deflated blocks, for what the caller asked."""
+        if asked is False or (asked is None and not self.slow):
+            return False
+        yield from self._learn()
+        return self._unpacks is not None and (asked is True or self._keeps_up(self._unpacks))
+
+    def packs(self, asked: bool | None) -> Conversation[bool]:
+        """Whether to have blocks sent deflated, for what the caller asked."""
+        if asked is False or (asked is None and not self.slow):
+            return False
+        yield from self._learn()
+        return self._packs is not None and (asked is True or self._keeps_up(self._packs))
+
+    def _keeps_up(self, seconds: float) -> bool:
+        """Whether a board that takes so long for the sample is at least as fast as the line."""
+        return self.pace is None or len(routines.SAMPLE) / seconds > self.pace
+
+    def _learn(self) -> Conversation[None]:
+        """Try both on the board, once: many can inflate and not deflate."""
+        if self._asked or not self.capabilities.has("deflate.DeflateIO"):
+            return
+        code = routines.PACKING.format(packed=deflated(routines.SAMPLE))
+        output = yield from self.repl.execute(code.encode(), PACKING_SECONDS)
+        self._asked = True
+        times = [_seconds(line) for line in output.stdout.split()]
+        self._unpacks, self._packs, *_ = [*times, None, None]
+
+
+def deflated(data: bytes) -> bytes:
+    """`data` as a raw deflate stream whose window a board has room for."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -WINDOW_BITS)
+    return packer.compress(data) + packer.flush()
+
+
+def _seconds(line: bytes) -> float | None:
+    try:
+        return max(1, int(ast.literal_eval(line.decode()))) / 1e6
+    except (ValueError, SyntaxError, TypeError):
+        return None

@@ -1,0 +1,156 @@
+"""What a write keeps on the board until it is done, and how that comes into its place.
+
+A part lies in the folder of the file that it is to become, so that a rename does it. A board that cannot rename
+(micro:bit) copies the verified part over the old file instead, once it has shown that there is room; a copy that breaks
+off is done again, and the part removed only after it. So the content is never lost, but between a power cut and the
+next write the file may be in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastflight.device import path as paths
+from fastflight.device.digest import digest
+from fastflight.device.execute import execute
+from fastflight.device.link import Link
+from fastflight.device.listing import stat
+from fastflight.device.transfer import Part
+from fastflight.errors import DeviceError, FileMissing
+from fastflight.protocol import Conversation
+
+# One name per folder, so that a broken transfer leaves at most one such file, which the next one writes over.
+TEMPORARY_NAME = ".fastflight-part"
+# Written and removed again, to see whether there is room for a copy.
+TRIAL_NAME = ".fastflight-room"
+
+# Erasing a flash sector takes up to a few hundred milliseconds, wear levelling a few of them.
+WRITE_SECONDS = 15.0
+
+CLOSE = """\
+try:
+ _ff.close()
+except Exception:
+ pass
+"""
+REMOVE = """\
+import os
+try:
+ os.remove({part!r})
+except OSError:
+ pass
+"""
+RENAME = "import os\nos.rename({part!r},{path!r})\n"
+RENAME_ALL = "import os\nfor p,q in {pairs!r}:\n os.rename(p,q)\n"
+TRIAL = """\
+import os
+n={size}
+f=open({path!r},'wb')
+try:
+ while n>0:
+  n-=f.write(b' '*{block})
+finally:
+ f.close()
+ try:
+  os.remove({path!r})
+ except OSError:
+  pass
+"""
+COPY = """\
+import os
+with open({part!r},'rb') as s:
+ with open({path!r},'wb') as d:
+  while 1:
+   b=s.read({size})
+   if not b:
+    break
+   d.write(b)
+os.remove({part!r})
+"""
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A write to `path` that has not ended: what of it lies on the board."""
+
+    path: str
+    # A broken write leaves its part, to be resumed.
+    keep: bool = False
+    # Which of several parts it is; None for a write by itself.
+    number: int | None = None
+    # The old file is being written over with the verified part.
+    copying: bool = False
+
+    @property
+    def part(self) -> str:
+        """The temporary name that the write goes to."""
+        name = TEMPORARY_NAME if self.number is None else f"{TEMPORARY_NAME}-{self.number}"
+        return paths.join(paths.parent(self.path), name)
+
+
+def left(link: Link, path: str) -> Conversation[Part | None]:
+    """What a broken write to `path` left that can be resumed: None where the board can take no digest."""
+    part = Unfinished(path).part
+    try:
+        size = (yield from stat(link.repl, link.capabilities, part)).size
+        name, found = yield from digest(link, part)
+    except FileMissing:
+        return None
+    return Part(size, name, found) if name else None
+
+
+def place(link: Link, unfinished: Unfinished, size: int) -> Conversation[None]:
+    """Make the verified part, of `size` bytes, the file."""
+    path = unfinished.path
+    if link.capabilities.has("os.rename"):
+        names = {"path": link.capabilities.spelled(path), "part": link.capabilities.spelled(unfinished.part)}
+        yield from execute(link.repl, link.capabilities, RENAME.format(**names), path, WRITE_SECONDS)
+        return
+    yield from _try_room(link, path, size)
+    unfinished.copying = True
+    yield from execute(link.repl, link.capabilities, _copy(link, unfinished), path, WRITE_SECONDS)
+
+
+def place_all(link: Link, parts: Sequence[Unfinished]) -> Conversation[None]:
+    """Make verified parts the files, on a board that can rename."""
+    spelled = link.capabilities.spelled
+    pairs = tuple((spelled(each.part), spelled(each.path)) for each in parts)
+    code = RENAME_ALL.format(pairs=pairs)
+    yield from execute(link.repl, link.capabilities, code, parts[0].path, WRITE_SECONDS)
+
+
+def settle(link: Link, unfinished: Unfinished) -> Conversation[None]:
+    """Remove what a broken write left behind, unless it is to be kept; do a broken copy again."""
+    if unfinished.copying:
+        # If it was done, there is no part to copy any more. If it cannot be, the part is all there is of the content.
+        code = _copy(link, unfinished)
+    else:
+        code = CLOSE if unfinished.keep else CLOSE + REMOVE.format(part=link.capabilities.spelled(unfinished.part))
+    yield from link.repl.execute(code.encode(), WRITE_SECONDS)
+
+
+def _copy(link: Link, unfinished: Unfinished) -> str:
+    return COPY.format(
+        part=link.capabilities.spelled(unfinished.part),
+        path=link.capabilities.spelled(unfinished.path),
+        size=link.capabilities.block_bytes,
+    )
+
+
+def _try_room(link: Link, path: str, size: int) -> Conversation[None]:
+    """Raise unless the file at `path` can grow to `size`: a copy would find out when the old file is gone."""
+    name = path.encode()
+    try:
+        growth = size - (yield from stat(link.repl, link.capabilities, path)).size
+    except FileMissing:
+        growth = size + len(name)
+    if growth <= 0:
+        return
+    # As long as the name that it stands for, which is tried with it.
+    trial = paths.join(paths.parent(path), TRIAL_NAME).ljust(len(name), "-")
+    code = TRIAL.format(path=link.capabilities.spelled(trial), size=growth, block=link.capabilities.block_bytes)
+    try:
+        yield from execute(link.repl, link.capabilities, code, path, WRITE_SECONDS)
+    except FileMissing:
+        raise DeviceError("the board does not accept the name", where=path, hint="Use a shorter name") from None

@@ -1,0 +1,123 @@
+"""Routines that stay on the board: installed when first needed, then called by a line of code.
+
+They live in one global, whose name tells their version: another version of this program finds nothing under its own
+name and installs its own. A soft reset takes them away, which the call finds out by its `NameError`; one that was never
+installed, by its `AttributeError`. Either is installed anew, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from fastflight.device import routines
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.failure import own_failure
+from fastflight.errors import ProtocolError
+from fastflight.protocol import Conversation, RawRepl
+
+# Compiling two kilobytes of source, on a slow chip after a garbage collection.
+START_SECONDS = 5.0
+
+READY = b"R"
+END = b"\x04"
+
+INSTALL = """\
+try:
+ {name}
+except NameError:
+ class {name}:
+  pass
+"""
+ADD = "{code}{name}.{routine}=_ff\ndel _ff\n"
+
+# What each routine calls.
+NEEDS = {"put": ("sum", "put"), "show": ("sum", "show"), "tree": ("sum", "tree")}
+
+_VERSION = hashlib.sha256(
+    "".join(
+        (routines.PUT, routines.SUM, repr(routines.SHA256), repr(routines.CRC32), routines.GET, routines.ZGET)
+        + (routines.SHOW, routines.TREE, routines.TAKE_IN_TIME)
+    ).encode()
+).hexdigest()[:4]
+NAME = f"_ff{_VERSION}"
+_MISSING = re.compile(rb"NameError: [^\r\n]*%b|AttributeError: [^\r\n]*" % NAME.encode())
+
+
+class Resident:
+    """What one board holds of them."""
+
+    def __init__(self, repl: RawRepl, capabilities: Capabilities) -> None:
+        self._repl = repl
+        self._capabilities = capabilities
+        self._installed: set[str] = set()
+
+    def has(self, routine: str) -> bool:
+        """Whether `routine` is installed, as far as we know."""
+        return routine in self._installed
+
+    def call(self, routine: str, *arguments: object, where: str) -> Conversation[None]:
+        """Start `routine`; what it says after its `R` comes next. Raises what it raised before that."""
+        stderr = yield from self._start(routine, arguments, where)
+        if _MISSING.search(stderr) and routine in self._installed:
+            self._installed.clear()
+            stderr = yield from self._start(routine, arguments, where)
+        if stderr:
+            raise own_failure(stderr, where=where, platform=self._capabilities.platform)
+
+    def alive(self) -> Conversation[bool]:
+        """Whether what was installed is still there: if not, the board was reset."""
+        output = yield from self._repl.execute(NAME.encode(), START_SECONDS)
+        if output.stderr:
+            self._installed.clear()
+        return not output.stderr
+
+    def forget(self) -> None:
+        """The board was reset: nothing is installed any more."""
+        self._installed.clear()
+
+    def _start(self, routine: str, arguments: tuple[object, ...], where: str) -> Conversation[bytes]:
+        missing = [each for each in NEEDS.get(routine, (routine,)) if each not in self._installed]
+        code = INSTALL.format(name=NAME) if missing else ""
+        for each in missing:
+            code += ADD.format(code=source(each, self._capabilities), name=NAME, routine=each)
+        code += f"{NAME}.{routine}({','.join(map(repr, arguments))})"
+        yield from self._repl.submit(code.encode())
+        first = yield from self._repl.inbox.exactly(1, START_SECONDS)
+        if first == READY:
+            self._installed.update(missing)
+            return b""
+        if first != END:
+            self._repl.inbox.put_back(first)
+            raise ProtocolError("the board did not start what it was asked to run", where=where)
+        stderr = yield from self._repl.inbox.until(END + b">", START_SECONDS)
+        # What it raised of its own account it raised after it was installed.
+        if not _MISSING.search(stderr) and b"MemoryError" not in stderr and b"SyntaxError" not in stderr:
+            self._installed.update(missing)
+        return stderr or b"ended too early"
+
+
+def source(routine: str, capabilities: Capabilities) -> str:
+    """The text of a routine for a board that can do so much."""
+    match routine:
+        case "put":
+            timed = capabilities.has("stdin.poll")
+            return routines.PUT.format(name=NAME, take=routines.TAKE_IN_TIME if timed else routines.TAKE)
+        case "sum":
+            sign = "sys.stdout.write('.')"
+            return routines.SUM.format(sign=sign, **(routines.SHA256 if sha256(capabilities) else routines.CRC32))
+        case "show":
+            return routines.SHOW.format(name=NAME)
+        case "tree":
+            able = capabilities.has("hashlib.sha256") or capabilities.has("binascii.crc32")
+            taken = f"{NAME}.sum(n,-1,z)" if able else "b''"
+            return routines.TREE.format(depth=64, digest=taken)
+        case "get":
+            return routines.GET
+        case _:
+            return routines.ZGET
+
+
+def sha256(capabilities: Capabilities) -> bool:
+    """Whether the board's digests are sha256; else they are crc32, where it can take any."""
+    return capabilities.has("hashlib.sha256")

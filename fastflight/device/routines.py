@@ -1,0 +1,257 @@
+r"""What runs on the board to move files: MicroPython source, as small as it can be.
+
+Each text defines one function `_ff`, which `resident` keeps on the board under a name of its own. A routine that talks
+begins with `R`, or raises. `{name}` is the global that holds all routines; what else is in braces depends on what the
+board can do.
+
+`put(path, part, offset, size, step)` takes blocks (`frames`) into the file `part`, from `offset` on. Every `step`
+bytes are answered by `A`, the last ones of a block when it is written; a failure by `E`, the traceback and `\x04`. What
+still comes then is thrown away until Ctrl-C, lest it be taken for code. At the end come the part's digest, as read back
+from the storage, and, for the answer `Y`, the renaming.
+
+`get(path, offset, count, size)` sends blocks: a kind (1 as it is, 2 deflated), a length (2 bytes) and a crc32 (4 bytes),
+both little endian, and the bytes. A negative count means all.
+
+`zget` does so too, deflated where that pays: after a block that it did not shrink it leaves out ever more of them, as
+a board may take longer to compress than its line takes to carry.
+
+`sum(path, count, size)` gives the digest of a file or its first `count` bytes, and writes a dot now and then.
+
+`show(paths, count, size)` prints it in hexadecimal, a line for each path.
+
+`tree(path, size)` prints a line for each file below `path`: name, size and digest.
+"""
+
+from __future__ import annotations
+
+# How long a board waits for a host that is gone before it gives up by itself. Between two bytes of one step nothing
+# but Ctrl-C ends the waiting.
+HOST_SECONDS = 30
+
+PUT = """\
+def _ff(p,t,o,z,k):
+ import os,sys,binascii
+ try:
+  d=os.stat(p)[0]&16384
+ except (OSError,AttributeError):
+  d=0
+ if d:
+  raise OSError('EISDIR')
+ if o and os.stat(t)[6]!=o:
+  raise OSError('ESTALE')
+ f=open(t,'ab'if o else'wb')
+{take}
+ w=sys.stdout.buffer.write
+ m=memoryview(bytearray(z))
+ w(b'R')
+ try:
+  while 1:
+   i(m[:3])
+   g=m[0]
+   n=m[1]&127|(m[2]&127)<<7
+   if g&4:
+    break
+   a=0
+   while 1:
+    s=min(k,n-a)
+    i(m[a:a+s])
+    a+=s
+    if a==n:
+     break
+    w(b'A')
+   d=bytes(m[:n]).replace(b'\\x10S',b'\\x03').replace(b'\\x10P',b'\\x10')
+   x=d[4:]
+   if (binascii.crc32(x)&0xffffffff).to_bytes(4,'little')!=d[:4]:
+    raise ValueError('damaged')
+   if g&1:
+    import io,deflate
+    x=deflate.DeflateIO(io.BytesIO(x),deflate.RAW,10).read()
+   if f.write(x)!=len(x):
+    raise OSError('ENOSPC')
+   if g&2:
+    f.flush()
+   w(b'A')
+ except Exception as x:
+  w(b'E')
+  sys.print_exception(x)
+  w(b'\\4')
+  while 1:
+   i(m[:1])
+ finally:
+  f.close()
+ if g&8:
+  w(b'D'+{name}.sum(t,-1,z))
+  i(m[:1])
+  if m[0]==89:
+   os.rename(t,p)
+"""
+
+TAKE = " i=sys.stdin.buffer.readinto"
+TAKE_IN_TIME = f"""\
+ import select
+ q=select.poll()
+ q.register(sys.stdin,1)
+ def i(v):
+  if not q.poll({HOST_SECONDS}000):
+   raise OSError('ETIMEDOUT')
+  sys.stdin.buffer.readinto(v)"""
+
+SUM = """\
+def _ff(p,l,z):
+ import sys,{module}
+ h={start}
+ m=memoryview(bytearray(z))
+ k=0
+ with open(p,'rb') as f:
+  while l:
+   n=f.readinto(m if l<0 or l>z else m[:l])
+   if not n:
+    break
+   {update}
+   l-=n
+   k+=1
+   if k%32==0:
+    {sign}
+ return {result}
+"""
+SHA256 = {
+    "module": "hashlib",
+    "start": "hashlib.sha256()",
+    "update": "h.update(m[:n])",
+    "result": "h.digest()",
+}
+CRC32 = {
+    "module": "binascii",
+    "start": "0",
+    "update": "h=binascii.crc32(m[:n],h)",
+    "result": "(h&0xffffffff).to_bytes(4,'big')",
+}
+
+GET = """\
+def _ff(p,o,l,z):
+ import sys,struct,binascii
+ w=sys.stdout.buffer.write
+ b=bytearray(z+7)
+ m=memoryview(b)
+ with open(p,'rb') as f:
+  if o:
+   f.seek(o)
+  w(b'R')
+  while l:
+   n=f.readinto(m[7:] if l<0 or l>z else m[7:7+l])
+   if not n:
+    break
+   l-=n
+   struct.pack_into('<BHI',b,0,1,n,binascii.crc32(m[7:7+n])&0xffffffff)
+   w(m[:n+7])
+"""
+ZGET = """\
+def _ff(p,o,l,z):
+ import sys,struct,binascii,io,deflate
+ w=sys.stdout.buffer.write
+ m=memoryview(bytearray(z))
+ j=s=0
+ with open(p,'rb') as f:
+  if o:
+   f.seek(o)
+  w(b'R')
+  while l:
+   n=f.readinto(m if l<0 or l>z else m[:l])
+   if not n:
+    break
+   l-=n
+   x=m[:n]
+   g=1
+   if j:
+    j-=1
+   else:
+    y=io.BytesIO()
+    d=deflate.DeflateIO(y,deflate.RAW,10)
+    d.write(x)
+    d.close()
+    y=y.getvalue()
+    if len(y)*8<n*7:
+     x=y
+     g=2
+     s=0
+    else:
+     j=s=min(2*s+1,31)
+   w(struct.pack('<BHI',g,len(x),binascii.crc32(x)&0xffffffff))
+   w(x)
+"""
+
+SHOW = """\
+def _ff(a,l,z):
+ print('R',end='')
+ for p in a:
+  print(''.join('%02x'%c for c in {name}.sum(p,l,z)))
+"""
+
+TREE = """\
+def _ff(p,z):
+ import os,sys
+ sys.stdout.write('R')
+ a=[p]
+ while a:
+  p=a.pop()
+  for e in os.ilistdir(p):
+   n=(p if p[-1]=='/' else p+'/')+e[0]
+   if e[1]&16384:
+    if n.count('/')<{depth}:
+     a.append(n)
+   else:
+    try:
+     print(repr((n,os.stat(n)[6],{digest})))
+    except OSError:
+     pass
+"""
+
+# One short file, by code that is not kept: less of it than of `put`. Takes a few hundred bytes at a time, after their
+# length, and answers each lot; then come the digest and, for the answer `Y`, the renaming.
+ONCE = """\
+def _ff(p,t):
+ import sys,os,{module}
+ try:
+  d=os.stat(p)[0]&16384
+ except OSError:
+  d=0
+ if d:
+  raise OSError('EISDIR')
+ i=sys.stdin.buffer.read
+ w=sys.stdout.buffer.write
+ with open(t,'wb') as f:
+  n=w(b'R')
+  while n:
+   d=i(2)
+   n=d[0]&127|(d[1]&127)<<7
+   f.write(i(n).replace(b'\\x10S',b'\\x03').replace(b'\\x10P',b'\\x10'))
+   w(b'A')
+ with open(t,'rb') as f:
+  w({digest})
+ if i(1)==b'Y':
+  os.rename(t,p)
+_ff({path!r},{part!r})
+"""
+ONCE_SHA256 = {"module": "hashlib", "digest": "hashlib.sha256(f.read()).digest()"}
+ONCE_CRC32 = {"module": "binascii", "digest": "(binascii.crc32(f.read())&0xffffffff).to_bytes(4,'big')"}
+
+# Prints how many microseconds the board takes to inflate `packed`, which is `SAMPLE` deflated, and to deflate it again.
+# Many boards can do only the one, or neither.
+PACKING = """\
+def _ff():
+ import io,deflate,time
+ x=repr([i*i for i in range(60)]).encode()
+ u=lambda y:deflate.DeflateIO(io.BytesIO(y),deflate.RAW,10).read()==x
+ t=time.ticks_us()
+ if u({packed!r}):
+  print(time.ticks_diff(time.ticks_us(),t))
+  t=time.ticks_us()
+  y=io.BytesIO()
+  d=deflate.DeflateIO(y,deflate.RAW,10)
+  d.write(x)
+  d.close()
+  if u(y.getvalue()):
+   print(time.ticks_diff(time.ticks_us(),t))
+_ff()
+"""
+SAMPLE = repr([i * i for i in range(60)]).encode()
