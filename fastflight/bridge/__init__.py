@@ -1,1 +1,7 @@
 """Network ports in front of a device, so that other tools share it: RFC 2217 and a raw socket."""
+
+from fastflight.bridge.bridge import Bridge, Ports
+from fastflight.bridge.front import DeviceFront, LineFront
+from fastflight.bridge.line import Line, State
+
+__all__ = ["Bridge", "DeviceFront", "Line", "LineFront", "Ports", "State"]

@@ -43,6 +43,16 @@ class Ports:
     socket: int | None = None
     viewers: int | None = None
 
+    def urls(self, host: str) -> dict[str, str]:
+        """What to connect to, by the kind of port."""
+        name = f"[{host}]" if ":" in host else host
+        numbers = {"rfc2217": self.rfc2217, "socket": self.socket, "viewers": self.viewers}
+        return {
+            kind: f"{'rfc2217' if kind == 'rfc2217' else 'socket'}://{name}:{number}"
+            for kind, number in numbers.items()
+            if number is not None
+        }
+
 
 class Bridge:
     """A bridge in front of `front`, on the running loop: `start` it, `aclose` it; also an async context manager."""

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from fastflight.cli.settings import ServeSettings, check_location
+from fastflight.bridge import Bridge, DeviceFront, Ports
+from fastflight.cli.settings import BridgeSettings, ServeSettings, check_location
 from fastflight.concurrency import Shard
-from fastflight.device import Inventory
+from fastflight.device import Device, Inventory
 from fastflight.errors import TransportError
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -24,11 +25,14 @@ from fastflight.sources import device_actions, device_sources, mock
 
 
 class RunningServer:
-    """A server that answers at `location` until it is closed."""
+    """A server that answers at `location`, and on its devices' `bridges`, until it is closed."""
 
-    def __init__(self, location: str, devices: Mapping[str, str], parts: ExitStack) -> None:
+    def __init__(
+        self, location: str, devices: Mapping[str, str], bridges: Mapping[str, Ports], parts: ExitStack
+    ) -> None:
         self.location = location
         self.devices = devices
+        self.bridges = bridges
         self._parts = parts
 
     def close(self) -> None:
@@ -48,18 +52,28 @@ def open_server(settings: ServeSettings) -> RunningServer:
     """Start serving. `RequestError` for a wrong setting, `TransportError` where the address cannot be had."""
     check_location(settings.location)
     with ExitStack() as parts:
-        inventory = parts.enter_context(Inventory(settings.devices))
+        shard = Shard()
+        inventory = parts.enter_context(Inventory(settings.devices, shard=shard))
+        parts.enter_context(shard)
         catalog = Catalog()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
-        shard = parts.enter_context(Shard())
+        bridges = {name: _bridged(inventory.device(name), it, shard, parts) for name, it in settings.bridges.items()}
         server = _listening(catalog, device_actions(inventory), shard, settings.location)
         parts.callback(server.close)
         address = urlsplit(settings.location)
         host = f"[{address.hostname}]" if ":" in str(address.hostname) else address.hostname
         location = f"{address.scheme}://{host}:{server.port}"
-        return RunningServer(location, settings.devices, parts.pop_all())
+        return RunningServer(location, settings.devices, bridges, parts.pop_all())
     raise AssertionError("the stack keeps no error to itself")
+
+
+def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: ExitStack) -> Ports:
+    """Open a device's bridge, for as long as `parts` last. Returns the ports that were had."""
+    bridge = Bridge(DeviceFront(device), settings.ports, takeover=settings.takeover)
+    shard.submit(bridge.start()).result()
+    parts.callback(lambda: shard.submit(bridge.aclose()).result())
+    return bridge.ports
 
 
 def _listening(catalog: Catalog, actions: list[Action], shard: Shard, location: str) -> FlightServer:

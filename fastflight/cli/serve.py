@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-import structlog
 import typer
-from structlog.types import Processor
 
 from fastflight.cli import screen
 from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
+from fastflight.cli.log import AsJsonLines, log_to_stderr
 from fastflight.cli.settings import settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
@@ -35,13 +33,13 @@ def serve(
     fleet: Annotated[
         Path | None, typer.Option("--fleet", metavar="FILE", help="A TOML file of devices: [devices.NAME] url = ...")
     ] = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.")] = False,
+    log_json: AsJsonLines = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
 
     Device URLs: serial:///dev/ttyACM0?baud=115200 (or the bare port), socket://host:port, exec:COMMAND, sim:
     """
-    _log_to_stderr(as_json=log_json)
+    log_to_stderr(as_json=log_json)
     try:
         settings = settings_of(server, device or [], fleet)
     except RequestError as error:
@@ -51,6 +49,9 @@ def serve(
         with open_server(settings) as running:
             devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
+            for name, ports in running.bridges.items():
+                urls = ports.urls("127.0.0.1").items()
+                screen.line(f"bridge to {name}: {', '.join(f'{kind} {url}' for kind, url in urls)}")
             stop.wait()
             screen.complain("stopping: open streams may end; once more stops at once")
 
@@ -66,16 +67,3 @@ def _on_signals() -> threading.Event:
     signal.signal(signal.SIGINT, told)
     signal.signal(signal.SIGTERM, told)
     return stop
-
-
-def _log_to_stderr(*, as_json: bool) -> None:
-    for_people: list[Processor] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-    for_machines: list[Processor] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            *(for_machines if as_json else for_people),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

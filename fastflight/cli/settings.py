@@ -4,6 +4,7 @@ Devices come from `--device NAME=URL` and from a fleet file, where unknown keys 
 
     [devices.weather]
     url = "serial:///dev/ttyACM0"
+    bridge = { rfc2217 = 2217, socket = 2218 }
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fastflight.bridge import Ports
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError, nearest
 
@@ -29,21 +32,55 @@ DEVICE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 MAX_FLEET_BYTES = 1024 * 1024
 SCHEMES = ("grpc", "grpc+tcp")
 # In fleet files of other versions: known, so that their absence is said rather than called a misspelling.
-NOT_AVAILABLE = ("bridge", "record")
+NOT_AVAILABLE = ("record",)
+EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
+BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
+NOT_ENCRYPTED = (
+    "There is no encryption and no login yet: whoever reaches the port owns the boards. "
+    "Use 127.0.0.1, and a tunnel (ssh -L) from elsewhere"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSettings:
+    """Ports in front of a device, and whether the newest writer gets it."""
+
+    ports: Ports
+    takeover: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """A server: its address (port 0 takes a free one), and its devices, name to URL."""
+    """A server: its address (port 0 takes a free one), its devices, name to URL, and the bridges of some of them."""
 
     location: str = DEFAULT_LOCATION
     devices: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_DEVICES))
+    bridges: Mapping[str, BridgeSettings] = field(default_factory=dict)
+
+
+_TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
+
+
+class _FleetBridge(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    rfc2217: _TcpPort | None = None
+    socket: _TcpPort | None = None
+    viewers: _TcpPort | None = None
+    takeover: bool = False
+
+    @model_validator(mode="after")
+    def _has_a_port(self) -> Self:
+        if self.rfc2217 is None and self.socket is None:
+            raise ValueError("a bridge needs a port: rfc2217, socket or both")
+        return self
 
 
 class _FleetDevice(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     url: str
+    bridge: _FleetBridge | None = None
 
 
 class _Fleet(BaseModel):
@@ -55,13 +92,15 @@ class _Fleet(BaseModel):
 def settings_of(location: str, devices: Sequence[str], fleet: Path | None) -> ServeSettings:
     """The settings that a command line means. `RequestError` names the option and what is wrong with it."""
     check_location(location)
-    chosen = _from_fleet(fleet) if fleet is not None else {}
+    known = _from_fleet(fleet) if fleet is not None else {}
+    chosen = {name: device.url for name, device in known.items()}
     for text in devices:
         name, url = _from_option(text)
         if name in chosen:
             raise RequestError("two devices have this name", where=name, hint="Give each a name of its own")
         chosen[name] = url
-    return ServeSettings(location, chosen or dict(DEFAULT_DEVICES))
+    bridges = {name: _bridge_of(device.bridge) for name, device in known.items() if device.bridge is not None}
+    return ServeSettings(location, chosen or dict(DEFAULT_DEVICES), bridges)
 
 
 def check_location(location: str) -> None:
@@ -78,9 +117,14 @@ def check_location(location: str) -> None:
         raise RequestError(
             "only this computer's own addresses can be served",
             where=location,
-            hint="There is no encryption and no login yet: whoever reaches the port owns the boards. "
-            "Use 127.0.0.1, and a tunnel (ssh -L) from elsewhere",
+            hint=NOT_ENCRYPTED,
         )
+
+
+def check_host(host: str) -> None:
+    """Refuse to have a bridge where others than this computer could reach it."""
+    if not _is_loopback(host):
+        raise RequestError("only this computer's own addresses can be bridged to", where=host, hint=NOT_ENCRYPTED)
 
 
 def _is_loopback(host: str) -> bool:
@@ -99,7 +143,11 @@ def _from_option(text: str) -> tuple[str, str]:
     return name, url
 
 
-def _from_fleet(path: Path) -> dict[str, str]:
+def _bridge_of(bridge: _FleetBridge) -> BridgeSettings:
+    return BridgeSettings(Ports(bridge.rfc2217, bridge.socket, bridge.viewers), bridge.takeover)
+
+
+def _from_fleet(path: Path) -> dict[str, _FleetDevice]:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FLEET_BYTES + 1)
@@ -116,7 +164,7 @@ def _from_fleet(path: Path) -> dict[str, str]:
     for name in fleet.devices:
         if not DEVICE_NAME.fullmatch(name):
             raise RequestError(f"{name!r} is no name for a device", where=str(path), hint="Use letters, digits, _ . -")
-    return {name: device.url for name, device in fleet.devices.items()}
+    return fleet.devices
 
 
 def _refusal(path: Path, error: ValidationError) -> RequestError:
@@ -124,8 +172,9 @@ def _refusal(path: Path, error: ValidationError) -> RequestError:
     where = f"{path}: {'.'.join(str(part) for part in first['loc'])}"
     key = str(first["loc"][-1])
     if first["type"] != "extra_forbidden":
-        return RequestError(first["msg"], where=where, hint='As in [devices.weather] url = "serial:///dev/ttyACM0"')
+        return RequestError(first["msg"], where=where, hint=BRIDGE_EXAMPLE if "bridge" in first["loc"] else EXAMPLE)
     if key in NOT_AVAILABLE:
         return RequestError("not available in this version", where=where, hint="Remove the key")
-    known = _FleetDevice.model_fields if len(first["loc"]) > 1 else _Fleet.model_fields
+    models: dict[int, type[BaseModel]] = {1: _Fleet, 3: _FleetDevice}
+    known = models.get(len(first["loc"]), _FleetBridge).model_fields
     return RequestError("unknown key", where=where, hint=nearest(key, known))

@@ -1,0 +1,26 @@
+"""The log of the commands that run until told to stop, on stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import structlog
+import typer
+from structlog.types import Processor
+
+AsJsonLines = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.")]
+
+
+def log_to_stderr(*, as_json: bool) -> None:
+    """For people, or as JSON lines for machines."""
+    for_people: list[Processor] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    for_machines: list[Processor] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            *(for_machines if as_json else for_people),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
