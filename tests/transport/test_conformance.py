@@ -12,6 +12,7 @@ import pytest
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import Address, Port
 from tests.transport.peers import GOODBYE, PEERS
+from tests.transport.rfc2217_peers import rfc2217_peer
 
 # Far longer than anything here takes: a test that waits for it has failed.
 PATIENCE = 20.0
@@ -23,12 +24,14 @@ ROUNDS = 1000
 EVERY_BYTE = bytes(range(256))
 LARGE = EVERY_BYTE * 4096
 
+KINDS = PEERS | {"rfc2217": rfc2217_peer}
+
 Kind = Callable[[bool], AbstractContextManager[Address]]
 
 
-@pytest.fixture(params=list(PEERS))
+@pytest.fixture(params=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> Kind:
-    return PEERS[request.param]
+    return KINDS[request.param]
 
 
 @pytest.fixture
