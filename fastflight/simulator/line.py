@@ -31,7 +31,7 @@ class Line:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._backlog: deque[bytes] = deque()
+        self._backlog: deque[tuple[float, bytes]] = deque()
         self._backlog_size = 0
         self._change = threading.Condition()
 
@@ -61,7 +61,7 @@ class Line:
                 uart.arrive(data)
                 continue
             with self._change:
-                self._backlog.append(data)
+                self._backlog.append((time.monotonic(), data))
                 self._backlog_size += len(data)
                 self._change.notify_all()
                 while self._backlog_size > MAX_BACKLOG:
@@ -73,8 +73,8 @@ class Line:
             with self._change:
                 while not self._backlog:
                     self._change.wait()
-                data = self._backlog.popleft()
-            pacer.begin()
+                since, data = self._backlog.popleft()
+            pacer.begin(since)
             view = memoryview(data)
             while view:
                 time.sleep(max(0.0, pacer.next_at(len(view)) - time.monotonic()))

@@ -36,10 +36,11 @@ class Pacer:
         self._start = clock()
         self._moved = 0
 
-    def begin(self) -> None:
-        now = self._clock()
-        if now >= self._start + self._moved / self.rate:
-            self._start, self._moved = now, 0
+    def begin(self, since: float | None = None) -> None:
+        """A burst begins; it has been waiting `since` then, which the line would not have."""
+        start = self._clock() if since is None else since
+        if start >= self._start + self._moved / self.rate:
+            self._start, self._moved = start, 0
 
     def due(self) -> int:
         return max(0, int((self._clock() - self._start) * self.rate) + self.fifo - self._moved)

@@ -52,3 +52,15 @@ def test_a_line_that_is_busy_goes_on_with_its_schedule() -> None:
     pacer.moved(pacer.due())
     pacer.begin()
     assert pacer.due() == 0, "the first burst is still in the FIFO"
+
+
+def test_a_burst_that_waited_for_a_late_wake_up_is_not_later_for_it() -> None:
+    clock = Clock()
+    pacer = Pacer(1000, clock=clock)
+    pacer.begin()
+    pacer.moved(10)
+    arrived, clock.now = clock.now + 0.011, clock.now + 0.020
+    pacer.begin(arrived)
+    assert pacer.due() == 9
+    pacer.begin(arrived - 0.005)
+    assert pacer.due() == 9
