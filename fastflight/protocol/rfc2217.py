@@ -199,9 +199,17 @@ Notice = NotifyLine | NotifyModem
 Mask = LineMask | ModemMask
 Message = Signature | Setting | Control | Notice | Suspend | Resume | Mask | Purge
 
-_PARITIES: tuple[Parity | None, ...] = (None, "N", "O", "E", "M", "S")
-_STOP_BITS = (None, 1.0, 2.0, 1.5)
-
+# The tables of values: what the byte on the wire means.
+_DATA_BITS: dict[int, SetDataBits] = {0: SetDataBits(None), **{bits: SetDataBits(bits) for bits in DATA_BITS}}
+_PARITIES: dict[int, SetParity] = {
+    0: SetParity(None),
+    1: SetParity("N"),
+    2: SetParity("O"),
+    3: SetParity("E"),
+    4: SetParity("M"),
+    5: SetParity("S"),
+}
+_STOP_BITS = {0: SetStopBits(None), 1: SetStopBits(1.0), 2: SetStopBits(2.0), 3: SetStopBits(1.5)}
 _CONTROLS: dict[int, Control] = {
     0: SetFlow(None),
     4: SetBreak(None),
@@ -217,10 +225,12 @@ _CONTROLS: dict[int, Control] = {
     **{flow: SetFlow(flow) for flow in Flow},
     **{flow: SetInboundFlow(flow) for flow in InboundFlow},
 }
-_CONTROL_VALUES = {control: value for value, control in _CONTROLS.items()}
-
 _PURGES = {1: Purge(True, False), 2: Purge(False, True), 3: Purge(True, True)}
-_PURGE_VALUES = {purge: value for value, purge in _PURGES.items()}
+_VALUES: dict[Message, int] = {
+    message: value
+    for table in (_DATA_BITS, _PARITIES, _STOP_BITS, _CONTROLS, _PURGES)
+    for value, message in table.items()
+}
 
 
 def encode(message: Message, sender: int) -> bytes:
@@ -242,19 +252,17 @@ def _encoded(message: Message) -> tuple[Code, bytes]:
         case Signature(text):
             return Code.SIGNATURE, text
         case SetBaud(baud):
-            if not 0 <= (baud or 0) <= MAX_BAUD:
-                raise ValueError(f"a baud rate of {baud} does not fit the wire")
+            if baud is not None and not 0 < baud <= MAX_BAUD:
+                raise ValueError(f"RFC 2217 cannot say {message}")
             return Code.SET_BAUDRATE, (baud or 0).to_bytes(4)
-        case SetDataBits(bits):
-            if bits is not None and bits not in DATA_BITS:
-                raise ValueError(f"{bits} data bits do not exist")
-            return Code.SET_DATASIZE, bytes([bits or 0])
-        case SetParity(parity):
-            return Code.SET_PARITY, bytes([_PARITIES.index(parity)])
-        case SetStopBits(stop_bits):
-            return Code.SET_STOPSIZE, bytes([_STOP_BITS.index(stop_bits)])
+        case SetDataBits():
+            return Code.SET_DATASIZE, _value(message)
+        case SetParity():
+            return Code.SET_PARITY, _value(message)
+        case SetStopBits():
+            return Code.SET_STOPSIZE, _value(message)
         case SetFlow() | SetInboundFlow() | SetBreak() | SetDtr() | SetRts():
-            return Code.SET_CONTROL, bytes([_CONTROL_VALUES[message]])
+            return Code.SET_CONTROL, _value(message)
         case NotifyLine(line):
             return Code.NOTIFY_LINESTATE, b"" if line is None else bytes([line])
         case NotifyModem(modem):
@@ -268,7 +276,14 @@ def _encoded(message: Message) -> tuple[Code, bytes]:
         case ModemMask(modem_mask):
             return Code.SET_MODEMSTATE_MASK, bytes([modem_mask])
         case Purge():
-            return Code.PURGE_DATA, bytes([_PURGE_VALUES[message]])
+            return Code.PURGE_DATA, _value(message)
+
+
+def _value(message: Message) -> bytes:
+    value = _VALUES.get(message)
+    if value is None:
+        raise ValueError(f"RFC 2217 cannot say {message}")
+    return bytes([value])
 
 
 def _byte(read: Callable[[int], Message | None]) -> Callable[[bytes], Message | None]:
@@ -279,9 +294,9 @@ def _byte(read: Callable[[int], Message | None]) -> Callable[[bytes], Message | 
 _READERS: dict[int, Callable[[bytes], Message | None]] = {
     Code.SIGNATURE: Signature,
     Code.SET_BAUDRATE: lambda value: SetBaud(int.from_bytes(value[:4]) or None) if len(value) >= 4 else None,
-    Code.SET_DATASIZE: _byte(lambda value: SetDataBits(value if value in DATA_BITS else None)),
-    Code.SET_PARITY: _byte(lambda value: SetParity(_PARITIES[value] if value < len(_PARITIES) else None)),
-    Code.SET_STOPSIZE: _byte(lambda value: SetStopBits(_STOP_BITS[value] if value < len(_STOP_BITS) else None)),
+    Code.SET_DATASIZE: _byte(lambda value: _DATA_BITS.get(value, SetDataBits(None))),
+    Code.SET_PARITY: _byte(lambda value: _PARITIES.get(value, SetParity(None))),
+    Code.SET_STOPSIZE: _byte(lambda value: _STOP_BITS.get(value, SetStopBits(None))),
     Code.SET_CONTROL: _byte(_CONTROLS.get),
     Code.NOTIFY_LINESTATE: lambda value: NotifyLine(LineState(value[0]) if value else None),
     Code.NOTIFY_MODEMSTATE: lambda value: NotifyModem(ModemState(value[0]) if value else None),
