@@ -14,7 +14,7 @@ nothing. How the bytes were split does not matter.
     FRIENDLY -- ^E ... "=== " --> PASTE -- ^C or ^D --> FRIENDLY
     RAW -- ^B --> FRIENDLY
     RAW -- code ^D ... "OK" --> code runs -- "\\x04" traceback "\\x04>" --> RAW
-    RAW -- ^D on an empty line ... "OK\\r\\n" --> the process ends, or the board prints its banner --> RAW
+    RAW -- ^D on an empty line ... "OK" --> the process ends, or the board prints its banner --> RAW
     RAW -- ^E A ^A ... "R\\x01" window --> RAW_PASTE -- ^D or ^C from the host and "\\x04" from the board --> code runs
 
 What is sent while code runs is that code's input, except that a ^B is remembered: a host may ask for the way out
@@ -33,7 +33,6 @@ PROMPT = b">>> "
 PASTE_PROMPT = b"=== "
 RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 SUBMITTED = b"OK"
-RESET_ANSWER = b"OK\r\n"
 # An older unix port answers without the carriage return.
 NEW_LINES = (b"\r\n", b"\n")
 PASTE_SUPPORTED = b"R\x01"
@@ -45,7 +44,7 @@ IGNORED_KEYS = (0x00, 0x0A)
 MAX_AHEAD_BYTES = 4096
 
 # Enough of an answer to tell it from a longer one, and of a line to tell an empty one and a request.
-_ANSWER_BYTES = len(RESET_ANSWER) + 1
+_ANSWER_BYTES = max(map(len, NEW_LINES)) + 1
 _LINE_BYTES = 3
 
 _KEY = re.compile(rb"[\x00-\x1f\x7f]")
@@ -90,8 +89,9 @@ class ReplState:
         self._rest = b""
         # Received since the board's last prompt or the host's last ^D, whichever was later; its first bytes.
         self._answer = b""
-        # The raw REPL's line; its first bytes.
+        # The raw REPL's line (its first bytes), and whether a ^D on an empty one was answered.
         self._line = b""
+        self._acknowledged = False
         # Raw paste: the board's reply, and who has ended it.
         self._reply = b""
         self._host_ended = False
@@ -142,7 +142,7 @@ class ReplState:
         if code < 0:
             return False
         if self._phase is _Phase.RESETTING:
-            return self._answer == RESET_ANSWER
+            return self._acknowledged
         if self._phase is _Phase.ENDING:
             return self._rest.endswith(b"\x04")
         if self._phase is not _Phase.FRIENDLY or not self._prompted:
@@ -218,6 +218,7 @@ class ReplState:
                 self._to_friendly()
             case 0x04:
                 self._phase = _Phase.SUBMITTED if line else _Phase.RESETTING
+                self._acknowledged = False
         return data[end + 1 :]
 
     def _raw_paste_text(self, data: bytes) -> bytes:
@@ -302,7 +303,7 @@ class ReplState:
         return b""
 
     def _reset_answer(self, data: bytes) -> bytes:
-        self._answer = (self._answer + data[:_ANSWER_BYTES])[:_ANSWER_BYTES]
+        self._acknowledged = self._acknowledged or SUBMITTED in self._rest + data
         rest = self._after(RAW_PROMPT, data)
         if rest is None:
             return b""

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 
 from fastflight.errors import TransportError
@@ -21,6 +22,9 @@ from fastflight.transport.descriptor import DescriptorPort
 
 # A child that was asked to end gets this long before it is killed.
 GRACE_SECONDS = 2.0
+POLL_SECONDS = 0.01
+# Asks whether there is anybody to signal.
+NO_SIGNAL = 0
 
 
 @dataclass(slots=True)
@@ -32,7 +36,7 @@ class ExecAddress:
     cwd: str | None = None
     _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
 
-    def open(self, timeout: float) -> DescriptorPort:
+    def open(self, timeout: float) -> ExecPort:
         if sys.platform == "win32":
             raise TransportError(
                 "a child on a terminal needs a POSIX system", where=self.url, hint="Use socket:// or serial:// here"
@@ -62,7 +66,7 @@ class ExecAddress:
             ) from error
         finally:
             os.close(theirs)
-        return DescriptorPort(ours, self.url, lambda: _end(ours, child))
+        return ExecPort(ours, self.url, child)
 
     def dispose(self) -> None:
         if self._folder is not None:
@@ -70,12 +74,32 @@ class ExecAddress:
             self._folder = None
 
 
+class ExecPort(DescriptorPort):
+    """The terminal of a child. `process` is for whoever wants to know how it ended; closing the port ends it."""
+
+    def __init__(self, descriptor: int, where: str, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(descriptor, where, lambda: _end(descriptor, process))
+        self.process = process
+
+
 def _end(descriptor: int, child: subprocess.Popen[bytes]) -> None:
     """Hang up, ask the child's group to end, and make sure that it did."""
     os.close(descriptor)
-    for request in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, request)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_SECONDS)
-            return
+    _signal(child, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_SECONDS
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_SECONDS)
+    # What the child started in its group gets the same time.
+    while _signal(child, NO_SIGNAL) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    _signal(child, signal.SIGKILL)
+    child.wait()
+
+
+def _signal(child: subprocess.Popen[bytes], number: int) -> bool:
+    """Whether the child's group took the signal: there is no group any more when all of it has ended."""
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):  # macOS says the latter of a group that only waits to be reaped
+        return False
+    return True
