@@ -33,8 +33,8 @@ class Front(Protocol):
     def hold(self, holder: str, listener: Listener) -> AbstractAsyncContextManager[Channel]:
         """Have the line for an `async with` block; `holder` is what others are told meanwhile.
 
-        `BusyError`, at once, when somebody else has it. `TransportError` when the device is not there, at entry; at
-        the end, when it was lost. Serial settings are put back as they were found.
+        `BusyError`, at once, when somebody else has it. `TransportError` when it could not be opened, or was lost
+        meanwhile. Serial settings are put back as they were found.
         """
 
     def watch(self) -> AbstractContextManager[TapReader]:
@@ -61,14 +61,15 @@ class LineFront:
     @contextlib.asynccontextmanager
     async def hold(self, holder: str, listener: Listener) -> AsyncIterator[Channel]:
         async with self._exclusive.aheld(holder, 0):
-            if self._line.state.phase == "connecting":
+            if self._line.state.phase != "open":
                 self._settled.clear()
+                self._line.retry()
                 await self._settled.wait()
             if self._line.state.phase == "lost":
                 raise TransportClosed(
                     f"the device is not there: {self._line.state.reason}",
                     where=self.name,
-                    hint="It is opened as soon as it is back",
+                    hint="It will be opened as soon as it is back",
                 )
             self._holding = listener
             try:

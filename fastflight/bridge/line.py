@@ -74,3 +74,6 @@ class Line(Channel, Protocol):
 
     async def run(self) -> None:
         """Keep the line open until cancelled; closes it then. Never ends by a failure of the device."""
+
+    def retry(self) -> None:
+        """Somebody wants the device: open a lost line now, not later."""
