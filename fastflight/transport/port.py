@@ -108,6 +108,14 @@ class SerialControl(Protocol):
         """As `modem`."""
 
 
+@runtime_checkable
+class Gathering(Protocol):
+    """A port that may keep what `awrite` took for a moment, to send more at once. Reading sends it first."""
+
+    async def adrain(self, timeout: float) -> None:
+        """Hand what was gathered to the line now. `timeout` bounds the time without progress."""
+
+
 class Address(Protocol):
     """Where a device is. Holds what must outlive a single opening (the simulated board's files)."""
 

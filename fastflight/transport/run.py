@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step
-from fastflight.transport.port import Port
+from fastflight.transport.port import Gathering, Port
 
 T = TypeVar("T")
 
@@ -137,6 +137,9 @@ async def _aperform(step: Step, port: Port, content: AsyncIterator[bytes] | None
         case Receive(within):
             return await port.aread(within)
         case Pause(seconds):
+            if isinstance(port, Gathering):
+                # A pause is silence on the line: what was sent before it has to be there.
+                await port.adrain(WRITE_SECONDS)
             await asyncio.sleep(seconds)
         case Fetch():
             return await anext(content, b"") if content is not None else b""

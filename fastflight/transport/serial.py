@@ -46,6 +46,9 @@ class SerialAddress:
         port.port = self._present_name()
         port.baudrate = self.baud
         port.exclusive = True
+        if os.name == "posix":
+            # By way of VMIN = 1: a read that finds nothing says so. With pyserial's 0 it looks like an unplugged port.
+            port.inter_byte_timeout = 0
         if self.rts is not None:
             port.rts = self.rts
         # Windows sets both at once; elsewhere pyserial sets DTR first, so it has to wait.

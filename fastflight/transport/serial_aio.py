@@ -30,6 +30,8 @@ from fastflight.transport.port import READ_BYTES
 CALL_BYTES = min(16 * 1024, READ_BYTES)
 # Chunks in one turn of the loop: the other tasks of the loop have their turn after this much of a fast line.
 TURN_CHUNKS = 16
+# As many reads, for the same reason.
+TURN_POLLS = 16
 # A loop that does not come around in this time is stuck: `detach` does not wait longer for it.
 DETACH_SECONDS = 2.0
 
@@ -49,13 +51,15 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         chunk: int,
     ) -> None:
         super().__init__(loop, asyncio.Protocol(), port)
+        self.home = loop
         self.chunk = chunk
+        self.error: OSError | None = None
         self._received = received
         self._outbox = outbox
-        self._error: OSError | None = None
         # Its result says whether time is up. Never an exception: a cancelled task would leave that unseen.
         self._came: asyncio.Future[bool] | None = None
         self._sent = asyncio.Event()
+        self._polls = 0
         self._limit = Alarm(loop, self._expire)
         self._gathering = Alarm(loop, self.submit)
 
@@ -64,15 +68,28 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         """Somebody waits for bytes now."""
         return self._came is not None
 
+    def poll(self) -> bool:
+        """Take what is there, without a turn of the loop, a few times in a row. True when that was something."""
+        self._polls += 1
+        if self._polls > TURN_POLLS or not _BY_DESCRIPTOR:
+            return False
+        try:
+            self._received += os.read(self._serial.fileno(), CALL_BYTES)
+        except OSError:
+            # Nothing there, or gone: `receive` tells.
+            return False
+        return bool(self._received)
+
     async def receive(self, timeout: float) -> None:
         """At least one byte more in `received`. `TimeoutError` or `OSError` when none comes."""
+        self._polls = 0
         self._limit.set(timeout)
         expired = False
         try:
             # Purged bytes wake as well, and are none.
             while not self._received:
-                if self._error is not None:
-                    raise self._error
+                if self.error is not None:
+                    raise self.error
                 if expired:
                     raise TimeoutError
                 self._came = self._loop.create_future()
@@ -85,7 +102,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
     async def flush(self, timeout: float) -> None:
         """All of the outbox taken by the system. `TimeoutError` after `timeout` seconds without progress."""
         self.submit()
-        while self._error is None and self._outbox:
+        while self.error is None and self._outbox:
             self._sent.clear()
             before = self._outbox.taken
             try:
@@ -94,8 +111,8 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
             except TimeoutError:
                 if self._outbox.taken == before:
                     raise
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def submit(self, within: float = 0.0) -> None:
         """Begin to hand over the outbox, in `within` seconds at the latest. `flush` tells how it went."""
@@ -151,35 +168,35 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
 
     def _write_ready(self) -> None:
         """The port has room, or may have."""
+        outbox = self._outbox
         for _ in range(TURN_CHUNKS):
-            chunk = self._outbox.lend(self.chunk)
-            if not chunk:
-                break
+            chunk = outbox.lend(self.chunk)
             try:
                 taken = os.write(self._serial.fileno(), chunk) if _BY_DESCRIPTOR else self._serial.write(bytes(chunk))
             except (BlockingIOError, InterruptedError):
                 taken = 0
             except OSError as error:
-                self._outbox.settle(0)
+                outbox.settle(0)
                 self._abort(error)
                 return
-            self._outbox.settle(taken)
+            outbox.settle(taken)
+            if not outbox:
+                if self._has_writer:
+                    self._remove_writer()
+                self._sent.set()
+                return
             if taken < len(chunk):
                 break
-        if self._outbox:
-            self._ensure_writer()
-        else:
-            self._remove_writer()
-            self._sent.set()
+        self._ensure_writer()
 
     def _abort(self, exc: Any) -> None:
         self._end(exc)
 
     def _end(self, error: OSError) -> None:
         """Stop watching, and tell `error` to all who wait and all who come."""
-        if self._error is not None:
+        if self.error is not None:
             return
-        self._error = error
+        self.error = error
         # A loop that is closed watches nothing, and cannot be told.
         if not self._loop.is_closed():
             self._remove_reader()

@@ -1,8 +1,9 @@
 """An open serial port: pyserial from threads, and a channel from event loops, pyserial-asyncio's or two threads.
 
 Writes from a loop are gathered (`Pacing`) and go out when enough is together, when time is up, and at once when
-somebody waits for bytes, drains or closes. Then an error is told by the next call, once; what it names as not sent is
-dropped. A write that is cancelled takes back what the system does not have yet, and never what earlier calls wrote.
+somebody waits for bytes, drains or closes. What goes wrong meanwhile is told by the next call, which drops what it
+names as not sent. A write that is cancelled takes back what the system does not have yet, and never what earlier calls
+wrote.
 
 A thread may use the port when no coroutine does: it sends what was gathered first, and gets what came.
 """
@@ -40,6 +41,8 @@ class SerialPort:
         self._outbox = Outbox()
         self._channel: AioChannel | None = None
         self._pump: Pump | None = None
+        # Calls of a thread have left their timeouts on the port.
+        self._blocking = False
         self._closed = False
         self._closing = threading.Lock()
         self._follow()
@@ -95,13 +98,12 @@ class SerialPort:
             self._shut()
 
     async def aread(self, timeout: float) -> bytes:
-        if self._received:
-            if self._outbox:
-                self._attached().submit()
-            return self._taken()
         channel = self._attached()
         if self._outbox:
+            # Whoever waits for an answer wants the question sent.
             channel.submit()
+        elif self._received or channel.poll():
+            return self._taken()
         try:
             await channel.receive(timeout)
         except TimeoutError:
@@ -115,6 +117,9 @@ class SerialPort:
         mark = self._outbox.put(data)
         if len(self._outbox) < self._pacing.drain:
             channel.submit(within=0 if channel.awaited else self._pacing.drain_ms / 1000)
+            return
+        channel.submit()
+        if not self._outbox:
             return
         try:
             await self.adrain(timeout)
@@ -193,25 +198,32 @@ class SerialPort:
                 channel.chunk = self._chunk
 
     def _attached(self) -> AioChannel | Pump:
-        """What moves bytes for the running loop."""
+        """What moves bytes for the running loop. Raises what ended it."""
         if self._closed:
             raise self._closed_here()
+        channel = self._pump or self._channel_here()
+        if channel.error is not None:
+            self._gone(channel.error)
+        return channel
+
+    def _channel_here(self) -> AioChannel | Pump:
         if self._pacing.writer == "thread":
-            if self._pump is None:
-                self._pump = Pump(self._port, self._received, self._outbox, self._chunk)
+            self._pump = Pump(self._port, self._received, self._outbox, self._chunk)
             return self._pump
         loop = asyncio.get_running_loop()
-        if self._channel is None or self._channel.loop is not loop:
+        if self._channel is None or self._channel.home is not loop:
             if self._channel is not None:
                 self._channel.detach()
             self._channel = AioChannel(loop, self._port, self._received, self._outbox, self._chunk)
-        # A blocking call in between gave the port timeouts.
-        if self._port.timeout != 0 or self._port.write_timeout != 0:
+        if self._blocking:
+            # Blocking calls in between gave the port timeouts.
+            self._blocking = False
             self._port.timeout = 0
             self._port.write_timeout = 0
         return self._channel
 
     def _read(self, timeout: float) -> bytes:
+        self._blocking = True
         # Setting it reconfigures the port, so only when it changed.
         if self._port.timeout != timeout:
             self._port.timeout = timeout
@@ -226,6 +238,7 @@ class SerialPort:
         return self._taken()
 
     def _write(self, timeout: float) -> None:
+        self._blocking = True
         if self._outbox and self._port.write_timeout != timeout:
             self._port.write_timeout = timeout
         while chunk := self._outbox.lend(self._chunk):

@@ -43,7 +43,7 @@ class Pump:
         self._port = port
         self._received = received
         self._outbox = outbox
-        self._error: OSError | None = None
+        self.error: OSError | None = None
         self._stopping = threading.Event()
         # When the outbox is to be sent, on the monotonic clock.
         self._due = math.inf
@@ -65,6 +65,10 @@ class Pump:
     def awaited(self) -> bool:
         """Somebody waits for bytes now."""
         return self._receivers > 0
+
+    def poll(self) -> bool:
+        """Bytes are there. The reader thread has taken them already."""
+        return bool(self._received)
 
     async def receive(self, timeout: float) -> None:
         """At least one byte more in `received`. `TimeoutError` or `OSError` when none comes."""
@@ -128,7 +132,7 @@ class Pump:
             work()
         except FAILURES as error:
             with self._changed:
-                self._error = error if isinstance(error, OSError) else OSError(str(error))
+                self.error = error if isinstance(error, OSError) else OSError(str(error))
                 self._ring()
 
     def _read(self) -> None:
@@ -195,7 +199,7 @@ class Pump:
     def _until_blocking(self, reached: Callable[[], bool], timeout: float) -> None:
         with self._changed:
             if not self._changed.wait_for(
-                lambda: reached() or self._stopping.is_set() or self._error is not None, timeout
+                lambda: reached() or self._stopping.is_set() or self.error is not None, timeout
             ):
                 raise TimeoutError
             if not reached():
@@ -205,8 +209,8 @@ class Pump:
         return self._outbox.taken != before or not self._outbox
 
     def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         if self._stopping.is_set():
             raise OSError("the port was closed")
 

@@ -1,6 +1,7 @@
 """Device URLs: from what the user wrote to an `Address`.
 
-`serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same), `socket://host:port`,
+`serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same; `serial:?serial_number=E66141`
+names a port by what it keeps when it is plugged in again), `socket://host:port` (`?baud=115200`),
 `rfc2217://host:port` (`?baud=115200&dtr=0&rts=0`), `exec:COMMAND` (`?cwd=DIR`),
 `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 """
@@ -9,10 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fastflight.errors import RequestError, nearest
 from fastflight.transport.exec import ExecAddress
+from fastflight.transport.identity import Identity
+from fastflight.transport.pacing import DEFAULT, LIMITS, WRITERS, Pacing
 from fastflight.transport.port import Address
 from fastflight.transport.rfc2217 import Rfc2217Address
 from fastflight.transport.serial import DEFAULT_BAUD, SerialAddress
@@ -22,12 +26,15 @@ from fastflight.transport.socket import SocketAddress
 Options = list[tuple[str, str]]
 
 EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://host:2218, rfc2217://host:2217, exec:micropython, sim:"
-SERIAL_OPTIONS = ("baud", "dtr", "rts")
+SERIAL_OPTIONS = ("baud", "dtr", "rts", "serial_number", "location", "writer", *LIMITS)
+SOCKET_OPTIONS = ("baud",)
 RFC2217_OPTIONS = ("baud", "dtr", "rts")
 EXEC_OPTIONS = ("cwd",)
 SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "heap", "fault", "without", "no-raw-paste", "seed")
 # The ones that may stand more than once.
 SIM_LISTS = ("fault", "without")
+# 0 is how a terminal is told to hang up; the fastest adapters do 12 Mbaud, and a digit too many is a slip.
+BAUD_LIMITS = (1, 100_000_000)
 
 _COM_PORT = re.compile(r"COM\d+", re.IGNORECASE)
 
@@ -49,30 +56,43 @@ def parse_url(url: str) -> Address:
 def _serial(url: str, rest: str) -> Address:
     path = _path(rest.removeprefix("//"))
     options = dict(_options(url, rest, SERIAL_OPTIONS))
-    if not path:
+    wanted = Identity(options.get("serial_number"), options.get("location"))
+    identified = wanted != Identity()
+    if path.strip("/") and identified:
+        raise _bad(url, "the port is named twice: by its path, and by what it keeps")
+    if "" in (wanted.serial_number, wanted.location) or not (path.strip("/") or identified):
         raise _bad(url, "the port's name is missing")
     # On Windows the name has no slash of its own: serial:///COM7.
     name = path.lstrip("/") if _COM_PORT.fullmatch(path.lstrip("/")) else path
     return SerialAddress(
         url,
-        name,
-        _number(url, "baud", options.get("baud", str(DEFAULT_BAUD))),
+        "" if identified else name,
+        _baud(url, options) or DEFAULT_BAUD,
         _flag(url, "dtr", options.get("dtr")),
         _flag(url, "rts", options.get("rts")),
+        wanted if identified else None,
+        _pacing(url, options),
     )
+
+
+def _pacing(url: str, options: Mapping[str, str]) -> Pacing:
+    named = options.get("writer", DEFAULT.writer)
+    writer = next((writer for writer in WRITERS if writer == named), None)
+    if writer is None:
+        raise RequestError(f"unknown writer {named!r}", where=f"device URL {url!r}", hint=nearest(named, WRITERS))
+    sizes = {name: _between(url, name, options[name], *LIMITS[name]) for name in LIMITS if name in options}
+    return replace(DEFAULT, writer=writer, **sizes)
 
 
 def _socket(url: str, rest: str) -> Address:
     host, port = _endpoint(url)
-    if "?" in rest:
-        raise _bad(url, "nothing may follow the port")
-    return SocketAddress(url, host, port)
+    return SocketAddress(url, host, port, _baud(url, dict(_options(url, rest, SOCKET_OPTIONS))))
 
 
 def _rfc2217(url: str, rest: str) -> Address:
     host, port = _endpoint(url)
     options = dict(_options(url, rest, RFC2217_OPTIONS))
-    baud = _number(url, "baud", options["baud"]) if "baud" in options else None
+    baud = _baud(url, options)
     dtr, rts = (_flag(url, name, options.get(name)) for name in ("dtr", "rts"))
     return Rfc2217Address(url, host, port, baud, dtr, rts)
 
@@ -86,7 +106,7 @@ def _endpoint(url: str) -> tuple[str, int]:
     if not host or not port:
         raise _bad(url, "host and port are both needed")
     if parts.path:
-        raise _bad(url, "nothing may follow the port")
+        raise _bad(url, "only options may follow the port")
     return host, port
 
 
@@ -146,6 +166,17 @@ def _number(url: str, name: str, value: str) -> int:
     if not value.isascii() or not value.isdigit():
         raise _bad(url, f"{name} must be a whole number, not {value!r}")
     return int(value)
+
+
+def _between(url: str, name: str, value: str, least: int, most: int) -> int:
+    number = _number(url, name, value)
+    if not least <= number <= most:
+        raise _bad(url, f"{name} must be from {least} to {most}, not {number}")
+    return number
+
+
+def _baud(url: str, options: Mapping[str, str]) -> int | None:
+    return _between(url, "baud", options["baud"], *BAUD_LIMITS) if "baud" in options else None
 
 
 def _flag(url: str, name: str, value: str | None) -> bool | None:

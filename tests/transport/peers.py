@@ -70,10 +70,10 @@ def socket_peer(echo: bool) -> Iterator[Address]:
 
 
 @contextmanager
-def serial_peer(echo: bool) -> Iterator[Address]:
+def serial_peer(echo: bool, options: str = "") -> Iterator[Address]:
     ours, theirs = os.openpty()
     tty.setraw(theirs)
-    address = parse_url(f"serial://{os.ttyname(theirs)}")
+    address = parse_url(f"serial://{os.ttyname(theirs)}{options}")
     peer = Echo(ours) if echo else None
     try:
         yield address
@@ -83,6 +83,10 @@ def serial_peer(echo: bool) -> Iterator[Address]:
             os.close(ours)
         else:
             peer.stop()
+
+
+def serial_thread_peer(echo: bool) -> AbstractContextManager[Address]:
+    return serial_peer(echo, "?writer=thread")
 
 
 ECHO_PROGRAM = f"""
@@ -105,5 +109,6 @@ def exec_peer(echo: bool) -> Iterator[Address]:
 PEERS: dict[str, Callable[[bool], AbstractContextManager[Address]]] = {
     "socket": socket_peer,
     "serial": serial_peer,
+    "serial-thread": serial_thread_peer,
     "exec": exec_peer,
 }

@@ -1,10 +1,14 @@
 """Device URLs: what they mean, and what is wrong with those that mean nothing."""
 
+import socket
+
 import pytest
 
 from fastflight.errors import RequestError
 from fastflight.transport import parse_url
 from fastflight.transport.exec import ExecAddress
+from fastflight.transport.identity import Identity
+from fastflight.transport.pacing import DEFAULT, Pacing
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketAddress
@@ -31,6 +35,33 @@ def test_serial_control_lines() -> None:
     address = parse_url("serial:///dev/ttyUSB0?dtr=0&rts=1")
     assert isinstance(address, SerialAddress)
     assert (address.dtr, address.rts) == (False, True)
+
+
+def test_a_serial_port_by_what_it_keeps() -> None:
+    for url in (
+        "serial:?serial_number=E66141&location=1-1.2:1.0",
+        "serial:///?serial_number=E66141&location=1-1.2:1.0",
+    ):
+        address = parse_url(url)
+        assert address == SerialAddress(url, "", wanted=Identity("E66141", "1-1.2:1.0"))
+
+
+def test_how_a_serial_port_gathers_writes() -> None:
+    address = parse_url("/dev/ttyACM0")
+    assert isinstance(address, SerialAddress)
+    assert address.pacing == DEFAULT
+    address = parse_url("serial:///dev/ttyACM0?drain=512&drain_ms=0&chunk=256&writer=thread")
+    assert isinstance(address, SerialAddress)
+    assert address.pacing == Pacing(drain=512, drain_ms=0, chunk=256, writer="thread")
+
+
+def test_a_socket_may_say_how_fast_the_line_behind_it_is() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        number = listener.getsockname()[1]
+        for options, speed in (("", None), ("?baud=115200", 11520.0)):
+            port = parse_url(f"socket://127.0.0.1:{number}{options}").open(20.0)
+            assert port.bytes_per_second == speed
+            port.close()
 
 
 def test_sockets() -> None:
@@ -65,9 +96,20 @@ def test_the_simulated_board() -> None:
         ("serial:///dev/ttyACM0?baud=fast", "baud must be a whole number, not 'fast'"),
         ("serial:///dev/ttyACM0?baud=1&baud=2", "option 'baud' stands twice"),
         ("serial:///dev/ttyACM0?dtr=yes", "dtr must be 0 or 1"),
+        ("serial:///dev/ttyACM0?baud=0", "baud must be from 1 to 100000000, not 0"),
+        ("serial:///dev/ttyACM0?drain=0", "drain must be from 1 to 65536, not 0"),
+        ("serial:///dev/ttyACM0?drain_ms=5000", "drain_ms must be from 0 to 1000, not 5000"),
+        ("serial:///dev/ttyACM0?chunk=1", "chunk must be from 16 to 65536, not 1"),
+        ("serial:///dev/ttyACM0?chunk=1k", "chunk must be a whole number, not '1k'"),
+        ("serial:///dev/ttyACM0?writer=threads", "unknown writer 'threads'.*Did you mean 'thread'"),
+        ("serial:///dev/ttyACM0?serial_number=E66141", "the port is named twice"),
+        ("serial:?serial_number=", "the port's name is missing"),
+        ("serial:?baud=9600", "the port's name is missing"),
         ("socket://host", "host and port are both needed"),
         ("socket://host:99999", "out of range"),
-        ("socket://host:1/path", "nothing may follow the port"),
+        ("socket://host:1/path", "only options may follow the port"),
+        ("socket://host:1?baud=0", "baud must be from 1 to"),
+        ("socket://host:1?bauds=9600", "unknown option 'bauds'.*Did you mean 'baud'"),
         ("exec:", "the command is missing"),
         ("sim:board", "options follow a question mark"),
         ("sim:?speed=1", "unknown option 'speed'"),

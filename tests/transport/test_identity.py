@@ -1,0 +1,130 @@
+"""Ports that come back under another name are found by what they keep; ports that could be another's are not."""
+
+from __future__ import annotations
+
+import os
+import tty
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fastflight.errors import TransportError
+from fastflight.transport import parse_url
+from fastflight.transport.identity import FoundPort, Identity, described, identify, system_ports
+from fastflight.transport.serial import SerialAddress
+
+
+@dataclass
+class Port:
+    device: str
+    serial_number: str | None = None
+    location: str | None = None
+
+
+PICO = Port("/dev/ttyACM0", "E66141", "1-1.2:1.0")
+PROBE = Port("/dev/ttyACM1", "0501", "1-1.3:1.0")
+TARGET = Port("/dev/ttyACM2", "0501", "1-1.3:1.2")
+CLONE = Port("/dev/ttyUSB0", "0001", "1-2")
+OTHER_CLONE = Port("/dev/ttyUSB1", "0001", "1-3")
+NAMELESS = Port("/dev/ttyUSB2", None, "1-4")
+ONBOARD = Port("/dev/ttyS0")
+ALL: list[FoundPort] = [PICO, PROBE, TARGET, CLONE, OTHER_CLONE, NAMELESS, ONBOARD]
+
+
+@pytest.mark.parametrize("port", [PICO, PROBE, TARGET, CLONE, OTHER_CLONE, NAMELESS])
+def test_every_usb_port_is_found_again_by_its_identity(port: Port) -> None:
+    identity = identify(port.device, ALL)
+    assert identity is not None
+    renamed: list[FoundPort] = [Port(f"{each.device}9", each.serial_number, each.location) for each in ALL]
+    assert identity.find(renamed) == f"{port.device}9"
+
+
+@pytest.mark.parametrize("port", [PICO, PROBE, TARGET, CLONE, OTHER_CLONE, NAMELESS])
+def test_another_port_is_never_taken_for_one_that_is_unplugged(port: Port) -> None:
+    identity = identify(port.device, ALL)
+    assert identity is not None
+    assert identity.find([each for each in ALL if each is not port]) is None
+
+
+def test_a_board_in_another_socket_is_found_by_its_number() -> None:
+    identity = identify(PICO.device, ALL)
+    assert identity == Identity("E66141", "1-1.2:1.0")
+    assert identity.find([Port("/dev/ttyACM7", "E66141", "2-1:1.0"), PROBE]) == "/dev/ttyACM7"
+
+
+def test_a_number_that_two_boards_have_says_nothing() -> None:
+    assert identify(CLONE.device, ALL) == Identity(None, "1-2")
+    assert Identity("0001").find(ALL) is None
+    assert Identity("0001", "1-3").find(ALL) == "/dev/ttyUSB1"
+
+
+def test_a_socket_may_be_named_without_the_interface() -> None:
+    assert Identity(location="1-1.2").find(ALL) == "/dev/ttyACM0"
+    assert Identity(location="1-1.3").find(ALL) is None  # two interfaces
+    assert Identity(location="1-1.3:1.2").find(ALL) == "/dev/ttyACM2"
+
+
+def test_a_port_that_is_not_usb_has_no_identity() -> None:
+    assert identify(ONBOARD.device, ALL) is None
+    assert identify("/dev/no-such-port", ALL) is None
+
+
+def test_a_link_is_the_port_that_it_leads_to(tmp_path: Path) -> None:
+    device = tmp_path / "ttyACM0"
+    device.touch()
+    link = tmp_path / "by-id"
+    link.symlink_to(device)
+    assert identify(str(link), [Port(str(device), "E66141")]) == Identity("E66141")
+
+
+def test_the_ports_found_are_described() -> None:
+    assert described([]) == "none"
+    assert described([ONBOARD, PICO]) == "/dev/ttyACM0 (serial_number=E66141, location=1-1.2:1.0), /dev/ttyS0"
+
+
+def test_the_system_is_asked_for_its_ports() -> None:
+    assert all(port.device for port in system_ports())
+
+
+def test_an_address_comes_back_under_another_name() -> None:
+    address = SerialAddress("/dev/ttyACM0", "/dev/ttyACM0", ports=lambda: plugged)
+    plugged: list[FoundPort] = [PICO, PROBE]
+    identity = address.identity()
+    assert identity is not None
+    plugged.remove(PICO)
+    assert address.find(identity) is None
+    plugged.append(Port("/dev/ttyACM5", "E66141", "1-1.2:1.0"))
+    name = address.find(identity)
+    assert name == "/dev/ttyACM5"
+    again = address.at(name)
+    assert (again.name, again.url, again.baud) == ("/dev/ttyACM5", "/dev/ttyACM0", 115200)
+
+
+def test_an_address_by_identity_opens_what_has_it_now() -> None:
+    ours, theirs = os.openpty()
+    tty.setraw(theirs)
+    address = SerialAddress(
+        "serial:?serial_number=E66141",
+        "",
+        wanted=Identity("E66141"),
+        ports=lambda: [Port(os.ttyname(theirs), "E66141", "1-1")],
+    )
+    assert address.identity() == Identity("E66141", "1-1")
+    port = address.open(20.0)
+    os.write(ours, b"here")
+    assert port.read(20.0) == b"here"
+    port.close()
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_an_identity_that_is_not_here_is_answered_with_the_ports_that_are() -> None:
+    parsed = parse_url("serial:?serial_number=E66142")
+    assert isinstance(parsed, SerialAddress)
+    address = SerialAddress(parsed.url, parsed.name, wanted=parsed.wanted, ports=lambda: [PICO])
+    assert address.identity() is None
+    with pytest.raises(TransportError) as caught:
+        address.open(20.0)
+    assert caught.value.what == "no single port here has serial_number=E66142"
+    assert "/dev/ttyACM0 (serial_number=E66141, location=1-1.2:1.0)" in caught.value.hint
