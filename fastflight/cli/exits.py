@@ -33,6 +33,10 @@ UNREACHABLE = 3
 INTERRUPTED = 130
 
 
+class Interrupted(Exception):
+    """The user, or SIGTERM, ended a command. Its text says what stays of what it did; empty where nothing does."""
+
+
 @contextmanager
 def told_in_one_line() -> Iterator[None]:
     """Turn errors into a line on stderr and an exit code. Errors that are not ours stay what they are."""
@@ -51,8 +55,9 @@ def told_in_one_line() -> Iterator[None]:
     except OSError as error:
         screen.complain(f"error: {error.filename or 'this computer'}: {error.strerror or error}")
         raise typer.Exit(REFUSED) from error
-    except (KeyboardInterrupt, asyncio.CancelledError) as error:
-        screen.complain("interrupted")
+    except (KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
+        stays = str(error) if isinstance(error, Interrupted) else ""
+        screen.complain(f"interrupted: {stays}" if stays else "interrupted")
         raise typer.Exit(INTERRUPTED) from error
 
 

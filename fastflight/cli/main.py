@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fastflight.cli import board, doctor, files, serve
+from fastflight.cli import board, doctor, files, get, put, serve
 
 app = typer.Typer(
     help="MicroPython devices as tables. `serve` owns the boards; the other commands ask a server.",
@@ -16,8 +16,8 @@ app = typer.Typer(
 app.command()(serve.serve)
 app.command()(board.devices)
 app.command()(files.ls)
-app.command()(files.get)
-app.command()(files.put)
+app.command()(get.get)
+app.command()(put.put)
 app.command()(board.exec)
 app.command()(files.rm)
 app.command()(files.mkdir)

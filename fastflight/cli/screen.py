@@ -14,15 +14,13 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    TaskProgressColumn,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
-
-from fastflight.client import Report
 
 # A pipe has no width: its reader must not get lines cut to that of a terminal.
 PIPE_COLUMNS = 10_000
@@ -79,29 +77,43 @@ def size(number: int | None) -> str:
     return f"{number / 10**9:.1f} GB"
 
 
+def amount(done: int, total: int | None) -> str:
+    """How much of how much, for people."""
+    return size(done) if total is None else f"{size(done)} of {size(total)}"
+
+
+class Bar:
+    """How far a copy is. The rate is that of the bytes that were moved, not of those that were there before."""
+
+    def __init__(self, drawn: Progress, label: str) -> None:
+        self._drawn = drawn
+        self._task = drawn.add_task(label, total=None)
+
+    def start_at(self, done: int, total: int) -> None:
+        """What is there before anything is moved."""
+        self._drawn.reset(self._task, total=total, completed=done)
+
+    def move(self, done: int, total: int | None, label: str | None = None) -> None:
+        self._drawn.update(self._task, completed=done, total=total, description=label)
+
+
 @contextmanager
-def progress(label: str, *, hidden: bool) -> Iterator[Report | None]:
+def bar(label: str, *, hidden: bool) -> Iterator[Bar | None]:
     """A bar with rate and time left; on a terminal only, and gone when done."""
     console = Console(stderr=True)
     if hidden or not console.is_terminal:
         yield None
         return
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(label, total=None)
-
-        def report(rows: int, done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield report
+    with Progress(*columns, console=console, transient=True, expand=True) as drawn:
+        yield Bar(drawn, label)
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Annotated
 
 import typer
@@ -17,7 +19,7 @@ Server = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Interrupt = Annotated[bool, typer.Option("--interrupt", help="Stop the program that runs on the device.")]
 
-__all__ = ["DEFAULT_LOCATION", "AsJson", "Interrupt", "Server", "Target", "schema_of", "target"]
+__all__ = ["DEFAULT_LOCATION", "AsJson", "Interrupt", "Server", "Target", "last_name", "schema_of", "target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class Target:
         """This target, or the file `name` in it where it was written as a folder (`demo:` or `demo:/data/`)."""
         return Target(self.device, self.path + name) if self.path.endswith("/") else self
 
+    @property
+    def name(self) -> str:
+        """The name at the end; empty after a slash."""
+        return self.path.rpartition("/")[2]
+
 
 def target(text: str, *, folder: bool = False) -> Target:
     """Read `DEVICE:PATH`; with `folder`, the path may be left out."""
@@ -41,6 +48,12 @@ def target(text: str, *, folder: bool = False) -> Target:
     if not device or not (path or folder):
         raise typer.BadParameter(f"{text!r} is not DEVICE:PATH, as in demo:/readings.csv")
     return Target(device, path if path.startswith("/") else f"/{path}")
+
+
+def last_name(path: str) -> str:
+    """The name of the file or folder at the end of a path as it was written; empty after a slash, and for `.`."""
+    name = PurePath(path).name
+    return "" if path.endswith(("/", os.sep)) or name == ".." else name
 
 
 def schema_of(text: str | None) -> dict[str, str] | None:

@@ -6,7 +6,6 @@ A new file appears whole: it is written under a temporary name beside its own, a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import secrets
 from io import BufferedRandom
 from pathlib import Path
@@ -30,18 +29,16 @@ class _Encoder(Protocol):
 
 
 class LocalFile:
-    """A local file being made from batches: `raw` pieces as they are, rows in the format of the file's ending.
+    """A local file being made from batches, in the format of the file's ending.
 
     A context manager: the file appears under its name when the block ends without an error; until then, and after
-    any error, whatever was there before stays. Then `bytes` and `sha256` are those of the file.
+    any error, whatever was there before stays. Then `bytes` is the size of the file.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, *, raw: bool) -> None:
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path = path
         self.bytes = 0
-        self.sha256 = ""
         self._schema = schema.remove_metadata()
-        self._raw = raw
         self._file: BufferedRandom
         self._encoder: _Encoder | None = None
         self._target = path.resolve()
@@ -69,14 +66,6 @@ class LocalFile:
         except pa.ArrowException as error:
             raise DataError(str(error), where=str(self.path)) from error
 
-    def expect(self, sha256: str) -> None:
-        """Refuse to keep what was written unless it has this sha256."""
-        self._file.flush()
-        self._file.seek(0)
-        self.sha256 = hashlib.file_digest(self._file, "sha256").hexdigest()
-        if self.sha256 != sha256:
-            raise DataError("what arrived is not what the device sent", where=str(self.path), hint="Try again")
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -94,8 +83,6 @@ class LocalFile:
             raise
 
     def _open_encoder(self) -> _Encoder:
-        if self._raw:
-            return _Bytes(self._file, open_writer(Layout("raw"), self._schema))
         name = self._target.name
         if name.lower().endswith(PARQUET):
             return _Parquet(self._file, self._schema)

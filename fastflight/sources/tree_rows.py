@@ -8,7 +8,8 @@ empty file is one row without data. `TreeRows` makes them from what is read, `Tr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -27,17 +28,19 @@ SCHEMA = pa.schema(
         pa.field("data", pa.binary(), nullable=False),
     ]
 )
-# Small files share a batch up to this; a piece of a large one is 64 KiB, and never waits for the next while the board
-# is silent.
+# Rows share a batch up to this; on a slow line they wait for no more than a while.
 BATCH_BYTES = 256 * 1024
 BATCH_ROWS = 1024
+FLUSH_SECONDS = 0.2
 
 
 class TreeRows:
     """The rows of a tree as its bytes come in. No I/O."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.schema: pa.Schema | None = SCHEMA
+        self._clock = clock
+        self._since = 0.0
         self._waiting: list[tuple[str, int, bytes]] = []
         self._waiting_bytes = 0
         self._sha256 = hashlib.sha256()
@@ -51,7 +54,7 @@ class TreeRows:
             return self.flush()
         self._add(path, piece)
         full = self._waiting_bytes >= BATCH_BYTES or len(self._waiting) >= BATCH_ROWS
-        return self.flush() if full else []
+        return self.flush() if full or self._clock() - self._since >= FLUSH_SECONDS else []
 
     def end(self, path: str) -> None:
         """The file at `path` has ended."""
@@ -75,6 +78,8 @@ class TreeRows:
         return {"files": self._files, "bytes": self._bytes, "sha256": self._sha256.hexdigest()}
 
     def _add(self, path: str, piece: bytes) -> None:
+        if not self._waiting:
+            self._since = self._clock()
         self._waiting.append((path, self._offset, piece))
         self._waiting_bytes += len(piece)
         self._sha256.update(piece)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,7 +56,7 @@ def test_tables_are_read_from_every_ending(tmp_path: Path, name: str) -> None:
     if name == "indexed.arrow":
         pyarrow.feather.write_feather(TABLE, str(path), compression="uncompressed")
     else:
-        with LocalFile(path, TABLE.schema, raw=False) as file:
+        with LocalFile(path, TABLE.schema) as file:
             for batch in TABLE.to_batches():
                 file.write(batch)
     request, rows = opened(to("/x.csv", format="csv"), path)
@@ -94,25 +93,12 @@ def test_a_missing_file_is_named(tmp_path: Path, as_is: bool) -> None:
         opened(to("/x.csv" if as_is else "/x.jsonl"), tmp_path / "nowhere.csv")
 
 
-def test_bytes_are_kept_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "log.bin"
-    with LocalFile(path, RAW_SCHEMA, raw=True) as file:
-        file.write(pa.record_batch([[0, 3], [b"abc", b"\n\x00"]], schema=RAW_SCHEMA))
-        file.write(pa.record_batch([[5], [b"d"]], schema=RAW_SCHEMA))
-        file.expect(hashlib.sha256(b"abc\n\x00d").hexdigest())
-    assert path.read_bytes() == b"abc\n\x00d"
-    assert file.bytes == 6
-
-
 def test_a_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("old")
-    with pytest.raises(LookupError), LocalFile(path, TABLE.schema, raw=False) as file:
+    with pytest.raises(LookupError), LocalFile(path, TABLE.schema) as file:
         file.write(TABLE.to_batches()[0])
         raise LookupError
-    with pytest.raises(DataError, match="not what the device sent"), LocalFile(path, RAW_SCHEMA, raw=True) as file:
-        file.write(pa.record_batch([[0], [b"abc"]], schema=RAW_SCHEMA))
-        file.expect("ab")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -121,7 +107,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     target, link = tmp_path / "target.csv", tmp_path / "link.csv"
     target.write_text("old")
     link.symlink_to(target)
-    with LocalFile(link, TABLE.schema, raw=False) as file:
+    with LocalFile(link, TABLE.schema) as file:
         file.write(TABLE.to_batches()[0])
     assert link.is_symlink()
     assert target.read_text().startswith("time,celsius\n1,20.5\n")
@@ -137,13 +123,13 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, name: str, schema: pa.Schema, says: str) -> None:
-    with pytest.raises((DataError, RequestError), match=says), LocalFile(tmp_path / name, schema, raw=False):
+    with pytest.raises((DataError, RequestError), match=says), LocalFile(tmp_path / name, schema):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_parquet_file_is_one(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    with LocalFile(path, TABLE.schema, raw=False) as file:
+    with LocalFile(path, TABLE.schema) as file:
         file.write(TABLE.to_batches()[0])
     assert pq.read_table(path).equals(TABLE)

@@ -11,11 +11,21 @@ from fastflight.tables import Layout, open_reader, open_writer
 
 def test_rows_stand_at_multiples_of_their_size(read: Any) -> None:
     data = bytes(range(256)) * 600
-    seen = read(data, "raw", [1, 65535, 65537])
-    assert [(row["offset"], len(row["data"])) for row in seen.rows] == [(0, 65536), (65536, 65536), (131072, 22528)]
+    seen = read(data, "raw", [1, 16383, 16385])
+    expected = [(start, min(16384, len(data) - start)) for start in range(0, len(data), 16384)]
+    assert [(row["offset"], len(row["data"])) for row in seen.rows] == expected
     assert b"".join(row["data"] for row in seen.rows) == data
     assert read(b"", "raw").rows == []
     assert read(b"ab", "raw", columns=("data",)).rows == [{"data": b"ab"}]
+
+
+def test_rows_of_a_part_say_where_in_the_file_they_belong(read: Any) -> None:
+    seen = read(bytes(40_000), "raw", offset=100)
+    assert [row["offset"] for row in seen.rows] == [100, 16484, 32868]
+    writer = open_writer(Layout("raw", offset=100), pa.schema([("offset", pa.int64()), ("data", pa.binary())]))
+    assert writer.encode(pa.record_batch([[100, 101], [b"a", b"b"]], ["offset", "data"])) == b"ab"
+    with pytest.raises(DataError, match="a row has offset 0, the rows before it end at 102"):
+        writer.encode(pa.record_batch([[0], [b"c"]], ["offset", "data"]))
 
 
 def test_writing_joins_the_data(write: Any) -> None:

@@ -1,0 +1,94 @@
+"""The course of a copy, as its user sees it: how far it is, where it goes on from, what stays when it breaks off.
+
+And its end, told in a line or as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from fastflight.cli import screen
+from fastflight.cli.exits import Interrupted
+from fastflight.client import Copied, CopiedTree
+from fastflight.errors import TransportError
+
+
+class Course:
+    """Told how a copy gets on; draws it, if there is a `bar`."""
+
+    def __init__(self, label: str, *, hidden: bool, bar: screen.Bar | None) -> None:
+        self._label = label
+        self._hidden = hidden
+        self._bar = bar
+        self.done = 0
+        self.total: int | None = None
+
+    def report(self, rows: int, done: int, total: int | None) -> None:
+        """A `Report`."""
+        self.done, self.total = done, total
+        if self._bar is not None:
+            self._bar.move(done, total)
+
+    def file(self, path: str, done: int, total: int) -> None:
+        """A `TreeReport`."""
+        self.done, self.total = done, total
+        if self._bar is not None:
+            self._bar.move(done, total, f"{self._label}  {path}")
+
+    def resuming(self, at: int, total: int) -> None:
+        """Said once, before the bytes after `at` are moved."""
+        self.report(0, at, total)
+        if self._bar is not None:
+            self._bar.start_at(at, total)
+        if not self._hidden:
+            screen.complain(f"{self._label}: resuming at {screen.amount(at, total)}")
+
+    def stays(self, kept: str) -> str:
+        """What is there of a copy that broke off, for its user; empty if nothing is."""
+        if not kept or not self.done:
+            return ""
+        return f"{screen.amount(self.done, self.total)} {kept}; the same command goes on from there"
+
+
+@contextmanager
+def course(label: str, *, hidden: bool, kept: str = "") -> Iterator[Course]:
+    """Follow a copy. `kept` says where its part is if it breaks off; empty where none stays."""
+    with screen.bar(label, hidden=hidden) as bar:
+        followed = Course(label, hidden=hidden, bar=bar)
+        try:
+            yield followed
+        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+            raise Interrupted(followed.stays(kept)) from error
+        except TransportError as error:
+            if stays := followed.stays(kept):
+                error.hint = f"{error.hint}. {stays}".removeprefix(". ")
+            raise
+
+
+def tell_file(copied: Copied, label: str, done: str, told: Mapping[str, Any], *, json: bool) -> None:
+    """The end of a file's copy. `done` is what was done to its bytes."""
+    if json:
+        screen.as_json({**told, **asdict(copied)})
+    elif copied.unchanged:
+        screen.line(f"{label}: unchanged")
+    else:
+        before = f", {screen.size(copied.resumed_at)} of it before" if copied.resumed_at else ""
+        screen.line(f"{label}: {screen.size(copied.bytes)}{done}{before}")
+
+
+def tell_tree(tree: CopiedTree, label: str, done: str, told: Mapping[str, Any], *, json: bool) -> None:
+    """The end of a folder's copy. `done` is what was done to its files."""
+    if json:
+        screen.as_json({**told, **asdict(tree)})
+        return
+    if tree.skipped:
+        screen.complain(f"left out, neither a file nor a folder: {', '.join(tree.skipped)}")
+    files = "1 file" if len(tree.files) == 1 else f"{len(tree.files):,} files"
+    parts = [f"{files}, {screen.size(tree.bytes)} {done}"] if tree.files else []
+    if tree.unchanged:
+        parts.append(f"{len(tree.unchanged):,} unchanged")
+    screen.line(f"{label}: {'; '.join(parts) or 'no files'}")

@@ -1,0 +1,179 @@
+"""`get`: files and folders of a device, copied, converted or onto the screen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.course import course, tell_file, tell_tree
+from fastflight.cli.exits import asynchronous
+from fastflight.cli.options import (
+    Columns,
+    Deflate,
+    DevicePath,
+    FormatOption,
+    How,
+    ModeOption,
+    Record,
+    Recursive,
+    Resume,
+    SkipUnchanged,
+    TransferOption,
+)
+from fastflight.cli.preview import Preview
+from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Interrupt, Server, Target, schema_of, target
+from fastflight.client import AsyncFastFlightClient, AsyncRowStream
+from fastflight.client.local import copied_as_is
+from fastflight.client.saving import LocalFile
+from fastflight.client.stream import Summary
+from fastflight.errors import RequestError
+from fastflight.service.requests import OnError
+from fastflight.tables import format_of
+
+
+@asynchronous
+async def get(
+    file: DevicePath,
+    to: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The same as -o; with -r, a folder.")] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where to put it. Left out: a table on the screen."),
+    ] = None,
+    recursive: Recursive = False,
+    skip_unchanged: SkipUnchanged = False,
+    resume: Resume = True,
+    format: FormatOption = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="Column types, by Arrow's names.")
+    ] = None,
+    columns: Columns = None,
+    record: Record = None,
+    on_error: Annotated[OnError, typer.Option("--on-error", help="What to do with rows that do not fit.")] = "skip",
+    transfer: TransferOption = "auto",
+    deflate: Deflate = None,
+    mode: ModeOption = "async",
+    interrupt: Interrupt = False,
+    json: AsJson = False,
+    server: Server = DEFAULT_LOCATION,
+) -> None:
+    """Read a file of a device: as it is, converted, or onto the screen.
+
+    With `-o` and the same ending the bytes are copied. Another ending (.csv, .jsonl, .arrow, .parquet) converts. A
+    copy that breaks off leaves FILE.part: the same command goes on from there.
+
+    With -r the files in a folder, and in those below it, get the same paths below FILE. Where that ends in /, or is
+    left out, they land in there in a folder of the same name. What else is there stays.
+    """
+    at = target(file, folder=recursive)
+    if to is not None and output is not None:
+        raise typer.BadParameter("the output is given twice: leave -o out")
+    if recursive and (format or schema or columns or record):
+        raise typer.BadParameter("-r copies files as they are: leave --format, --schema, --columns and --record out")
+    place = output if to is None else to
+    how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
+    async with AsyncFastFlightClient(server) as client:
+        if recursive:
+            await _folder(client, at, _under(place or "./", at.name), skip_unchanged, how, json)
+            return
+        path = None if place is None else _file(place, at.name)
+        if path is not None and (format == "raw" or (format is None and copied_as_is(path.name, at.path))):
+            if schema or columns:
+                raise typer.BadParameter("a copy of the bytes has no columns: leave --schema and --columns out")
+            await _bytes(client, at, path, resume, skip_unchanged, how, json)
+            return
+        if path is not None and format is None and format_of(at.path) == "raw":
+            raise RequestError(
+                "its ending does not say what table it holds",
+                where=str(at),
+                hint=f"Give --format (packed needs --record and --columns), or an output that is not {path.suffix}",
+            )
+        with course(str(at), hidden=json) as followed:
+            stream = await client.read(
+                at.device,
+                at.path,
+                format=format,
+                schema=schema_of(schema),
+                columns=columns.split(",") if columns else None,
+                record=record,
+                on_error=on_error,
+                progress=followed.report,
+                **how,
+            )
+            async with stream:
+                shown = await (_screened(stream) if path is None else _saved(stream, path))
+    if json:
+        types = {field.name: str(field.type) for field in stream.schema}
+        screen.as_json({**_told(at, path), "columns": types, **stream.summary})
+    else:
+        screen.show(shown)
+        _tell_rejected(stream.summary)
+
+
+async def _folder(
+    client: AsyncFastFlightClient, at: Target, folder: Path, skip_unchanged: bool, how: How, json: bool
+) -> None:
+    """Copy a folder."""
+    with course(str(at), hidden=json) as followed:
+        tree = await client.get_tree(
+            at.device, at.path, folder, skip_unchanged=skip_unchanged, progress=followed.file, **how
+        )
+    tell_tree(tree, str(folder), "read", _told(at, folder), json=json)
+
+
+async def _bytes(
+    client: AsyncFastFlightClient, at: Target, path: Path, resume: bool, skip_unchanged: bool, how: How, json: bool
+) -> None:
+    """Copy a file as it is."""
+    with course(str(at), hidden=json, kept=f"are kept in {path}.part" if resume else "") as followed:
+        copied = await client.get_file(
+            at.device,
+            at.path,
+            path,
+            resume=resume,
+            skip_unchanged=skip_unchanged,
+            progress=followed.report,
+            resuming=followed.resuming,
+            **how,
+        )
+    tell_file(copied, str(path), "", _told(at, path), json=json)
+
+
+def _file(place: str, name: str) -> Path:
+    """A local path, or what is called `name` in it where that is a folder."""
+    path = Path(place)
+    return path / name if path.is_dir() else path
+
+
+def _under(place: str, name: str) -> Path:
+    """A local path, or what is called `name` in it where it was written as a folder."""
+    return Path(place) / name if place.endswith(("/", os.sep)) else Path(place)
+
+
+def _told(at: Target, output: Path | None) -> dict[str, Any]:
+    return {"device": at.device, "path": at.path, "output": None if output is None else str(output)}
+
+
+async def _screened(stream: AsyncRowStream) -> Any:
+    preview = Preview(stream.schema)
+    async for batch in stream:
+        preview.add(batch)
+    return preview.table()
+
+
+async def _saved(stream: AsyncRowStream, path: Path) -> str:
+    with LocalFile(path, stream.schema) as file:
+        async for batch in stream:
+            file.write(batch)
+    return f"{path}: {screen.size(file.bytes)}, {stream.summary.get('rows', 0):,} rows"
+
+
+def _tell_rejected(summary: Summary) -> None:
+    if count := summary.get("rejected", 0):
+        first = next(iter(summary.get("rejected_rows", ())), None)
+        example = f", the first at byte {first['offset']}: {first['reason']}" if first else ""
+        rows = "1 row did not fit and was" if count == 1 else f"{count:,} rows did not fit and were"
+        screen.complain(f"{rows} set aside{example}")

@@ -1,0 +1,46 @@
+"""Arguments and options that the commands on files share."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+import typer
+
+from fastflight.service.requests import Format, Method, Mode
+
+DevicePath = Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="A path on a device.")]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="The file's format on the device; by its ending if left out.")
+]
+Record = Annotated[
+    str | None, typer.Option("--record", metavar="STRUCT", help="One record of a packed file, as for struct: '<IfH'.")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="A,B,...", help="The columns to keep; for packed, the names of the fields."),
+]
+ModeOption = Annotated[Mode, typer.Option("--mode", help="How the server does it.")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder, with the folders in it.")]
+SkipUnchanged = Annotated[
+    bool, typer.Option("--skip-unchanged", help="Move only what differs, by the digests that the board takes.")
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume/--no-resume", help="Go on where a copy broke off, and leave its part if this one does."),
+]
+TransferOption = Annotated[
+    Method, typer.Option("--transfer", help="How the bytes cross the line; auto is the fastest that the board can do.")
+]
+Deflate = Annotated[
+    bool | None,
+    typer.Option("--deflate/--no-deflate", help="Compress on the line; left out, where the board can and it pays."),
+]
+
+
+class How(TypedDict):
+    """How bytes are to be moved, as the clients' methods take it."""
+
+    transfer: Method
+    deflate: bool | None
+    mode: Mode
+    interrupt: bool
