@@ -205,7 +205,7 @@ class Bridge:
             log.warning("device lost", device=self._front.name, reason=state.reason)
         if state.phase != "connecting":
             for viewer in self._viewers:
-                viewer.note(f"the device is {state.phase}. {state.reason}")
+                viewer.note(f"the device is {state.phase}" + (f": {state.reason}" if state.reason else ""))
 
     def _log(self, event: str, client: Writer | Viewer, **more: str) -> None:
         log.info(
