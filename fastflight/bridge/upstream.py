@@ -21,7 +21,7 @@ from fastflight.bridge.line import Listener, State
 from fastflight.bridge.whereabouts import Whereabouts
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport import Address, Port, SerialControl
+from fastflight.transport import Address, SerialControl
 from fastflight.transport.exec import ExecAddress
 from fastflight.transport.tap import Tap
 
@@ -157,7 +157,7 @@ class Upstream:
             child = Child(self._address)
             await child.open()
             return child
-        return await off_loop(self._place.open, OPEN_SECONDS, discard=Port.close)
+        return await off_loop(self._place.open, OPEN_SECONDS, discard=lambda port: port.close())
 
     async def _read(self, stream: Stream) -> NoReturn:
         while True:
