@@ -6,6 +6,7 @@ by other means than its line. Faults are asked for by `inject`; those that struc
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import subprocess
 import sys
@@ -62,8 +63,10 @@ class SimulatedBoard:
         self._process.wait(STOP_SECONDS)
         self._reader.join()
         for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+            # A request that the board did not live to read is still in the pipe.
+            with contextlib.suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -91,8 +94,11 @@ class SimulatedBoard:
 
     def mend(self) -> list[str]:
         """End all faults, and a stall by a restart. The faults that have struck since the last call."""
-        if self.is_alive:
+        try:
             self._ask("")
+        except TransportError:
+            # It was unplugged: its process ends.
+            self._process.wait(STOP_SECONDS)
         struck, self._struck = self._struck, []
         return struck
 
@@ -104,6 +110,8 @@ class SimulatedBoard:
         except OSError as error:
             raise TransportError("the simulated board is gone", where=SIMULATOR) from error
         answer = self._next(ANSWER_SECONDS)
+        if not answer:
+            raise TransportError("the simulated board is gone", where=SIMULATOR)
         if answer != "ok":
             raise FastFlightError(f"the simulated board answers {answer!r} to {line!r}", where=SIMULATOR)
 

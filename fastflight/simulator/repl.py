@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fastflight.simulator.runtime import Runtime
 
 RAW_BANNER = b"raw REPL; CTRL-B to exit\r\n"
-# Half of MicroPython's default stdin buffer of 256 bytes: the window that a raw-paste device announces.
+# The window that a raw-paste device announces: half of its stdin buffer, which is 256 bytes by default.
 WINDOW = 128
 # More source than a board's heap holds: longer code ends in MemoryError, and a longer line takes no more characters.
 MAX_CODE = 256 * 1024
@@ -49,6 +49,7 @@ class Repl:
     def __init__(self, runtime: Runtime, *, raw_paste: bool = True) -> None:
         self._runtime = runtime
         self._uart = runtime.uart
+        self._window = min(WINDOW, runtime.uart.ring.capacity // 2)
         self._raw_paste = raw_paste
 
     def friendly(self) -> Mode:
@@ -176,10 +177,9 @@ class Repl:
         if command != b"A" or not self._raw_paste:
             self._uart.write(b"R\x00")
             return Outcome.DONE
-        self._uart.write(b"R\x01" + WINDOW.to_bytes(2, "little") + b"\x01")
+        self._uart.write(b"R\x01" + self._window.to_bytes(2, "little") + b"\x01")
         code = bytearray()
-        left = WINDOW
-        check_at = WINDOW
+        left = check_at = self._window
         while True:
             piece = self._uart.read_until(PASTE_END, left)
             if piece[-1] in (CTRL_C, CTRL_D):
@@ -196,7 +196,7 @@ class Repl:
                     self._end_early()
                     break
             self._uart.write(b"\x01")
-            left = WINDOW
+            left = self._window
         if piece[-1] == CTRL_C:
             self._uart.write(b"\x04")
             self._runtime.report(KeyboardInterrupt())

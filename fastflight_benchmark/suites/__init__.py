@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fastflight_benchmark.suites import flight, memory, transfer
+from fastflight_benchmark.suites import faults, flight, memory, transfer
 from fastflight_benchmark.suites.options import Options
 
 __all__ = ["SUITES", "Options"]
@@ -12,4 +12,9 @@ __all__ = ["SUITES", "Options"]
 # Runs the suite, writes its files, and says how many requests failed.
 Suite = Callable[[Options], int]
 
-SUITES: Mapping[str, Suite] = {"flight": flight.run, "memory": memory.run, "transfer": transfer.run}
+SUITES: Mapping[str, Suite] = {
+    "flight": flight.run,
+    "memory": memory.run,
+    "transfer": transfer.run,
+    "faults": faults.run,
+}

@@ -1,0 +1,168 @@
+"""Suite `faults`: a campaign of transfers with faults injected, of which none may end wrong, untyped or never.
+
+Several boards at once: what a fault costs is mostly waiting. `--runs` has no meaning: what is counted is not timed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from fastflight_benchmark import machine, output
+from fastflight_benchmark.campaign import BAD, COMPLETED, FAULTS, TYPED, Case, Outcome, Station, case
+from fastflight_benchmark.report import LOSS, NOISE, WIN, table
+from fastflight_benchmark.suites.options import Options
+
+TRANSFERS, QUICK_TRANSFERS = 1_000, 96
+BOARDS = 12
+# Any fixed number: a campaign that cannot be repeated finds nothing that can be mended.
+SEED = 1
+COLUMNS = ["fault", "transfers", "struck", "completed", "typed", *BAD, "longest_seconds", "longest_next_seconds"]
+RAW_COLUMNS = [
+    "number",
+    "fault",
+    "specs",
+    "struck",
+    "operation",
+    "path",
+    "content",
+    "size",
+    "baud",
+    "ring",
+    "ended",
+    "reason",
+    "seconds",
+    "next_seconds",
+]
+SHOWN_BAD = 10
+
+
+def run(options: Options) -> int:
+    """The whole campaign: measure, save, show. How many transfers ended badly."""
+    return carry_out(options, SEED, range(QUICK_TRANSFERS if options.quick else TRANSFERS))
+
+
+def carry_out(options: Options, seed: int, numbers: Sequence[int], boards: int = BOARDS) -> int:
+    """The transfers `numbers` of the campaign `seed`."""
+    boards = min(boards, len(numbers))
+    options.console.print(f"{len(numbers)} transfers on {boards} simulated boards, campaign {seed}")
+    description: dict[str, Any] = {
+        "suite": "faults",
+        "seed": seed,
+        "transfers": len(numbers),
+        "boards": boards,
+        "machine": machine.describe(),
+    }
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=options.console, transient=True) as bar:
+        task = bar.add_task("transfers", total=len(numbers))
+        outcomes = campaign([case(seed, number) for number in numbers], boards, lambda: bar.advance(task))
+    raw = pd.DataFrame([_row(outcome) for outcome in outcomes], columns=RAW_COLUMNS)
+    result = summarize(raw)
+    output.save(options.output, result, {"raw": raw}, description)
+    show(options.console, result, raw)
+    options.console.print(
+        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
+    )
+    return int(raw["ended"].isin(BAD).sum())
+
+
+def campaign(cases: Sequence[Case], boards: int, progress: Callable[[], None] = lambda: None) -> list[Outcome]:
+    """Carry out `cases` on so many boards at once; in their order."""
+    waiting = iter(cases)
+    lock = threading.Lock()
+    outcomes: list[Outcome] = []
+
+    def work(folder: Path, number: int) -> None:
+        with Station(folder, number) as station:
+            while True:
+                with lock:
+                    following = next(waiting, None)
+                if following is None:
+                    return
+                outcome = station.carry_out(following)
+                with lock:
+                    outcomes.append(outcome)
+                    progress()
+
+    with tempfile.TemporaryDirectory(prefix="fastflight-faults-") as folder, ThreadPoolExecutor(boards) as threads:
+        working = [threads.submit(work, Path(folder) / f"{number}", number) for number in range(boards)]
+        for done in working:
+            done.result()
+    return sorted(outcomes, key=lambda outcome: outcome.case.number)
+
+
+def summarize(raw: pd.DataFrame) -> pd.DataFrame:
+    """One row of `COLUMNS` per fault, and one of all."""
+    groups: Iterable[tuple[str, pd.DataFrame]] = [(fault, raw[raw["fault"] == fault]) for fault in FAULTS]
+    rows = [
+        {
+            "fault": fault,
+            "transfers": len(group),
+            "struck": (group["struck"] != "").sum(),
+            **{ended: (group["ended"] == ended).sum() for ended in (COMPLETED, TYPED, *BAD)},
+            "longest_seconds": group["seconds"].max(),
+            "longest_next_seconds": group["next_seconds"].max(),
+        }
+        for fault, group in [*groups, ("all", raw)]
+        if len(group)
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def show(console: Console, result: pd.DataFrame, raw: pd.DataFrame) -> None:
+    """The table, and of what ended badly enough to do it again."""
+    shown = table(
+        "Transfers by fault. Typed: failed with an error of ours, old file whole, and the next one completed",
+        ("fault", "transfers", "struck", "completed", "typed", *BAD, "longest"),
+        "next one",
+    )
+    for row in result.to_dict("records"):
+        shown.add_row(
+            row["fault"],
+            *(str(row[name]) for name in ("transfers", "struck", COMPLETED, TYPED)),
+            *(Text(str(row[name]), style=LOSS if row[name] else NOISE) for name in BAD),
+            f"{row['longest_seconds']:.1f} s",
+            f"{row['longest_next_seconds']:.1f} s",
+        )
+    console.print(shown)
+    bad = raw[raw["ended"].isin(BAD)]
+    for row in bad.head(SHOWN_BAD).to_dict("records"):
+        console.print(
+            Text(
+                f"{row['number']}: {row['ended']}: {row['path']} {row['operation']} of {row['size']} bytes, "
+                f"ring {row['ring']} at {row['baud']}, {row['specs'] or 'no fault'}: {row['reason']}",
+                style=LOSS,
+            )
+        )
+    verdict = f"{len(raw)} transfers, {len(bad)} wrong, untyped, hung or stuck"
+    console.print(Text(verdict, style=LOSS if len(bad) else WIN))
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    done = outcome.case
+    return {
+        "number": done.number,
+        "fault": done.fault,
+        "specs": " ".join(done.specs),
+        "struck": " ".join(outcome.struck),
+        "operation": done.operation,
+        "path": done.path,
+        "content": done.content,
+        "size": done.size,
+        "baud": outcome.baud,
+        "ring": outcome.ring,
+        "ended": outcome.ended,
+        "reason": outcome.reason,
+        "seconds": outcome.seconds,
+        "next_seconds": outcome.next_seconds,
+    }
