@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fastflight.cli import board, doctor, files, get, put, serve
+from fastflight.cli import board, bridge, doctor, files, get, put, serve
 
 app = typer.Typer(
     help="MicroPython devices as tables. `serve` owns the boards; the other commands ask a server.",
@@ -14,6 +14,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve.serve)
+app.command()(bridge.bridge)
 app.command()(board.devices)
 app.command()(files.ls)
 app.command()(get.get)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
@@ -50,8 +51,7 @@ def serve(
             devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
             for name, ports in running.bridges.items():
-                urls = ports.urls("127.0.0.1").items()
-                screen.line(f"bridge to {name}: {', '.join(f'{kind} {url}' for kind, url in urls)}")
+                screen.line(f"sharing {name} at {listed(ports, '127.0.0.1')}")
             stop.wait()
             screen.complain("stopping: open streams may end; once more stops at once")
 
