@@ -61,6 +61,7 @@ class PutFile(Steps):
         with os_errors_of(self._source):
             self._size = self._source.stat().st_size
             sha256 = local_digest(self._source, "sha256")
+        _begin(self._progress, self._size)
         if self._skip_unchanged and unchanged(self._connection, self._request, self._source):
             return Copied(self._size, sha256, unchanged=True)
         request = self._request.model_copy(update={"sha256": sha256})
@@ -114,6 +115,7 @@ class GetFile(Steps):
         if self._target.exists() and not self._target.is_file():
             raise RequestError("is not a file", where=str(self._shown), hint="Give the name of a file to write")
         size = int(self._act("file.stat")["size"])
+        _begin(self._progress, size)
         with os_errors_of(self._shown):
             if self._skip_unchanged and unchanged(self._connection, self._request, self._target):
                 return Copied(size, local_digest(self._target, "sha256"), unchanged=True)
@@ -178,6 +180,12 @@ class GetFile(Steps):
         request = self._request
         given = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
         return self._connection.act_once(name, **given, **body)
+
+
+def _begin(progress: Report | None, size: int) -> None:
+    """Tell how much there is to move, before the first of it is."""
+    if progress is not None:
+        progress(0, 0, size)
 
 
 def unchanged(connection: Connection, request: DeviceFile, local: Path) -> bool:

@@ -70,6 +70,8 @@ class PutTree(Steps):
         moved = {entry.path for entry in wanted}
         total = sum(entry.size for entry in wanted)
         done = 0
+        if wanted and self._progress is not None:
+            self._progress(wanted[0].path, 0, total)
         for lot in lots(wanted, lambda entry: entry.path):
             rows = Rows(TREE_SCHEMA, tree_rows(lot), sum(entry.size for entry in lot), paced=True)
             upload = self._connection.upload(self._request, rows, self._report(lot, done, total))
@@ -134,6 +136,8 @@ class GetTree(Steps):
             wanted = [path for path, entry in there.items() if not (self._skip_unchanged and entry.same(places[path]))]
             total = sum(there[path].size for path in wanted)
             landed = Landed(self._target, there)
+            if wanted and self._progress is not None:
+                self._progress(wanted[0], 0, total)
             for lot in lots(wanted, str):
                 self._take(lot, landed, total)
         kept = tuple(path for path in there if path not in landed.paths)

@@ -106,7 +106,7 @@ class TreeContent:
             raise DataError("a tree needs the columns path: string, offset: int64, data: binary", where="schema")
         self._acknowledge = acknowledge
         self._begun: set[str] = set()
-        self._path = ""
+        self._path: str | None = None
         self._end = 0
         self._rows = 0
         self._bytes = 0

@@ -1,0 +1,207 @@
+"""Writes that broke off and go on, and reads from an offset, with plain `pyarrow.flight`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from .conftest import Board, command, sha256
+
+CONTENT = bytes(range(256)) * 200
+HALF = 20_000
+FILE = {"type": "device.file", "device": "demo", "path": "/big.bin", "format": "raw"}
+RESUMABLE = {**FILE, "resume": True, "sha256": sha256(CONTENT)}
+SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
+
+
+def rows(content: bytes, start: int = 0, size: int = 4096) -> pa.Table:
+    """`content` from `start` on, as rows."""
+    offsets = list(range(start, len(content), size)) or [start]
+    return pa.table([offsets, [content[offset : offset + size] for offset in offsets]], schema=SCHEMA)
+
+
+def break_off(board: Board, content: bytes, **request: Any) -> list[dict[str, Any]]:
+    """Write `content` and give up when all of it is acknowledged; what the server said until then."""
+    writer, reader = board.client.do_put(command(**request), SCHEMA)
+    told = []
+    try:
+        writer.write_table(rows(content))
+        while not told or told[-1].get("bytes", 0) < len(content):
+            told.append(json.loads(reader.read().to_pybytes()))
+        writer.write_metadata(b'{"abort": true}')
+        writer.done_writing()
+        with pytest.raises(flight.FlightUnavailableError, match="the client gave the upload up"):
+            reader.read()
+            writer.close()
+    finally:
+        with pytest.raises(pa.ArrowException):
+            writer.close()
+    return told
+
+
+def kept(board: Board, **request: Any) -> dict[str, Any]:
+    """What the server says first: what is there of an earlier write."""
+    writer, reader = board.client.do_put(command(**request), SCHEMA)
+    told: dict[str, Any] = json.loads(reader.read().to_pybytes())["resume"]
+    writer.write_metadata(b'{"abort": true}')
+    writer.done_writing()
+    with pytest.raises(pa.ArrowException):
+        writer.close()
+    return told
+
+
+def test_a_write_goes_on_after_what_was_kept(board: Board, mode: str) -> None:
+    told = break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
+    assert told[0] == {"resume": {"bytes": 0, "algorithm": "", "digest": ""}}
+    assert told[-1]["bytes"] == HALF
+    assert not (board.folder / "big.bin").exists()
+
+    put = board.put(rows(CONTENT, HALF), {**RESUMABLE, "mode": mode})
+    assert put.error is None
+    assert put.acks[0] == {"resume": {"bytes": HALF, "algorithm": "sha256", "digest": sha256(CONTENT[:HALF])}}
+    assert put.last["done"]
+    assert (put.last["bytes"], put.last["sha256"]) == (len(CONTENT), sha256(CONTENT))
+    assert (board.folder / "big.bin").read_bytes() == CONTENT
+
+
+def test_the_bytes_that_were_kept_count_as_progress(board: Board, mode: str) -> None:
+    break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
+    put = board.put(rows(CONTENT, HALF), {**RESUMABLE, "mode": mode}, chunk=1)
+    assert [ack["bytes"] for ack in put.acks[1:3]] == [HALF + 4096, HALF + 8192]
+
+
+def test_a_client_that_does_not_listen_starts_anew(board: Board, mode: str) -> None:
+    break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
+    put = board.put(rows(CONTENT[::-1]), {**FILE, "resume": True, "mode": mode})
+    assert put.error is None
+    assert (board.folder / "big.bin").read_bytes() == CONTENT[::-1]
+
+
+def test_a_write_that_may_not_be_resumed_leaves_nothing(board: Board, mode: str) -> None:
+    before = {path.name for path in board.folder.iterdir()}
+    break_off(board, CONTENT[:HALF], **FILE, mode=mode)
+    assert {path.name for path in board.folder.iterdir()} == before
+    assert kept(board, **RESUMABLE, mode=mode)["bytes"] == 0
+
+
+def test_a_write_that_was_whole_but_for_its_end_needs_one_empty_row(board: Board, mode: str) -> None:
+    break_off(board, CONTENT, **RESUMABLE, mode=mode)
+    put = board.put(rows(CONTENT, len(CONTENT)), {**RESUMABLE, "mode": mode})
+    assert put.error is None
+    assert (board.folder / "big.bin").read_bytes() == CONTENT
+
+
+def test_a_client_that_is_gone_leaves_what_it_had_stored(board: Board, mode: str) -> None:
+    client = flight.connect(board.location)
+    writer, reader = client.do_put(command(**RESUMABLE, mode=mode), SCHEMA)
+    writer.write_table(rows(CONTENT[:HALF]))
+    while json.loads(reader.read().to_pybytes()).get("bytes", 0) < HALF:
+        pass
+    client.close()
+    del writer, reader
+    assert kept(board, **RESUMABLE, mode=mode) == {
+        "bytes": HALF,
+        "algorithm": "sha256",
+        "digest": sha256(CONTENT[:HALF]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "start", "says"),
+    [
+        ({}, HALF - 1, f"Go on at {HALF}, where the part on the device ends, or begin at 0"),
+        ({"sha256": None}, HALF, "nothing says what the whole file has to be"),
+        ({"sha256": "0" * 64}, 0, "what came is not what was announced"),
+    ],
+)
+def test_a_write_that_cannot_go_on_is_refused(
+    board: Board, mode: str, changed: dict[str, Any], start: int, says: str
+) -> None:
+    break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
+    put = board.put(rows(CONTENT, start), {**RESUMABLE, "mode": mode, **changed})
+    assert isinstance(put.error, pa.ArrowInvalid)
+    assert says in str(put.error)
+    assert not (board.folder / "big.bin").exists()
+
+
+def test_what_does_not_fit_the_digest_never_becomes_the_file(board: Board, mode: str) -> None:
+    break_off(board, CONTENT[:HALF], **RESUMABLE, mode=mode)
+    put = board.put(rows(CONTENT[::-1], HALF), {**RESUMABLE, "mode": mode})
+    assert put.error is not None
+    assert not (board.folder / "big.bin").exists()
+
+
+@pytest.mark.parametrize("offset", [0, 1, 16_384, 40_000, len(CONTENT)])
+def test_reading_begins_at_an_offset(board: Board, mode: str, offset: int) -> None:
+    (board.folder / "big.bin").write_bytes(CONTENT)
+    got = board.get(**FILE, offset=offset, mode=mode)
+    assert got.error is None
+    assert b"".join(got.table["data"].to_pylist()) == CONTENT[offset:]
+    assert got.table["offset"].to_pylist()[:1] == ([offset] if offset < len(CONTENT) else [])
+    assert got.trailer is not None
+    assert (got.trailer["offset"], got.trailer["sha256"]) == (offset, sha256(CONTENT[offset:]))
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"offset": -1}, "offset"),
+        ({"offset": 2**40}, "offset"),
+        ({"offset": "1"}, "offset"),
+        ({"format": "csv", "offset": 5}, "csv is read from its beginning"),
+        ({"resume": True}, "resume: only a write takes this"),
+        ({"sha256": "0" * 64}, "sha256: only a write takes this"),
+        ({"sha256": "x"}, "sha256"),
+        ({"transfer": "binery"}, "Did you mean 'binary'?"),
+        ({"deflate": 1}, "deflate"),
+    ],
+)
+def test_bad_keys_of_a_read_are_named(board: Board, keys: dict[str, Any], says: str) -> None:
+    error = board.get(**{**FILE, "path": "/log.bin", **keys}).error
+    assert isinstance(error, pa.ArrowInvalid)
+    assert says in str(error)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"offset": 5}, "offset: only reading begins at an offset"),
+        ({"format": "csv", "resume": True}, "a write of csv cannot be resumed"),
+        ({"resume": 1}, "resume"),
+    ],
+)
+def test_bad_keys_of_a_write_are_named(board: Board, keys: dict[str, Any], says: str) -> None:
+    error = board.put(rows(b"abc"), {**FILE, **keys}).error
+    assert isinstance(error, pa.ArrowInvalid)
+    assert says in str(error)
+
+
+@pytest.mark.parametrize("transfer", ["auto", "binary", "base64", "literal"])
+@pytest.mark.parametrize("deflate", [None, True, False])
+def test_bytes_cross_the_line_in_every_form(board: Board, mode: str, transfer: str, deflate: bool | None) -> None:
+    form = {"transfer": transfer, "deflate": deflate, "mode": mode}
+    put = board.put(rows(CONTENT), {**FILE, **form})
+    assert put.error is None
+    assert (board.folder / "big.bin").read_bytes() == CONTENT
+    assert b"".join(board.table(**FILE, **form)["data"].to_pylist()) == CONTENT
+
+
+def test_digests_of_a_part_and_of_a_tree(board: Board) -> None:
+    (board.folder / "data").mkdir()
+    (board.folder / "data" / "a.bin").write_bytes(b"abc")
+    (board.folder / "data" / ".fastflight-part").write_bytes(b"left behind")
+    of = {"device": "demo", "path": "/data/a.bin"}
+    assert board.act("file.hash", **of, limit=2) == [
+        {"path": "/data/a.bin", "algorithm": "sha256", "digest": sha256(b"ab")}
+    ]
+    assert board.act("file.hash", device="demo", path="/data", recursive=True) == [
+        {"path": "/data/a.bin", "size": 3, "algorithm": "sha256", "digest": sha256(b"abc")}
+    ]
+    with pytest.raises(pa.ArrowInvalid, match="limit: a limit is for one file"):
+        board.act("file.hash", **of, limit=2, recursive=True)
+    with pytest.raises(pa.ArrowInvalid, match="limit"):
+        board.act("file.hash", **of, limit=-1)

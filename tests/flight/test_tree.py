@@ -1,0 +1,148 @@
+"""Folders of a device as rows, with plain `pyarrow.flight`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from .conftest import Board, sha256
+
+TREE = {"type": "device.tree", "device": "demo", "path": "/data"}
+SCHEMA = pa.schema([("path", pa.string()), ("offset", pa.int64()), ("data", pa.binary())])
+FILES = {"a.bin": bytes(range(256)) * 300, "deep/er/b.py": b"print('b')\n", "deep/empty": b"", "z é.txt": b"z"}
+
+
+def table(*rows: tuple[str, int, bytes]) -> pa.Table:
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+
+
+def rows_of(files: dict[str, bytes], size: int = 5000) -> pa.Table:
+    """Files in pieces of `size`; an empty one is one row."""
+    return table(
+        *(
+            (path, start, content[start : start + size])
+            for path, content in files.items()
+            for start in range(0, len(content) or 1, size)
+        )
+    )
+
+
+def files_in(rows: pa.Table) -> dict[str, bytes]:
+    """The files that rows hold, whose offsets must fit."""
+    files: dict[str, bytes] = {}
+    for row in rows.to_pylist():
+        files.setdefault(row["path"], b"")
+        assert row["offset"] == len(files[row["path"]])
+        files[row["path"]] += row["data"]
+    return files
+
+
+def below(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+def test_a_tree_goes_there_and_back(board: Board, mode: str) -> None:
+    put = board.put(rows_of(FILES), {**TREE, "mode": mode}, chunk=3)
+    assert put.error is None
+    assert (put.last["files"], put.last["bytes"], put.last["done"]) == (4, sum(map(len, FILES.values())), True)
+    assert put.acks[0]["rows"] == 3
+    assert below(board.folder / "data") == FILES
+
+    got = board.get(**TREE, mode=mode)
+    assert got.error is None
+    assert files_in(got.table) == FILES
+    assert got.trailer is not None
+    assert (got.trailer["files"], got.trailer["bytes"]) == (4, sum(map(len, FILES.values())))
+    assert got.trailer["sha256"] == sha256(b"".join(got.table["data"].to_pylist()))
+
+
+def test_files_that_the_rows_do_not_name_stay(board: Board, mode: str) -> None:
+    assert board.put(rows_of({"a": b"old", "b": b"old"}), {**TREE, "mode": mode}).error is None
+    assert board.put(rows_of({"b": b"new"}), {**TREE, "mode": mode}).error is None
+    assert below(board.folder / "data") == {"a": b"old", "b": b"new"}
+
+
+def test_files_can_be_chosen(board: Board, mode: str) -> None:
+    assert board.put(rows_of(FILES), TREE).error is None
+    chosen = board.table(**TREE, files=["z é.txt", "deep/empty"], mode=mode)
+    assert list(files_in(chosen).items()) == [("z é.txt", b"z"), ("deep/empty", b"")]
+    assert board.table(**TREE, files=[], mode=mode).num_rows == 0
+    missing = board.get(**TREE, files=["deep/empyt"], mode=mode).error
+    assert isinstance(missing, KeyError)
+    assert "Did you mean 'deep/empty'?" in str(missing)
+
+
+def test_what_broke_off_is_no_part_of_a_tree(board: Board, mode: str) -> None:
+    assert board.put(rows_of({"a": b"a"}), TREE).error is None
+    (board.folder / "data" / ".fastflight-part").write_bytes(b"left behind")
+    assert files_in(board.table(**TREE, mode=mode)) == {"a": b"a"}
+
+
+def test_the_root_is_a_tree(board: Board, mode: str) -> None:
+    whole = files_in(board.table(type="device.tree", device="demo", mode=mode))
+    assert whole == below(board.folder)
+    assert "readings.csv" in whole
+
+
+def test_a_file_is_not_a_tree(board: Board, mode: str) -> None:
+    error = board.get(**{**TREE, "path": "/log.bin"}, mode=mode).error
+    assert isinstance(error, pa.ArrowInvalid)
+    assert "this is a file, not a folder" in str(error)
+    assert isinstance(board.get(**{**TREE, "path": "/nowhere"}, mode=mode).error, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (table(("../a", 0, b"")), "not the path of a file below the folder"),
+        (table(("/a", 0, b"")), "not the path of a file below the folder"),
+        (table(("a//b", 0, b"")), "not the path of a file below the folder"),
+        (table(("", 0, b"")), "not the path of a file below the folder"),
+        (table(("a" * 2000, 0, b"")), "too long"),
+        (table(("a", 5, b"x")), "a row has offset 5, the rows before it end at 0"),
+        (table(("a", 0, b"x"), ("a", 0, b"y")), "a row has offset 0, the rows before it end at 1"),
+        (table(("a", 0, b"x"), ("b", 0, b"y"), ("a", 1, b"z")), "the rows of a file come in two places"),
+        (pa.table({"path": ["a"], "offset": [0], "data": ["text"]}), "a tree needs the columns"),
+        (pa.table({"path": ["a"], "offset": [0]}), "a tree needs the columns"),
+        (pa.table([[None], [0], [b""]], schema=SCHEMA), "a row lacks its path"),
+    ],
+)
+def test_rows_that_are_no_tree_are_refused(board: Board, mode: str, rows: pa.Table, says: str) -> None:
+    before = below(board.folder)
+    error = board.put(rows, {**TREE, "mode": mode}).error
+    assert isinstance(error, pa.ArrowInvalid)
+    assert says in str(error)
+    assert below(board.folder) == before
+
+
+def test_an_empty_tree_is_written(board: Board, mode: str) -> None:
+    put = board.put(SCHEMA.empty_table(), {**TREE, "mode": mode})
+    assert put.error is None
+    assert put.last["files"] == 0
+
+
+@pytest.mark.parametrize(("keys", "says"), [({"fils": []}, "files"), ({"files": "a"}, "files"), ({"path": ""}, "path")])
+def test_bad_keys_are_named(board: Board, keys: dict[str, Any], says: str) -> None:
+    error = board.get(**{**TREE, **keys}).error
+    assert isinstance(error, pa.ArrowInvalid)
+    assert says in str(error)
+
+
+def test_a_write_does_not_choose(board: Board) -> None:
+    error = board.put(rows_of({"a": b""}), {**TREE, "files": ["a"]}).error
+    assert isinstance(error, pa.ArrowInvalid)
+    assert "files: only reading chooses files" in str(error)
+
+
+def test_the_size_of_a_tree_is_known_beforehand(board: Board) -> None:
+    assert board.put(rows_of(FILES), TREE).error is None
+    info = board.client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps(TREE)))
+    assert info.total_bytes == sum(map(len, FILES.values()))
+    assert info.schema.names == SCHEMA.names
