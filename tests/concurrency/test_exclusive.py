@@ -136,3 +136,113 @@ def test_threads_and_loops_share_it_without_two_holding_it() -> None:
     assert len(done) == 3 * 50 + 2 * 4 * 50
     assert max(most) == 1
     assert lock.holder is None
+
+
+def test_who_gives_way_is_not_the_holder_and_lets_the_next_one_in_at_once() -> None:
+    async def run() -> list[str]:
+        lock = Exclusive("demo")
+        story: list[str] = []
+
+        async def idle() -> None:
+            async with lock.aheld_until_wanted("a listener") as wanted:
+                story.append(f"listens, held by {lock.holder}")
+                await wanted.wait()
+                story.append("gives way")
+
+        listening = asyncio.create_task(idle())
+        await asyncio.sleep(0)
+        async with lock.aheld("a reader", 0):  # without patience, and without being refused
+            story.append(f"held by {lock.holder}")
+        await listening
+        assert lock.holder is None
+        return story
+
+    assert asyncio.run(run()) == ["listens, held by None", "gives way", "held by a reader"]
+
+
+def test_who_gives_way_comes_after_all_others_and_again_when_they_are_done() -> None:
+    async def run() -> list[str]:
+        lock = Exclusive("demo")
+        story: list[str] = []
+        listens = asyncio.Event()
+
+        async def idle() -> None:
+            for _ in range(2):
+                async with lock.aheld_until_wanted("a listener") as wanted:
+                    story.append("listens")
+                    listens.set()
+                    await wanted.wait()
+
+        await lock.aacquire("first", 0)
+        listening = asyncio.create_task(idle())
+        await asyncio.sleep(0)
+
+        async def use(name: str) -> None:
+            async with lock.aheld(name, SOON):
+                story.append(name)
+
+        users = [asyncio.create_task(use(name)) for name in ("second", "third")]
+        await asyncio.sleep(0)
+        lock.release()
+        await asyncio.gather(*users)
+        for name in ("fourth", "fifth"):
+            await listens.wait()
+            listens.clear()
+            await use(name)
+        await listening
+        return story
+
+    assert asyncio.run(run()) == ["second", "third", "listens", "fourth", "listens", "fifth"]
+
+
+def test_who_comes_second_while_somebody_gives_way_is_told_who_will_have_it() -> None:
+    async def run() -> None:
+        lock = Exclusive("demo")
+        async with lock.aheld_until_wanted("a listener") as wanted:
+            first = asyncio.create_task(lock.aacquire("first", 0))
+            await wanted.wait()
+            with pytest.raises(BusyError) as raised:
+                await lock.aacquire("second", 0)
+            assert raised.value.holder == "first"
+        await first
+        assert lock.holder == "first"
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_idle_time_and_is_cancelled_leaves_the_queue() -> None:
+    async def run() -> None:
+        lock = Exclusive("demo")
+        await lock.aacquire("first", 0)
+
+        async def idle() -> None:
+            async with lock.aheld_until_wanted("a listener"):
+                raise AssertionError("was never to have it")
+
+        waiting = asyncio.create_task(idle())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        lock.release()
+        assert lock.holder is None
+        await lock.aacquire("second", 0)
+
+    asyncio.run(run())
+
+
+def test_a_thread_takes_it_from_who_gives_way_on_a_loop() -> None:
+    lock = Exclusive("demo")
+    listens = threading.Event()
+
+    async def idle() -> None:
+        async with lock.aheld_until_wanted("a listener") as wanted:
+            listens.set()
+            await wanted.wait()
+
+    listening = threading.Thread(target=asyncio.run, args=(idle(),))
+    listening.start()
+    assert listens.wait(SOON)
+    with lock.held("a thread", 0):
+        assert lock.holder == "a thread"
+    listening.join(SOON)

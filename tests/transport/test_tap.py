@@ -1,0 +1,241 @@
+"""What a tap keeps, what its readers get, and that a tapped port is still the port."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.errors import RequestError
+from fastflight.transport import LineSettings, ModemLines, SerialControl
+from fastflight.transport.tap import CHUNK_BYTES, LOT_CHUNKS, Chunk, Gap, Tap, TapReader, tapped
+from tests.transport.peers import socket_peer
+
+SOON = 10.0
+
+
+def ticking() -> Tap:
+    """A tap whose clock goes on by ten with each chunk, from 0."""
+    return Tap(clock=count(0, 10).__next__)
+
+
+def small(chunks: int) -> Tap:
+    """A tap that keeps so many chunks of one byte."""
+    return Tap(kept_bytes=chunks * (1 + CHUNK_BYTES), clock=count(0, 10).__next__)
+
+
+def test_chunks_are_numbered_and_stamped_in_the_order_they_crossed() -> None:
+    tap = ticking()
+    reader = tap.reader()
+    tap.feed("tx", b"1+1\r")
+    tap.feed("rx", b"2\r\n")
+    assert reader.take(0) == [Chunk(0, 0, "tx", b"1+1\r"), Chunk(1, 10, "rx", b"2\r\n")]
+    assert reader.take(0) == []
+    assert tap.next_seq == 2
+
+
+def test_nothing_is_no_chunk() -> None:
+    tap = Tap()
+    tap.feed("rx", b"")
+    assert tap.next_seq == 0
+
+
+def test_a_reader_starts_now_or_at_a_number_or_at_a_time() -> None:
+    tap = ticking()
+    for _ in range(5):
+        tap.feed("rx", b"x")
+    assert tap.reader().take(0) == []
+    assert [chunk.seq for chunk in chunks(tap.reader(seq=3))] == [3, 4]
+    assert [chunk.seq for chunk in chunks(tap.reader(since_ns=10))] == [1, 2, 3, 4]
+    assert [chunk.seq for chunk in chunks(tap.reader(since_ns=11))] == [2, 3, 4]
+    assert chunks(tap.reader(since_ns=1000)) == []
+
+
+@pytest.mark.parametrize("seq", [-1, 1])
+def test_a_number_that_is_not_there_yet_is_refused(seq: int) -> None:
+    with pytest.raises(RequestError, match="The next one will have number 0"):
+        Tap().reader(seq=seq)
+
+
+def test_a_reader_that_comes_too_late_for_a_number_sees_the_gap_first() -> None:
+    tap = small(2)
+    for _ in range(5):
+        tap.feed("rx", b"x")
+    assert tap.reader(seq=1).take(0) == [Gap(1, 2), Chunk(3, 30, "rx", b"x"), Chunk(4, 40, "rx", b"x")]
+
+
+def test_the_newest_chunk_stays_however_large_it_is() -> None:
+    tap = small(2)
+    reader = tap.reader()
+    tap.feed("rx", b"x" * 100_000)
+    assert [chunk.seq for chunk in chunks(reader)] == [0]
+
+
+@given(st.lists(st.integers(0, 12), max_size=60), st.integers(1, 8))
+def test_readers_get_every_chunk_or_the_gap_it_is_in(fed: list[int], kept: int) -> None:
+    tap = small(kept)
+    often, never = tap.reader(), tap.reader()
+    seen: list[int] = []
+    for number in fed:
+        for _ in range(number):
+            tap.feed("rx", b"x")
+        seen += numbers(often)
+        assert len(tap._chunks) <= kept
+    assert seen == list(range(tap.next_seq)) == numbers(never)
+
+
+def numbers(reader: TapReader) -> list[int]:
+    """What the reader got and missed, as numbers."""
+    found: list[int] = []
+    while items := reader.take(0):
+        for item in items:
+            found += range(item.first, item.last + 1) if isinstance(item, Gap) else [item.seq]
+    return found
+
+
+def chunks(reader: TapReader) -> list[Chunk]:
+    return [item for item in reader.take(0) if isinstance(item, Chunk)]
+
+
+def test_a_lot_is_bounded_and_the_rest_follows() -> None:
+    tap = Tap(kept_bytes=1 << 20)
+    reader = tap.reader()
+    for _ in range(LOT_CHUNKS + 1):
+        tap.feed("rx", b"x")
+    assert len(reader.take(0)) == LOT_CHUNKS
+    assert len(reader.take(0)) == 1
+
+
+def test_readers_in_threads_and_loops_are_woken_and_end_with_the_tap() -> None:
+    tap = ticking()
+    got: list[list[int]] = []
+    readers = [tap.reader() for _ in range(4)]
+
+    def in_thread(reader: TapReader) -> None:
+        got.append([item.seq for item in reader if isinstance(item, Chunk)])
+
+    async def in_loop(reader: TapReader) -> None:
+        got.append([item.seq async for item in reader if isinstance(item, Chunk)])
+
+    threads = [threading.Thread(target=in_thread, args=(reader,)) for reader in readers[:2]]
+    threads += [threading.Thread(target=asyncio.run, args=(in_loop(reader),)) for reader in readers[2:]]
+    for thread in threads:
+        thread.start()
+    for _ in range(200):
+        tap.feed("rx", b"x")
+    tap.close()
+    for thread in threads:
+        thread.join(SOON)
+    assert got == [list(range(200))] * 4
+
+
+def test_a_wait_that_is_cancelled_takes_nothing_and_leaves_nothing() -> None:
+    tap = ticking()
+    reader = tap.reader()
+
+    async def wait() -> None:
+        waiting = asyncio.create_task(reader.atake(None))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert tap._waiting == []
+        tap.feed("rx", b"x")
+        assert len(await reader.atake(SOON)) == 1
+        assert await reader.atake(0) == []
+
+    asyncio.run(wait())
+
+
+def test_a_reader_whose_loop_has_ended_does_not_trouble_the_line() -> None:
+    tap = Tap()
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(tap.reader().atake(None))
+    loop.run_until_complete(asyncio.sleep(0))
+    waiting._log_destroy_pending = False  # the loop is closed on purpose with its task waiting
+    loop.close()
+    tap.feed("rx", b"x")
+    assert tap.next_seq == 1
+
+
+def test_a_tapped_port_carries_the_same_bytes_in_both_worlds() -> None:
+    tap = Tap()
+    with socket_peer(echo=True) as address:
+        port = tapped(address.open(SOON), tap)
+        reader = tap.reader()
+        port.write(b"one", SOON)
+        assert port.read(SOON) == b"one"
+
+        async def again() -> None:
+            await port.awrite(b"two", SOON)
+            assert await port.aread(SOON) == b"two"
+
+        asyncio.run(again())
+        port.close()
+    assert [(chunk.direction, chunk.data) for chunk in chunks(reader)] == [
+        ("tx", b"one"),
+        ("rx", b"one"),
+        ("tx", b"two"),
+        ("rx", b"two"),
+    ]
+    assert port.bytes_per_second is None
+    assert not isinstance(port, SerialControl)
+
+
+class SerialLine:
+    """A port that is a serial line, as far as this test goes: it notes what it is told."""
+
+    bytes_per_second = 11520.0
+    settings = LineSettings()
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def configure(self, settings: LineSettings, timeout: float) -> None:
+        self.told.append(settings)
+
+    def assign(self, timeout: float, **lines: bool | None) -> None:
+        self.told.append({name: on for name, on in lines.items() if on is not None})
+
+    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        self.told.append((received, unsent))
+
+    def modem(self, timeout: float) -> ModemLines:
+        return ModemLines(ri=True)
+
+    async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
+        self.configure(settings, timeout)
+
+    async def aassign(self, timeout: float, **lines: bool | None) -> None:
+        self.assign(timeout, **lines)
+
+    async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        self.purge(timeout, received=received, unsent=unsent)
+
+    async def amodem(self, timeout: float) -> ModemLines:
+        return self.modem(timeout)
+
+
+def test_a_tapped_serial_line_can_still_be_controlled() -> None:
+    line = SerialLine()
+    port = tapped(line, Tap())  # type: ignore[arg-type]
+    assert isinstance(port, SerialControl)
+    assert port.settings == LineSettings()
+    fast = LineSettings(baud=921600)
+    port.configure(fast, SOON)
+    port.assign(SOON, dtr=False)
+    port.purge(SOON, received=True)
+    assert port.modem(SOON) == ModemLines(ri=True)
+
+    async def again() -> None:
+        await port.aconfigure(fast, SOON)
+        await port.aassign(SOON, dtr=False)
+        await port.apurge(SOON, received=True)
+        assert await port.amodem(SOON) == ModemLines(ri=True)
+
+    asyncio.run(again())
+    assert line.told == [fast, {"dtr": False}, (True, False)] * 2
