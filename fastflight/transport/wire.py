@@ -31,9 +31,14 @@ class Wire:
     def __init__(self, stream: SocketPort, client: Rfc2217Client) -> None:
         self._stream = stream
         self._client = client
+        # Who reads: a task in its turn, or the one thread that found nobody reading.
         self._reading = _Turn()
+        self._change = threading.Condition()
+        self._being_read = False
         self._writing = _Turn()
+        # How often the client was fed, and how often it had been when each thread last looked.
         self._fed = 0
+        self._seen = threading.local()
         # The rest of a command that a failed write cut off.
         self._owed = b""
 
@@ -42,11 +47,26 @@ class Wire:
         return self._stream.bytes_per_second
 
     def read(self, timeout: float) -> bytes:
-        """Return when the client was fed once more."""
-        fed, deadline = self._fed, time.monotonic() + timeout
-        with self._reading.of_thread(timeout):
-            if self._fed == fed:
-                self._feed(self._stream.read(_left(deadline)))
+        """Return when the client was fed once more, or may have been since this thread's last call."""
+        deadline = time.monotonic() + timeout
+        with self._change:
+            # This thread looked at the client after its last call: what came since then is news to it.
+            seen = getattr(self._seen, "fed", None)
+            if not self._change.wait_for(lambda: self._fed != seen or not self._being_read, timeout):
+                raise TransportTimeout("another thread waited for the server, and nothing came")
+            self._seen.fed = self._fed
+            if self._fed != seen:
+                return b""
+            self._being_read = True
+        data = b""
+        try:
+            data = self._stream.read(_left(deadline))
+        finally:
+            with self._change:
+                self._being_read = False
+                self._feed(data)
+                self._seen.fed = self._fed
+                self._change.notify_all()
         self._answer()
         return b""
 

@@ -1,0 +1,365 @@
+"""Ports behind a server: opened without touching them, set, read while they are set, and written without tearing."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.protocol.rfc2217 import Purge, SetBaud, SetBreak, SetDtr, SetParity, SetRts
+from fastflight.protocol.rfc2217_server import Rfc2217Server
+from fastflight.protocol.telnet import Code, Data, Option, Telnet
+from fastflight.transport import LineSettings, ModemLines, SerialControl, parse_url
+from fastflight.transport.rfc2217 import Rfc2217Port
+from fastflight.transport.socket import SocketPort
+from tests.transport.rfc2217_peers import Rfc2217Peer, running
+
+# Far longer than anything here takes: a test that waits for it has failed.
+PATIENCE = 20.0
+# For waits that are to fail.
+SHORT = 0.05
+
+# More than a connection's buffers hold.
+LARGE = 16 << 20
+
+BINARY = frozenset({Option.BINARY})
+
+
+@pytest.fixture
+def peer() -> Iterator[Rfc2217Peer]:
+    with running() as peer:
+        yield peer
+
+
+@pytest.fixture
+def port(peer: Rfc2217Peer) -> Iterator[Rfc2217Port]:
+    opened = open_port(peer)
+    peer.asked.clear()
+    yield opened
+    opened.close()
+
+
+def open_port(peer: Rfc2217Peer, options: str = "") -> Rfc2217Port:
+    port = parse_url(f"rfc2217://{peer.address}{options}").open(PATIENCE)
+    assert isinstance(port, Rfc2217Port)
+    return port
+
+
+@contextmanager
+def connected() -> Iterator[tuple[socket.socket, Rfc2217Port]]:
+    """A port that has begun nothing, and the server's end of its connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stream = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    port = Rfc2217Port(SocketPort(stream, "here"), "here")
+    with theirs:
+        yield theirs, port
+        port.close()
+
+
+def read_exactly(port: Rfc2217Port, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        data += port.read(PATIENCE)
+    return data
+
+
+async def aread_exactly(port: Rfc2217Port, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        data += await port.aread(PATIENCE)
+    return data
+
+
+def test_opening_asks_and_changes_nothing(peer: Rfc2217Peer) -> None:
+    before = dict(peer.in_force)
+    port = open_port(peer)
+    port.close()
+    assert isinstance(port, SerialControl)
+    assert port.settings == LineSettings(9600, 8, "N", 1.0)
+    assert port.bytes_per_second == 960.0
+    assert peer.in_force == before
+    assert not [event for event in peer.asked if isinstance(event, SetDtr | SetRts | SetBreak | Purge)]
+
+
+def test_opening_with_options(peer: Rfc2217Peer) -> None:
+    port = open_port(peer, "?baud=230400&dtr=0&rts=0")
+    port.close()
+    assert port.settings.baud == 230400
+    assert (peer.in_force[SetDtr], peer.in_force[SetRts]) == (SetDtr(False), SetRts(False))
+
+
+def test_opening_at_a_speed_that_cannot_be(peer: Rfc2217Peer) -> None:
+    peer.keeps.add(SetBaud)
+    with pytest.raises(TransportError, match=f"rfc2217://{peer.address}.*: the server did not do as it was asked"):
+        open_port(peer, "?baud=12000000")
+
+
+def test_a_server_that_does_not_tell_its_settings(peer: Rfc2217Peer) -> None:
+    peer.mute.add(SetBaud)
+    port = open_port(peer)
+    port.close()
+    assert port.bytes_per_second is None
+    assert port.settings == LineSettings()
+
+
+def test_a_server_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, number = listener.getsockname()
+        with pytest.raises(TransportTimeout, match="did not answer whether it speaks RFC 2217"):
+            parse_url(f"rfc2217://{host}:{number}").open(SHORT)
+
+
+def test_a_server_that_refuses() -> None:
+    with connected() as (theirs, port):
+        theirs.sendall(bytes([0xFF, Code.DONT, Option.COM_PORT]))
+        with pytest.raises(TransportError, match="here: the server refuses RFC 2217"):
+            port.begin([], PATIENCE)
+
+
+def test_a_server_that_hangs_up_in_the_middle() -> None:
+    with connected() as (theirs, port):
+        theirs.sendall(b"port is in use\r\n")
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(TransportClosed):
+            port.begin([], PATIENCE)
+
+
+def test_bytes_per_second_counts_every_bit(port: Rfc2217Port) -> None:
+    port.configure(LineSettings(1200, 7, "E", 2.0), PATIENCE)
+    assert port.bytes_per_second == 1200 / 11
+
+
+def test_settings_and_lines(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
+    wanted = LineSettings(921600, 7, "O", 1.5)
+    port.configure(wanted, PATIENCE)
+    assert port.settings == wanted
+    port.assign(PATIENCE, rts=False)
+    port.assign(PATIENCE, dtr=False, sending_break=True)
+    assert [event for event in peer.asked if not isinstance(event, SetBaud)][-3:] == [
+        SetRts(False),
+        SetDtr(False),
+        SetBreak(True),
+    ]
+    assert port.modem(PATIENCE) == ModemLines(cts=True, cd=True)
+
+
+def test_settings_and_lines_on_a_loop(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
+    wanted = LineSettings(921600, 7, "O", 1.5)
+
+    async def main() -> ModemLines:
+        await port.aconfigure(wanted, PATIENCE)
+        await port.aassign(PATIENCE, dtr=False, sending_break=True)
+        await port.apurge(PATIENCE, received=True, unsent=True)
+        return await port.amodem(PATIENCE)
+
+    assert asyncio.run(main()) == ModemLines(cts=True, cd=True)
+    assert port.settings == wanted
+    assert SetDtr(False) in peer.asked
+    assert Purge(True, True) in peer.asked
+    assert SetRts(True) not in peer.asked
+
+
+def test_what_the_server_does_not_do(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
+    peer.keeps.add(SetParity)
+    with pytest.raises(TransportError, match=r"answered SetParity\(parity='N'\)"):
+        port.configure(LineSettings(300, parity="M"), PATIENCE)
+    assert port.settings == LineSettings(300)
+
+
+def test_what_the_server_does_not_answer(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
+    peer.mute.add(SetDtr)
+    with pytest.raises(TransportTimeout, match=r"did not answer SetDtr\(on=True\)$"):
+        port.assign(SHORT, dtr=True, rts=True)
+    with pytest.raises(TransportTimeout, match=r"did not answer SetDtr\(on=True\)$"):
+        asyncio.run(port.aassign(SHORT, dtr=True, rts=True))
+
+
+@pytest.mark.parametrize("settings", [LineSettings(0), LineSettings(300, 9), LineSettings(300, stop_bits=4.0)])
+def test_settings_that_do_not_exist(port: Rfc2217Port, settings: LineSettings) -> None:
+    with pytest.raises(TransportError, match="RFC 2217 cannot say"):
+        port.configure(settings, PATIENCE)
+
+
+def test_purging_drops_what_is_on_its_way(port: Rfc2217Port) -> None:
+    port.write(b"old", PATIENCE)
+    port.purge(PATIENCE, received=True)
+    port.write(b"new", PATIENCE)
+    assert read_exactly(port, 3) == b"new"
+
+
+def test_data_before_an_answer_is_there_to_be_read(port: Rfc2217Port) -> None:
+    port.write(b"talk", PATIENCE)
+    port.modem(PATIENCE)
+    port.write(b"ative", PATIENCE)
+    assert read_exactly(port, 9) == b"talkative"
+
+
+def test_one_reads_while_others_write_and_control(port: Rfc2217Port) -> None:
+    data = bytes(range(256)) * 512
+
+    async def control() -> None:
+        for baud in range(1, 200):
+            await port.aconfigure(LineSettings(baud), PATIENCE)
+
+    async def main() -> bytes:
+        received, _, _ = await asyncio.gather(aread_exactly(port, len(data)), port.awrite(data, PATIENCE), control())
+        return received
+
+    assert asyncio.run(main()) == data
+    assert port.settings.baud == 199
+
+
+def test_an_answer_comes_while_another_task_waits_for_data(port: Rfc2217Port) -> None:
+    async def main() -> None:
+        reading = asyncio.ensure_future(port.aread(PATIENCE))
+        await asyncio.sleep(0)
+        await port.aconfigure(LineSettings(300), PATIENCE)
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+
+    asyncio.run(main())
+    assert port.settings.baud == 300
+
+
+def test_an_answer_comes_while_another_thread_waits_for_data(port: Rfc2217Port) -> None:
+    received: list[bytes] = []
+    thread = threading.Thread(target=lambda: received.append(port.read(PATIENCE)))
+    thread.start()
+    for baud in range(1, 50):
+        port.configure(LineSettings(baud), PATIENCE)
+    port.write(b"x", PATIENCE)
+    thread.join()
+    assert received == [b"x"]
+
+
+def test_a_server_that_wants_no_data_now_gets_none() -> None:
+    server = Rfc2217Server()
+    server.suspend()
+    with connected() as (theirs, port):
+        theirs.sendall(server.take())
+        with pytest.raises(TransportTimeout):
+            port.read(SHORT)
+        with pytest.raises(TransportTimeout, match="took no byte for 0.05 s"):
+            port.write(b"x", SHORT)
+        with pytest.raises(TransportTimeout, match="took no byte for 0.05 s"):
+            asyncio.run(port.awrite(b"x", SHORT))
+        server.resume()
+        theirs.sendall(server.take())
+        port.write(b"y", PATIENCE)
+        heard: list[object] = []
+        while Data(b"y") not in heard:
+            heard += server.feed(theirs.recv(100))
+        assert [event for event in heard if isinstance(event, Data)] == [Data(b"y")]
+
+
+@contextmanager
+def flooding(stream: socket.socket, data: bytes) -> Iterator[None]:
+    """Something sends `data` over and over."""
+    stopping = threading.Event()
+
+    def flood() -> None:
+        with suppress(OSError):
+            while not stopping.is_set():
+                stream.sendall(data)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    yield
+    stopping.set()
+    stream.close()
+    thread.join()
+
+
+def test_a_server_that_talks_only_telnet_is_silent() -> None:
+    with connected() as (theirs, port), flooding(theirs, b"\xff\xf1" * 100):
+        with pytest.raises(TransportTimeout, match="sent nothing for 0.05 s"):
+            port.read(SHORT)
+        port.close()
+
+
+def test_a_server_that_talks_only_telnet_leaves_the_loop_to_others() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def main(port: Rfc2217Port) -> None:
+        task = asyncio.ensure_future(others())
+        with pytest.raises(TransportTimeout, match="sent nothing for 0.05 s"):
+            await port.aread(SHORT)
+        task.cancel()
+
+    with connected() as (theirs, port), flooding(theirs, b"\xff\xf1" * 100):
+        asyncio.run(main(port))
+        port.close()
+    assert turns > 1
+
+
+def write(port: Rfc2217Port, data: bytes, timeout: float) -> None:
+    port.write(data, timeout)
+
+
+def awrite(port: Rfc2217Port, data: bytes, timeout: float) -> None:
+    asyncio.run(port.awrite(data, timeout))
+
+
+@pytest.mark.parametrize("put", [write, awrite])
+@pytest.mark.parametrize("odd", [0, 1])
+def test_a_write_cut_off_between_two_bytes_does_not_tear_the_next(
+    put: Callable[[Rfc2217Port, bytes, float], None], odd: int
+) -> None:
+    with connected() as (theirs, port):
+        # One byte more or less in front: the system cuts where it likes.
+        with pytest.raises(TransportTimeout):
+            put(port, b"x" * odd + b"\xff" * LARGE, SHORT)
+        received = bytearray()
+
+        def drain() -> None:
+            while not received.endswith(b"end"):
+                received.extend(theirs.recv(1 << 20))
+
+        thread = threading.Thread(target=drain)
+        thread.start()
+        put(port, b"end", PATIENCE)
+        thread.join()
+    (event,) = Telnet(BINARY, BINARY).feed(bytes(received))
+    assert isinstance(event, Data)
+    assert event.data.strip(b"x\xff") == b"end"
+
+
+def test_an_answer_to_the_server_waits_for_the_write_before_it() -> None:
+    """While a write fills the line, the reader has something to say: it goes out whole, after the data."""
+
+    async def main(theirs: socket.socket, port: Rfc2217Port) -> bytes:
+        writing = asyncio.ensure_future(port.awrite(b"\xff" * LARGE, PATIENCE))
+        await asyncio.sleep(0)
+        theirs.sendall(bytes([0xFF, Code.DO, 200]) + b"data")
+        assert await port.aread(PATIENCE) == b"data"
+        theirs.setblocking(False)
+        loop, received = asyncio.get_running_loop(), bytearray()
+        while not received.endswith(bytes([0xFF, Code.WONT, 200])):
+            received += await loop.sock_recv(theirs, 1 << 20)
+        await writing
+        return bytes(received)
+
+    with connected() as (theirs, port):
+        received = asyncio.run(main(theirs, port))
+    assert received == b"\xff\xff" * LARGE + bytes([0xFF, Code.WONT, 200])
+
+
+@pytest.mark.parametrize("name", ["configure", "assign", "purge", "modem", "read", "write", "close"])
+def test_each_method_has_its_twin(name: str) -> None:
+    sync, twin = getattr(Rfc2217Port, name), getattr(Rfc2217Port, f"a{name}")
+    assert sync.__annotations__ == twin.__annotations__
+    assert inspect.iscoroutinefunction(twin)
