@@ -24,7 +24,7 @@ from fastflight.device.parts import Unfinished
 from fastflight.device.transfer import Hashed, Part, Resumption, Transfer
 from fastflight.device.tree import Tree
 from fastflight.device.upload import Upload
-from fastflight.errors import DeviceError, ProtocolError, RequestError
+from fastflight.errors import DeviceError, RequestError
 from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
 T = TypeVar("T")
@@ -145,9 +145,7 @@ class Board:
 
     def _check_restart(self) -> Conversation[None]:
         if self.repl.restarted():
-            raise ProtocolError(
-                "the board was reset in the middle of it", hint="Check its power supply and what its program does"
-            )
+            raise Link.was_reset("")
         yield from ()
 
     def info(self) -> Conversation[DeviceInfo]:

@@ -72,16 +72,14 @@ def download(
             return
         except (TransportTimeout, ProtocolError) as error:
             fruitless = 1 if reading.offset > reached else fruitless + 1
-            if fruitless > FRUITLESS_ATTEMPTS or link.repl.restarted():
+            if link.repl.restarted():
+                raise link.was_reset(path) from error
+            if fruitless > FRUITLESS_ATTEMPTS:
                 raise
             link.lost()
             yield from link.repl.recover()
             if link.resident.has(routine) and not (yield from link.resident.alive()):
-                raise ProtocolError(
-                    "the board was reset in the middle of it",
-                    where=path,
-                    hint="Check its power supply and what its program does",
-                ) from error
+                raise link.was_reset(path) from error
 
 
 def method(link: Link, transfer: Transfer, where: str) -> str:

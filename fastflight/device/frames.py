@@ -1,15 +1,15 @@
 """What goes up the line to the board's `put` (`routines`): blocks of content, cut into steps that are answered.
 
-A block is a header of three bytes, then a body: the crc32 (4 bytes, little endian) of the payload, and the payload. The
-board writes a block when it has come whole and its crc32 fits, so that what lies on the board is the content's beginning
-whatever happened on the way. The payload is a part of the content, as it is or deflated, whichever is smaller.
+A block is a header of three bytes, then a body: the crc32 (4 bytes, little endian) of the payload, and the payload.
+The board writes a block when it has come whole and its crc32 fits, so that what lies on the board is the content's
+beginning whatever happened on the way. The payload is a part of the content, as it is or deflated, whichever is smaller.
 
 The body goes in steps. Each is answered when the board has taken it off its ring, the last when the block is written:
 while flash takes its time, the next steps wait in the ring, and those on the way are never more than it holds.
 
-No byte is `\\x03`. Ctrl-C keeps working, for us and for everybody else: a board whose host went away in mid-block is not
-lost. `\\x03` and the escape are written as two bytes, which is 0.8 % more for random content; the header has the eighth
-bit set in all its bytes.
+No byte is `\\x03`. Ctrl-C keeps working, for us and for everybody else: a board whose host went away in mid-block is
+not lost. `\\x03` and the escape are written as two bytes, which is 0.8 % more for random content; the header has the
+eighth bit set in all its bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLUSH = 2
 END = 4
 VERIFY = 8
 # Steps on the way at once: fewer leave the line idle while an answer comes back, more are more answers to read.
-STEPS = 4
+STEPS = 3
 # A payload is deflated if that saves at least an eighth: less is not worth the board's time.
 WORTH = 7 / 8
 

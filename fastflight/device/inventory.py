@@ -108,10 +108,10 @@ class Device:
     def line(self, holder: str, *, timeout: float | None = None) -> Iterator[Port]:
         """Have the bare line for a `with` block, for a tool that speaks with the board itself.
 
-        What was known of the board is forgotten then: the tool may have reset it, or given it other firmware.
-        Otherwise as `lease`.
+        What was known of the board is forgotten then: the tool may have reset it, or given it other firmware. Others
+        that ask meanwhile are soon told. Otherwise as `lease`.
         """
-        with self._lock.held(holder, self._patience(timeout)), located(self.name):
+        with self._lock.held(holder, self._patience(timeout), lasting=True), located(self.name):
             port = self._opened()
             try:
                 yield port
@@ -125,7 +125,7 @@ class Device:
     @contextlib.asynccontextmanager
     async def aline(self, holder: str, *, timeout: float | None = None) -> AsyncIterator[Port]:
         """As `line`, for an `async with` block."""
-        async with self._lock.aheld(holder, self._patience(timeout)):
+        async with self._lock.aheld(holder, self._patience(timeout), lasting=True):
             with located(self.name):
                 port = await self._aopened()
                 try:

@@ -13,6 +13,7 @@ import zlib
 from fastflight.device import routines
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.resident import Resident
+from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
 
 # Receive rings of boards, in bytes; a ring holds one less than its size on some.
@@ -61,6 +62,15 @@ class Link:
         if self.pace is None:
             return NETWORK_SECONDS
         return (STORAGE_SECONDS if storing else READING_SECONDS) + 2 * count / self.pace
+
+    @staticmethod
+    def was_reset(where: str) -> ProtocolError:
+        """What was on its way is lost; what was flushed lies on the board."""
+        return ProtocolError(
+            "the board was reset in the middle of it",
+            where=where,
+            hint="Check its power supply and what its program does",
+        )
 
     @property
     def slow(self) -> bool:

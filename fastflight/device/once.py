@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fastflight.device import routines
 from fastflight.device.failure import own_failure
-from fastflight.device.frames import escaped, header
+from fastflight.device.frames import escaped
 from fastflight.device.link import Link
 from fastflight.device.parts import Unfinished
 from fastflight.device.resident import START_SECONDS, sha256
@@ -18,7 +18,7 @@ from fastflight.protocol import Conversation, Send
 MOST_BYTES = 3000
 # Free heap with which it has room for that.
 HEAP_BYTES = 20_000
-LENGTH_BYTES = 2
+LENGTH_BYTES = 3
 ON_THE_WAY = 2
 
 
@@ -40,7 +40,7 @@ def send(link: Link, piece: bytes, where: str) -> Conversation[None]:
     for wire in lots(piece, size):
         if len(waiting) == ON_THE_WAY:
             yield from _expect(link, b"A", link.patience(waiting.popleft(), True), where)
-        yield Send(header(0, len(wire))[1:] + wire)
+        yield Send(length(len(wire)) + wire)
         waiting.append(len(wire))
     while waiting:
         yield from _expect(link, b"A", link.patience(waiting.popleft(), True), where)
@@ -48,7 +48,7 @@ def send(link: Link, piece: bytes, where: str) -> Conversation[None]:
 
 def finish(link: Link, where: str) -> Conversation[str]:
     """End the content; the digest that the board took of it, which waits for a word."""
-    yield Send(header(0, 0)[1:])
+    yield Send(length(0))
     yield from _expect(link, b"A", link.patience(0, True), where)
     size = 32 if sha256(link.capabilities) else 4
     return (yield from link.repl.inbox.exactly(size, link.patience(size, True))).hex()
@@ -64,6 +64,11 @@ def lots(piece: bytes, size: int) -> Iterator[bytes]:
             raw = raw[: len(raw) - max(1, (len(wire) - size) // 2)]
         yield wire
         start += len(raw)
+
+
+def length(count: int) -> bytes:
+    """What stands before a lot of so many bytes, in as many digits as the least code reads."""
+    return b"%03d" % count
 
 
 def _expect(link: Link, answer: bytes, within: float, where: str) -> Conversation[None]:

@@ -9,8 +9,8 @@ bytes are answered by `A`, the last ones of a block when it is written; a failur
 still comes then is thrown away until Ctrl-C, lest it be taken for code. At the end come the part's digest, as read back
 from the storage, and, for the answer `Y`, the renaming.
 
-`get(path, offset, count, size)` sends blocks: a kind (1 as it is, 2 deflated), a length (2 bytes) and a crc32 (4 bytes),
-both little endian, and the bytes. A negative count means all.
+`get(path, offset, count, size)` sends blocks: a kind (1 as it is, 2 deflated), a length (2 bytes) and a crc32
+(4 bytes), both little endian, and the bytes. A negative count means all.
 
 `zget` does so too, deflated where that pays: after a block that it did not shrink it leaves out ever more of them, as
 a board may take longer to compress than its line takes to carry.
@@ -211,25 +211,19 @@ def _ff(p,z):
 ONCE = """\
 def _ff(p,t):
  import sys,os,{module}
- try:
-  d=os.stat(p)[0]&16384
- except OSError:
-  d=0
- if d:
-  raise OSError('EISDIR')
+ try:d=os.stat(p)[0]&16384
+ except OSError:d=0
+ if d:raise OSError('EISDIR')
  i=sys.stdin.buffer.read
  w=sys.stdout.buffer.write
- with open(t,'wb') as f:
+ with open(t,'wb')as f:
   n=w(b'R')
   while n:
-   d=i(2)
-   n=d[0]&127|(d[1]&127)<<7
+   n=int(i(3))
    f.write(i(n).replace(b'\\x10S',b'\\x03').replace(b'\\x10P',b'\\x10'))
    w(b'A')
- with open(t,'rb') as f:
-  w({digest})
- if i(1)==b'Y':
-  os.rename(t,p)
+ with open(t,'rb')as f:w({digest})
+ if i(1)==b'Y':os.rename(t,p)
 _ff({path!r},{part!r})
 """
 ONCE_SHA256 = {"module": "hashlib", "digest": "hashlib.sha256(f.read()).digest()"}

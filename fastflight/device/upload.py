@@ -32,9 +32,6 @@ HASH_SECONDS = 15.0
 # Long enough to see what has come, short enough not to be felt.
 GLANCE_SECONDS = 0.001
 
-RESET = "the board was reset in the middle of it"
-RESET_HINT = "Check its power supply and what its program does"
-
 YES = b"Y"
 NO = b"N"
 
@@ -53,6 +50,8 @@ class Upload:
         self._done = 0
         # What lies on the board is complete, and wrong.
         self._wrong = False
+        # Of the whole, once the board was told to put it in its place.
+        self._decided: Digest | None = None
 
     def run(self) -> Conversation[Written]:
         """Fetch content until it ends, and make it the file."""
@@ -103,7 +102,9 @@ class Upload:
                 return ""
             except (TransportTimeout, ProtocolError) as error:
                 fruitless = 1 if self._at > reached else fruitless + 1
-                if fruitless > FRUITLESS_ATTEMPTS or self._wrong or self._link.repl.restarted():
+                if self._link.repl.restarted():
+                    raise self._link.was_reset(self._unfinished.path) from error
+                if fruitless > FRUITLESS_ATTEMPTS or self._wrong:
                     raise
                 self._link.lost()
                 if (yield from self._find(error)):
@@ -188,20 +189,23 @@ class Upload:
             yield from self._over()
             raise ProtocolError(f"the board sent {mark!r} for a digest", where=path)
         found = yield from inbox.exactly(32 if sha256(self._link.capabilities) else 4, HASH_SECONDS)
-        return (yield from self._decide(found.hex()))
+        return (yield from self._decide(found.hex(), self._stored))
 
-    def _decide(self, found: str) -> Conversation[str]:
+    def _decide(self, found: str, sent: Digest) -> Conversation[str]:
         """Tell the board that waits for a word whether to put the part in its place; how it was verified."""
         name = algorithm(self._link)
-        right = found == self._stored.hex(name)
+        right = found == sent.hex(name)
         renames = self._link.capabilities.has("os.rename")
+        if right and renames:
+            self._decided = sent
         yield Send(YES if right and renames else NO)
         yield from self._over()
         if not right:
-            self._wrong = True
+            # What is still in hand can be sent again.
+            self._wrong = not self._piece
             raise damaged(self._unfinished.path)
         if not renames:
-            yield from place(self._link, self._unfinished, self._stored.size)
+            yield from place(self._link, self._unfinished, sent.size)
         return name
 
     def _over(self) -> Conversation[None]:
@@ -221,11 +225,11 @@ class Upload:
         link, resident = self._link, self._link.resident
         yield from link.repl.recover()
         if resident.has("put") and not (yield from resident.alive()):
-            raise ProtocolError(RESET, where=self._unfinished.path, hint=RESET_HINT) from error
+            raise self._link.was_reset(self._unfinished.path) from error
         try:
             size = (yield from stat(link.repl, link.capabilities, self._unfinished.part)).size
         except FileMissing:
-            if self._piece == b"" and (yield from self._is_in_place()):
+            if (yield from self._is_in_place()):
                 return True
             size = 0
         done = size - self._stored.size
@@ -248,8 +252,14 @@ class Upload:
         return found == sent.hex(name)
 
     def _is_in_place(self) -> Conversation[bool]:
+        """Whether the board was told to rename, and did: only the word of it was lost."""
+        if self._decided is None:
+            return False
         name, found = yield from digest(self._link, self._unfinished.path)
-        return bool(name) and found == self._stored.hex(name)
+        if found != self._decided.hex(name):
+            return False
+        self._stored = self._decided
+        return True
 
     def _deflating(self) -> Conversation[bool]:
         """Whether to deflate: not worth a question if the content does not shrink."""
@@ -287,10 +297,10 @@ class Upload:
                 yield from self._over()
                 self._done = sent
                 return ""
-        found = yield from once.finish(self._link, path)
-        self._stored.add(self._piece or b"")
-        self._piece = b""
-        return (yield from self._decide(found))
+        sent = self._stored.after(self._piece or b"")
+        verified = yield from self._decide((yield from once.finish(self._link, path)), sent)
+        self._stored, self._piece = sent, b""
+        return verified
 
 
 def method(link: Link, transfer: Transfer, where: str) -> str:

@@ -29,7 +29,8 @@ class DeflateIO:
     def write(self, data: Any) -> int:
         if self._packer is None:
             bits = {RAW: -self._window, GZIP: 16 + self._window}.get(self._format, self._window)
-            self._packer = zlib.compressobj(wbits=bits)
+            # MicroPython writes fixed codes only, which are longer than what zlib would choose.
+            self._packer = zlib.compressobj(wbits=bits, strategy=zlib.Z_FIXED)
         self._stream.write(self._packer.compress(data))
         return len(memoryview(data).cast("B"))
 
