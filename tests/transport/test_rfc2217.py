@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.errors import RequestError, TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import Purge, SetBaud, SetBreak, SetDtr, SetParity, SetRts
 from fastflight.protocol.rfc2217_server import Rfc2217Server
 from fastflight.protocol.telnet import Code, Data, Option, Telnet
 from fastflight.transport import LineSettings, ModemLines, SerialControl, parse_url
-from fastflight.transport.rfc2217 import Rfc2217Port
+from fastflight.transport.rfc2217 import Rfc2217Address, Rfc2217Port
 from fastflight.transport.socket import SocketPort
 from tests.transport.rfc2217_peers import Rfc2217Peer, running
 
@@ -75,6 +75,29 @@ async def aread_exactly(port: Rfc2217Port, count: int) -> bytes:
     while len(data) < count:
         data += await port.aread(PATIENCE)
     return data
+
+
+def test_urls() -> None:
+    assert parse_url("rfc2217://[::1]:2217") == Rfc2217Address("rfc2217://[::1]:2217", "::1", 2217)
+    address = parse_url("rfc2217://board.local:2217?baud=921600&dtr=0&rts=1")
+    assert isinstance(address, Rfc2217Address)
+    assert (address.host, address.port) == ("board.local", 2217)
+    assert (address.baud, address.dtr, address.rts) == (921600, False, True)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("rfc2217://host", "host and port are both needed"),
+        ("rfc2217://host:2217/board", "may follow the port"),
+        ("rfc2217://host:2217?baud=fast", "baud must be a whole number, not 'fast'"),
+        ("rfc2217://host:2217?dtr=on", "dtr must be 0 or 1"),
+        ("rfc2217://host:2217?bauds=1", "unknown option 'bauds'.*Did you mean 'baud'"),
+    ],
+)
+def test_what_is_wrong_with_a_url(url: str, text: str) -> None:
+    with pytest.raises(RequestError, match=text):
+        parse_url(url)
 
 
 def test_opening_asks_and_changes_nothing(peer: Rfc2217Peer) -> None:
