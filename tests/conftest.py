@@ -98,6 +98,12 @@ def webassembly_without_raw_paste() -> Iterator[str]:
 
 
 @pytest.fixture
+def webassembly_before_raw_paste() -> Iterator[str]:
+    """The URL of the WebAssembly VM behind a driver that answers as firmware did before there was raw paste."""
+    yield from _running(targets.webassembly(unknown_raw_paste=True), required=True)
+
+
+@pytest.fixture
 def unix_port() -> Iterator[str]:
     """The URL of the unix port, where it is installed."""
     yield from _running(targets.unix_port(), required=False)

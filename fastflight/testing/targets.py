@@ -95,11 +95,13 @@ def webassembly(
     package: Path | None = None,
     heap_bytes: int = 1 << 20,
     refuse_raw_paste: bool = False,
+    unknown_raw_paste: bool = False,
 ) -> Iterator[str]:
     """The device URL of the WebAssembly VM, each connection a fresh one with an empty file system.
 
     The VM never comes back from a request for raw paste: whoever asks must close the line and open it again. With
-    `refuse_raw_paste` the driver answers in its place that it is not supported, as boards do that were built without.
+    `refuse_raw_paste` the driver answers in its place that it is not supported, as boards do that were built without;
+    with `unknown_raw_paste` it answers as firmware does that never heard of it, which mpremote understands better.
     """
     target = "MicroPython in WebAssembly"
     node = _executable(target, "node", "apt-get install nodejs, 20 or newer")
@@ -108,7 +110,8 @@ def webassembly(
         where = f"{found} does not hold it" if found else "it is not installed"
         hint = f"npm install --prefix build/targets {NPM_PACKAGE}, or name its folder in {PACKAGE_VARIABLE}"
         raise TargetMissing(target, f"the npm package {NPM_PACKAGE} is missing: {where}", hint)
-    words = [node, str(DRIVER), str(found.resolve()), str(heap_bytes), *(["refuse-raw-paste"] * refuse_raw_paste)]
+    words = [node, str(DRIVER), str(found.resolve()), str(heap_bytes)]
+    words += ["refuse-raw-paste"] * refuse_raw_paste or ["unknown-raw-paste"] * unknown_raw_paste
     yield f"exec:{shlex.join(words)}"
 
 

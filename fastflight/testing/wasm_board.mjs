@@ -1,6 +1,6 @@
 // MicroPython's WebAssembly build as a board on descriptors 0 and 1:
 //
-//     node wasm_board.mjs PACKAGE_DIR [HEAP_BYTES] [refuse-raw-paste]
+//     node wasm_board.mjs PACKAGE_DIR [HEAP_BYTES] [refuse-raw-paste | unknown-raw-paste]
 //
 // Bytes read from descriptor 0 go to the REPL, and to sys.stdin while code reads it; what the VM prints goes to
 // descriptor 1. Neither is changed or cooked: on a PTY, set it raw before this starts. A soft reset (Ctrl-D with nothing
@@ -10,7 +10,8 @@
 // Ctrl-C reaches code neither while it computes nor while it reads, and stays in the line for whoever reads next.
 //
 // The VM answers a request for raw paste with a window and then never returns. With `refuse-raw-paste` the request does
-// not reach it and is answered "R\0" (understood, not supported).
+// not reach it and is answered "R\0" (understood, not supported). With `unknown-raw-paste` it is answered as firmware before
+// 1.15 does, by the raw REPL's banner: mpremote does not expect the prompt that MicroPython sends after "R\0".
 
 import { readSync, writeSync } from "node:fs";
 import { join } from "node:path";
@@ -18,6 +19,7 @@ import { pathToFileURL } from "node:url";
 
 // Ctrl-E A Ctrl-A, at an empty line of the raw REPL.
 const RAW_PASTE_REQUEST = [5, 65, 1];
+const RAW_PASTE_ANSWERS = { "refuse-raw-paste": "R\0>", "unknown-raw-paste": "raw REPL; CTRL-B to exit\r\n>" };
 const RAW_PROMPT = ">".charCodeAt(0);
 
 // One read of the line. A PTY gives at most 4 KiB at a time, a pipe up to 64 KiB.
@@ -25,7 +27,7 @@ const READ_BYTES = 65536;
 
 const [packageDirectory, heapBytes = "1048576", rawPaste = ""] = process.argv.slice(2);
 if (packageDirectory === undefined) {
-    process.stderr.write("usage: node wasm_board.mjs PACKAGE_DIR [HEAP_BYTES] [refuse-raw-paste]\n");
+    process.stderr.write("usage: node wasm_board.mjs PACKAGE_DIR [HEAP_BYTES] [refuse-raw-paste | unknown-raw-paste]\n");
     process.exit(2);
 }
 const { loadMicroPython } = await import(pathToFileURL(join(packageDirectory, "micropython.mjs")).href);
@@ -111,7 +113,7 @@ function hand(byte) {
 board.replInit();
 for (;;) {
     const byte = nextByte();
-    if (rawPaste !== "refuse-raw-paste" || typed > 0 || lastWritten !== RAW_PROMPT || byte !== RAW_PASTE_REQUEST[0]) {
+    if (!(rawPaste in RAW_PASTE_ANSWERS) || typed > 0 || lastWritten !== RAW_PROMPT || byte !== RAW_PASTE_REQUEST[0]) {
         hand(byte);
         continue;
     }
@@ -120,7 +122,7 @@ for (;;) {
         heard.push(nextByte());
     }
     if (heard.every((value, index) => value === RAW_PASTE_REQUEST[index])) {
-        write(Buffer.from("R\0>"));
+        write(Buffer.from(RAW_PASTE_ANSWERS[rawPaste]));
     } else {
         heard.forEach(hand);
     }

@@ -1,0 +1,118 @@
+"""mpremote, unchanged from PyPI, through a bridge: over both ports, in front of a process and of boards.
+
+The commands of a test run in one call, joined by `+`, where that does not change what is tested: each call costs the
+start of a Python.
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fastflight.testing.bridged import bridged
+
+CHILD = Path(__file__).with_name("unix_child.py")
+CHILD_URL = f"exec:{shlex.join([sys.executable, '-I', '-S', str(CHILD)])}?cwd=/"
+KINDS = ("socket", "rfc2217")
+# A test that hangs says which command it was, before the test itself is ended.
+MPREMOTE_SECONDS = 50
+
+
+def mpremote(url: str, *arguments: str, fails: bool = False, cwd: Path | None = None) -> str:
+    """What it prints, with LF line ends; boards say CRLF, processes LF."""
+    command = [sys.executable, "-m", "mpremote", "connect", url, *arguments]
+    ended = subprocess.run(command, capture_output=True, timeout=MPREMOTE_SECONDS, check=False, cwd=cwd)
+    said = (ended.stdout + ended.stderr).decode().replace("\r\n", "\n")
+    assert bool(ended.returncode) is fails, said
+    return said
+
+
+@contextmanager
+def board(device: str) -> Iterator[Mapping[str, str]]:
+    with bridged(CHILD_URL if device == "process" else "sim:") as ports:
+        yield ports
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("device", ["process", "simulator"])
+def test_eval_exec_resume_and_soft_reset(device: str, kind: str) -> None:
+    with board(device) as ports:
+        url = ports[kind]
+        assert mpremote(url, "exec", "x = 5; print('set')", "+", "eval", "x + 1") == "set\n6\n"
+        assert mpremote(url, "resume", "eval", "x") == "5\n", "what one client left, the next one finds"
+        reset = mpremote(url, "soft-reset", "+", "resume", "exec", "x", fails=True)
+        assert "NameError" in reset
+        assert mpremote(url, "eval", "1 + 1") == "2\n"
+
+
+@pytest.mark.parametrize("device", ["process", "simulator"])
+def test_code_that_fails_fails_mpremote(device: str) -> None:
+    with board(device) as ports:
+        assert "ZeroDivisionError" in mpremote(ports["socket"], "exec", "1/0", fails=True)
+
+
+def test_sys_exit_in_a_process_is_a_soft_reset_to_mpremote() -> None:
+    with board("process") as ports:
+        mpremote(ports["socket"], "exec", "x = 1", "+", "exec", "import sys; sys.exit()")
+        assert "NameError" in mpremote(ports["socket"], "resume", "exec", "x", fails=True)
+
+
+def test_two_ports_of_one_bridge_reach_the_same_board() -> None:
+    with board("simulator") as ports:
+        mpremote(ports["rfc2217"], "exec", "x = 'one board'")
+        assert mpremote(ports["socket"], "resume", "exec", "print(x)") == "one board\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_go_both_ways(tmp_path: Path, kind: str) -> None:
+    content = random.Random(4).randbytes(3000)
+    (tmp_path / "there.bin").write_bytes(content)
+    with board("simulator") as ports:
+        copies = ["cp", "there.bin", ":copy.bin", "+", "ls", "+", "cp", ":copy.bin", "back.bin"]
+        listing = mpremote(ports[kind], *copies, cwd=tmp_path)
+        assert "3000 copy.bin" in listing
+        assert (tmp_path / "back.bin").read_bytes() == content
+        assert "3000 copy.bin" not in mpremote(ports[kind], "rm", ":copy.bin", "+", "ls")
+
+
+@pytest.mark.firmware
+def test_a_mounted_folder_and_soft_reset_on_the_webassembly_vm(
+    tmp_path: Path, webassembly_before_raw_paste: str
+) -> None:
+    # Not `cp`: it asks for a file that is not there, and does not know this VM's number for that (44).
+    (tmp_path / "there.txt").write_text("from the host")
+    read = "print(open('/remote/there.txt').read())"
+    write = "f = open('/remote/back.txt', 'w'); f.write('from the board'); f.close()"
+    with bridged(webassembly_before_raw_paste) as ports:
+        for kind in KINDS:
+            said = mpremote(ports[kind], "mount", ".", "exec", read, "+", "exec", write, cwd=tmp_path)
+            assert "from the host\n" in said
+            back = tmp_path / "back.txt"
+            assert back.read_text() == "from the board"
+            back.unlink()
+            assert mpremote(ports[kind], "soft-reset", "+", "resume", "eval", "1 + 1") == "2\n"
+            assert "tmp/" in mpremote(ports[kind], "resume", "ls")
+
+
+@pytest.mark.firmware
+def test_code_on_the_micro_bit(microbit: str) -> None:
+    with bridged(microbit) as ports:
+        for kind in KINDS:
+            assert mpremote(ports[kind], "exec", "x = 6", "+", "eval", "x * 7") == "42\n"
+            assert mpremote(ports[kind], "resume", "eval", "x") == "6\n"
+
+
+@pytest.mark.firmware
+def test_the_unix_port_behaves_as_a_board(tmp_path: Path, unix_port: str) -> None:
+    with bridged(f"{unix_port}?cwd={tmp_path}") as ports:
+        for kind in KINDS:
+            assert mpremote(ports[kind], "exec", "x = 6", "+", "eval", "x * 7") == "42\n"
+            assert mpremote(ports[kind], "resume", "eval", "x") == "6\n"
+            assert "NameError" in mpremote(ports[kind], "soft-reset", "+", "resume", "exec", "x", fails=True)

@@ -1,0 +1,91 @@
+"""Real MicroPython behind a line: what a client sees of a soft reset, and that the state follows what firmware says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from fastflight.bridge.upstream import Upstream
+from fastflight.protocol.repl_state import Mode, ReplState
+from fastflight.transport import parse_url
+from tests.bridge.watching import Watcher, running
+
+RAW = b"raw REPL; CTRL-B to exit\r\n>"
+
+
+async def observed(board: Watcher) -> ReplState:
+    """The state of the board's REPL, from what the tap has seen."""
+    state = ReplState()
+    for chunk in await board.line.tap.reader(seq=0).atake(0):
+        (state.sent if chunk.direction == "tx" else state.received)(chunk.data)  # type: ignore[union-attr]
+    return state
+
+
+async def conversation(board: Watcher, soft_reboot: bytes) -> None:
+    await board.ask(b"\r\x03", b">>> ")
+    await board.ask(b"\r\x01", RAW)
+    assert (await observed(board)).mode is Mode.RAW
+    assert await board.ask(b"print(1)\x04", b"\x04>") in (b"OK1\r\n\x04\x04>", b"OK1\n\x04\x04>")
+    assert await board.ask(b"\x04", RAW) == b"OK\r\n" + soft_reboot + RAW
+    state = await observed(board)
+    assert (state.mode, state.running) == (Mode.RAW, False)
+    await board.ask(b"print(2)\x04", b"OK")
+    await board.until(b"\x04>")
+    assert (await board.ask(b"\x02", b">>> ")).startswith(b"\r\nMicroPython")
+    assert (await observed(board)).mode is Mode.FRIENDLY
+    said = await board.ask(b"\x04", b">>> ")
+    assert said.startswith(b"\r\n" + soft_reboot), said
+    assert (await observed(board)).mode is Mode.FRIENDLY
+    assert [state.phase for state in board.states] == ["open"]
+
+
+def test_the_simulated_board_is_followed_over_its_soft_resets() -> None:
+    async def scene() -> None:
+        address = parse_url("sim:")
+        with contextlib.ExitStack() as stack:
+            stack.callback(address.dispose)
+            async with running(Upstream(address)) as board:
+                await board.until(b">>> ")
+                await conversation(board, b"MPY: soft reboot\r\n")
+
+    asyncio.run(scene())
+
+
+@pytest.mark.firmware
+def test_the_webassembly_vm_resets_as_a_board_does(webassembly_without_raw_paste: str) -> None:
+    async def scene() -> None:
+        address = parse_url(webassembly_without_raw_paste)
+        with contextlib.ExitStack() as stack:
+            stack.callback(address.dispose)
+            async with running(Upstream(address)) as board:
+                await board.until(b">>> ")
+                await conversation(board, b"MPY: soft reboot\r\n")
+
+    asyncio.run(scene())
+
+
+@pytest.mark.firmware
+def test_the_unix_port_resets_as_a_board_does(unix_port: str) -> None:
+    async def scene() -> None:
+        address = parse_url(unix_port)
+        with contextlib.ExitStack() as stack:
+            stack.callback(address.dispose)
+            async with running(Upstream(address)) as board:
+                await board.until(b">>> ")
+                await conversation(board, b"MPY: soft reboot\r\n")
+
+    asyncio.run(scene())
+
+
+@pytest.mark.firmware
+def test_the_micro_bit_is_followed_over_its_soft_resets(microbit: str) -> None:
+    async def scene() -> None:
+        async with running(Upstream(parse_url(microbit))) as board:
+            await board.becomes("open")
+            board.states.append(board.line.state)
+            await board.ask(b"\r", b">>> ")
+            await conversation(board, b"soft reboot\r\n")
+
+    asyncio.run(scene())
