@@ -9,6 +9,9 @@ A soft reset ends all that the process had started in its group, and what comes 
 process has a terminal of its own. What the host sends to a process that is ending is lost, as a board loses it that
 resets.
 
+A ^C reaches the process as a byte. The unix port takes it so at its prompts; while code runs there it waits for a
+signal instead, which is not sent: a byte of a file on its way to the board would become one.
+
 The end is seen on the terminal, which hangs up, and on Linux on the process itself too: something that it left running
 may hold the terminal open. Where that cannot be seen, only the terminal counts.
 """
@@ -191,8 +194,9 @@ class Child:
 
     def _wake(self) -> None:
         now = asyncio.get_running_loop().time()
-        for wait in self._waits:
-            wait.reschedule(now)
+        # Each once: one that is ending already cannot be told again.
+        while self._waits:
+            self._waits.pop().reschedule(now)
 
     def _unwatch(self) -> None:
         if self._watch is not None:

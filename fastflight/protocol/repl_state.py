@@ -106,8 +106,9 @@ class ReplState:
         self._prompted = prompted
         # Whether the echo shows that a line was entered since the prompt, and that it was not empty.
         self._entered = self._echoed = False
-        # Keys on the line; what cannot be known counts as one.
+        # Keys on the line (what cannot be known counts as one), and whether any line was sent.
         self._typed = 0
+        self._submitted = False
         self._reset_asked = False
         self._raw_asked = False
         self._ahead = b""
@@ -147,7 +148,8 @@ class ReplState:
             return self._rest.endswith(b"\x04")
         if self._phase is not _Phase.FRIENDLY or not self._prompted:
             return False
-        return (self._reset_asked and self._answer in NEW_LINES) or (self.running and code == 0)
+        answered = self._reset_asked and self._answer in NEW_LINES
+        return answered or (self._submitted and self.running and code == 0)
 
     def sent(self, data: bytes) -> None:
         """The host sends `data`."""
@@ -181,6 +183,7 @@ class ReplState:
         if self._reset_asked:
             self._answer = b""
         elif key in (CTRL_C, RETURN):
+            self._submitted = self._submitted or key == RETURN
             self._typed = 0
         elif key in BACKSPACES:
             self._typed = max(0, self._typed - 1)
@@ -197,7 +200,7 @@ class ReplState:
             return b""
         self._to_friendly(prompted=True)
         # After ^D it runs; after ^C the prompt comes, and says so.
-        self._entered = self._echoed = True
+        self._entered = self._echoed = self._submitted = True
         return data[end.end() :]
 
     def _enter_code(self, data: bytes) -> bytes:

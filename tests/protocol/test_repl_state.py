@@ -106,6 +106,10 @@ def test_sys_exit_in_the_friendly_repl_resets_and_a_failure_there_does_not() -> 
     assert facts(state) == (Mode.FRIENDLY, False, True, True, False, False)
 
 
+def test_an_end_that_nobody_asked_for_is_no_reset() -> None:
+    assert not play([("<", b">>> text that only looks like an entered line\r\n")]).exit_is_reset(0)
+
+
 def test_ctrl_d_on_an_empty_raw_line_resets_once_it_is_acknowledged() -> None:
     asked = play([*RAW, (">", b"\x04")])
     assert not asked.exit_is_reset(0)
