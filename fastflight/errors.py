@@ -12,7 +12,10 @@ The tree is split first by who must act::
     │   ├── DeviceFull        no space left in its file system
     │   ├── DeviceMemory      not enough heap
     │   └── DeviceException   the code raised; carries the board's own traceback
+    ├── StorageError          the host's disk: look at it, make room on it
+    │   └── StorageFull       no space left for recordings
     ├── BusyError             somebody else holds it: wait, or ask them
+    │   └── SequenceConflict  somebody else appended first: read on from there
     ├── RequestError          the caller must change the request
     │   └── UnknownName       it names something that is not there
     ├── Stopped               ended from our side before its end: ask again
@@ -106,6 +109,18 @@ class DeviceException(DeviceError):
         self.traceback = traceback[-MAX_QUOTED_CHARACTERS:]
 
 
+class StorageError(FastFlightError):
+    """The host could not write or read what it keeps. What was acknowledged before is still there."""
+
+    code = "storage"
+
+
+class StorageFull(StorageError):
+    """The host's disk has no room (ENOSPC, EDQUOT). Nothing of what failed is kept; try again when there is room."""
+
+    code = "storage.full"
+
+
 class BusyError(FastFlightError):
     """Somebody else holds it. `holder` says who, when that is known."""
 
@@ -114,6 +129,21 @@ class BusyError(FastFlightError):
     def __init__(self, what: str, *, holder: str = "", where: str = "", hint: str = "") -> None:
         super().__init__(what, where=where, hint=hint)
         self.holder = holder
+
+
+class SequenceConflict(BusyError):
+    """An append said that its rows come at `expected`; the next sequence number of the log is `actual`."""
+
+    code = "busy.sequence"
+
+    def __init__(self, expected: int, actual: int, *, where: str = "") -> None:
+        super().__init__(
+            f"the rows were to come at sequence number {expected}, but the next one is {actual}",
+            where=where,
+            hint="Somebody else appended: read from there on, then append again",
+        )
+        self.expected = expected
+        self.actual = actual
 
 
 class RequestError(FastFlightError):

@@ -30,6 +30,7 @@ from fastflight.errors import (
     ProtocolError,
     RequestError,
     Stopped,
+    StorageError,
     TransportError,
     TransportTimeout,
     UnknownName,
@@ -74,6 +75,7 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
     (TransportTimeout, flight.FlightTimedOutError),
     (TransportError, flight.FlightUnavailableError),
     (DeviceError, flight.FlightServerError),
+    (StorageError, flight.FlightServerError),
     (ProtocolError, flight.FlightInternalError),
 )
 

@@ -1,0 +1,128 @@
+"""The log on an event loop: what waits for the disk waits elsewhere.
+
+Appending needs no thread: the batch is encoded where it is, and the store's own thread writes it. Reading, opening and
+looking go through `off_loop`, reading in lots, so that a small batch does not cost a hop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fastflight.concurrency import off_loop
+from fastflight.log.batch_log import EVERYTHING, LogStatistics, Missing, Range, Rows, StoreStatistics
+from fastflight.log.commit import CommitTicket
+from fastflight.log.compaction import compact
+from fastflight.log.store import Log, Store
+
+# What one hop fetches: enough to make the hop cheap, little enough to hold.
+LOT_BYTES = 2 * 1024 * 1024
+LOT_ITEMS = 256
+
+
+class AsyncLog:
+    """One log of an `AsyncStore`."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    @property
+    def name(self) -> str:
+        return self._log.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._log.schema
+
+    @property
+    def next_seq(self) -> int:
+        return self._log.next_seq
+
+    async def append(
+        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None
+    ) -> CommitTicket:
+        """Keep `batch`: await the ticket to know that it is. Awaits room where too much waits for the disk."""
+        return await self._log.append_soon(batch, expected=expected, first=first)
+
+    async def read(self, wanted: Range = EVERYTHING) -> AsyncGenerator[Rows | Missing, None]:
+        """As `BatchLog.read`. Close it where it is left early."""
+        items = self._log.read(wanted)
+        fetching = False
+        try:
+            while True:
+                fetching = True
+                lot = await off_loop(_lot, items, discard=lambda _: items.close())
+                fetching = False
+                if not lot:
+                    return
+                for item in lot:
+                    yield item
+        finally:
+            if not fetching:  # a lot that is still being fetched is discarded where it is
+                items.close()
+
+    async def trim(self, before_seq: int) -> CommitTicket:
+        """As `BatchLog.trim`."""
+        return self._log.trim(before_seq)
+
+    async def statistics(self) -> LogStatistics:
+        """As `BatchLog.statistics`."""
+        return await off_loop(self._log.statistics)
+
+
+class AsyncStore:
+    """A `Store` used from event loops, of which there may be several. Made by `await AsyncStore.create(folder)`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    async def create(cls, folder: str | Path, **options: Any) -> AsyncStore:
+        """Open `folder` as `Store(folder, **options)` does."""
+        return cls(await off_loop(lambda: Store(folder, **options), discard=Store.close))
+
+    def names(self) -> list[str]:
+        return self.store.names()
+
+    async def open(self, name: str, schema: pa.Schema) -> AsyncLog:
+        """As `BatchStore.open`."""
+        return AsyncLog(self.store.open(name, schema))
+
+    async def log(self, name: str) -> AsyncLog:
+        """As `BatchStore.log`."""
+        return AsyncLog(self.store.log(name))
+
+    def statistics(self) -> StoreStatistics:
+        return self.store.statistics()
+
+    async def sweep(self) -> int:
+        """As `Store.sweep`."""
+        return await off_loop(self.store.sweep)
+
+    async def compact(self) -> list[str]:
+        """As `compaction.compact`."""
+        return await off_loop(compact, self.store)
+
+    async def aclose(self) -> None:
+        """Keep what waits, and end."""
+        await off_loop(self.store.close)
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+def _lot(items: Iterator[Rows | Missing]) -> list[Rows | Missing]:
+    lot: list[Rows | Missing] = []
+    size = 0
+    for item in items:
+        lot.append(item)
+        size += item.batch.nbytes if isinstance(item, Rows) else 0
+        if size >= LOT_BYTES or len(lot) >= LOT_ITEMS:
+            break
+    return lot

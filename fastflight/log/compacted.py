@@ -1,0 +1,282 @@
+"""Compacted parts: the rows of some closed segments as Parquet files, one per schema, for any tool to read.
+
+A file has the columns of its logs and two more: the log's name and the row's number. A row group holds rows of one log
+without a hole. Beside the files lies their index: the crc32 of each row group and of each footer, then a sidecar like a
+segment's, whose entries point to row groups. What is decoded is bytes that were read and summed first, as everywhere.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastflight.log.content import TIME_COLUMN, Codec, State
+from fastflight.log.disk import Disk, File
+from fastflight.log.index import Entries, Entry, Index, load_entries
+from fastflight.log.segment import Read, read_exactly
+
+INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
+PARQUET_NAME = re.compile(r"(\d{12})-(\d{12})\.(\d+)of(\d+)\.parquet")
+LOG_COLUMN = "fastflight.log"
+SEQ_COLUMN = "fastflight.seq"
+
+# The end of a Parquet file: the footer's size, and a magic.
+_PARQUET_END = struct.Struct("<I4s")
+_TABLE = struct.Struct("<8sQII")
+_PLACE = struct.Struct("<IiQQI")
+_MAGIC = b"FFPRT 1\n"
+FOOTER = -1
+
+
+class Place(NamedTuple):
+    """Bytes of a file with their crc32: row group `group` of file number `file`, or its `FOOTER`."""
+
+    file: int
+    group: int
+    offset: int
+    size: int
+    crc: int
+
+
+@dataclass(slots=True)
+class Compacted:
+    """A part made of Parquet files. `places`: every row group, then every footer."""
+
+    disk: Disk
+    ordinal: int
+    last_ordinal: int
+    names: list[str]
+    places: list[Place]
+    size: int
+    index: Index = field(default_factory=Index)
+
+    @property
+    def name(self) -> str:
+        return f"{self.ordinal:012d}-{self.last_ordinal:012d}.parts"
+
+    @property
+    def files(self) -> list[str]:
+        return [self.name, *self.names]
+
+    def entries(self, number: int) -> Entries | None:
+        stream = self.index.streams.get(number)
+        if stream is None:
+            return None
+        if stream.entries is None:
+            file = self.disk.open(self.name)
+            try:
+                entries = load_entries(stream, lambda at, size: file.read(self._sidecar + at, size))
+            except OSError:
+                entries = None
+            finally:
+                file.close()
+            if entries is None:
+                self.index = rebuilt(self.disk, self.ordinal, self.last_ordinal, self.names).index
+                stream = self.index.streams.get(number)
+        return stream.entries if stream is not None else None
+
+    @property
+    def _sidecar(self) -> int:
+        """Where the sidecar begins in the index file."""
+        return _TABLE.size + len(self.places) * _PLACE.size
+
+    def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
+        footers: dict[int, pq.FileMetaData | None] = {}
+        for i in range(start, stop):
+            entry = entries[i]
+            if not entry.size:
+                yield Read(entry, None)
+                continue
+            place = self.places[entry.offset]
+            name = self.names[place.file]
+            if place.file not in footers:
+                footers[place.file] = self._footer(place.file)
+            metadata = footers[place.file]
+            batch = self._group(place, metadata, codec) if metadata is not None else None
+            yield Read(entry, batch, "" if batch is not None else f"{name} is damaged at byte {place.offset}")
+
+    def encode(self) -> Iterator[bytes]:
+        """The index file."""
+        table = b"".join(_PLACE.pack(*place) for place in self.places)
+        start = _TABLE.pack(_MAGIC, self.size, len(self.places), 0)
+        yield _TABLE.pack(_MAGIC, self.size, len(self.places), crc32(table, crc32(start)))
+        yield table
+        yield from self.index.encode(self.size)
+
+    def _footer(self, number: int) -> pq.FileMetaData | None:
+        place = next(place for place in self.places if place.file == number and place.group == FOOTER)
+        data = self._verified(place)
+        if data is None:
+            return None
+        return pq.read_metadata(pa.BufferReader(data))
+
+    def _group(self, place: Place, metadata: pq.FileMetaData, codec: Codec) -> pa.RecordBatch | None:
+        data = self._verified(place)
+        if data is None:
+            return None
+        size = metadata.serialized_size + place.offset + place.size
+        columns = [name for name in metadata.schema.to_arrow_schema().names if name not in (LOG_COLUMN, SEQ_COLUMN)]
+        with pq.ParquetFile(_Window(place.offset, data, size), metadata=metadata) as file:
+            table = file.read_row_group(place.group, columns=columns, use_threads=False)
+        return conformed(table, codec.schema)
+
+    def _verified(self, place: Place) -> bytes | None:
+        file = self.disk.open(self.names[place.file])
+        try:
+            data = read_exactly(file, place.offset, place.size)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return None
+        finally:
+            file.close()
+        return data if len(data) == place.size and crc32(data) == place.crc else None
+
+
+def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """A row group as one batch of exactly `schema`."""
+    columns = [pa.concat_arrays(column.chunks) for column in table.columns]
+    fitted = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(fitted, schema=schema)
+
+
+class _Window(io.RawIOBase):
+    """Bytes of a file that were verified, at their place in it. Nothing else of it can be read."""
+
+    def __init__(self, offset: int, data: bytes, size: int = 0) -> None:
+        self._offset = offset
+        self._data = data
+        self._size = max(size, offset + len(data))
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        start = self._at - self._offset
+        end = len(self._data) if size < 0 else start + size
+        if start < 0 or start > len(self._data):
+            raise OSError("bytes that were not verified")
+        data = self._data[start:end]
+        self._at += len(data)
+        return data
+
+
+def places_of(file: File, number: int) -> list[Place]:
+    """The row groups and the footer of a Parquet file that was just written, or is believed."""
+    size = file.size()
+    length, _ = _PARQUET_END.unpack(file.read(size - _PARQUET_END.size, _PARQUET_END.size))
+    start = size - _PARQUET_END.size - length
+    if start < 0:
+        raise pa.ArrowInvalid("the footer is longer than the file")
+    footer = read_exactly(file, start, size - start)
+    metadata = pq.read_metadata(pa.BufferReader(footer))
+    places: list[Place] = []
+    for group in range(metadata.num_row_groups):
+        columns = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]
+        begins = [c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset for c in columns]
+        begin = min(begins)
+        end = max(at + c.total_compressed_size for at, c in zip(begins, columns, strict=True))
+        places.append(Place(number, group, begin, end - begin, crc32(read_exactly(file, begin, end - begin))))
+    return [*places, Place(number, FOOTER, start, size - start, crc32(footer))]
+
+
+def find_compacted(disk: Disk, names: Sequence[str]) -> list[Compacted]:
+    """The compacted parts of a folder, in order. One without its index counts where its segments are gone."""
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        if match := PARQUET_NAME.fullmatch(name):
+            parts.setdefault((int(match[1]), int(match[2])), []).append(name)
+    found: list[Compacted] = []
+    for (first, last), files in sorted(parts.items()):
+        index = f"{first:012d}-{last:012d}.parts"
+        complete = len(files) == int(files[0].rpartition("of")[2].partition(".")[0])
+        segments = any(f"{ordinal:012d}.seg" in names for ordinal in range(first, last + 1))
+        if index in names:
+            found.append(_opened(disk, first, last, files, index) or rebuilt(disk, first, last, files))
+        elif complete and not segments:
+            found.append(rebuilt(disk, first, last, files))
+    return found
+
+
+def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> Compacted | None:
+    try:
+        file = disk.open(index)
+    except OSError:
+        return None
+    try:
+        start = file.read(0, _TABLE.size)
+        if len(start) < _TABLE.size:
+            return None
+        magic, size, count, crc = _TABLE.unpack(start)
+        table = file.read(_TABLE.size, count * _PLACE.size)
+        if magic != _MAGIC or crc32(table, crc32(_TABLE.pack(magic, size, count, 0))) != crc:
+            return None
+        places = [Place(*place) for place in _PLACE.iter_unpack(table)]
+        part = Compacted(disk, first, last, names, places, size)
+        sidecar = Index.decode(lambda at, length: file.read(part._sidecar + at, length), size)
+        if sidecar is None:
+            return None
+        part.index = sidecar
+        return part
+    except (OSError, struct.error):
+        return None
+    finally:
+        file.close()
+
+
+def rebuilt(disk: Disk, first: int, last: int, names: list[str]) -> Compacted:
+    """A compacted part told from its Parquet files alone. A file that cannot be read is damage."""
+    part = Compacted(disk, first, last, names, [], 0)
+    for number, name in enumerate(names):
+        file = disk.open(name)
+        try:
+            part.size += file.size()
+            _recover(part, file, number)
+        except (OSError, ValueError, struct.error):  # Arrow's errors of reading are one of the first two
+            part.index.damage.append((0, file.size()))
+        finally:
+            file.close()
+    return part
+
+
+def _recover(part: Compacted, file: File, number: int) -> None:
+    size = file.size()
+    places = places_of(file, number)
+    with pq.ParquetFile(_Window(0, read_exactly(file, 0, size))) as parquet:
+        schema = pa.schema(
+            [f for f in parquet.schema_arrow if f.name not in (LOG_COLUMN, SEQ_COLUMN)], parquet.schema_arrow.metadata
+        )
+        for place in places[:-1]:
+            table = parquet.read_row_group(
+                place.group, columns=[LOG_COLUMN, SEQ_COLUMN, TIME_COLUMN], use_threads=False
+            )
+            name, begin = table.column(0)[0].as_py(), table.column(1)[0].as_py()
+            times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
+            stream = part.index.state(State(begin, begin, name, Codec(schema).message))
+            stream.begin = min(stream.begin, begin)
+            entry = Entry(len(part.places), place.size, begin, len(times), min(times), max(times))
+            part.places.append(place)
+            stream.add(entry)
+    part.places.append(places[-1])

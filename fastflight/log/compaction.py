@@ -1,0 +1,265 @@
+"""Closed segments become Parquet: smaller, sorted by log, and open to other tools. `read` gives the same rows.
+
+Segments that are damaged stay as they are: what can still be read of them is in them. The Parquet files are written,
+synced and read back against the segments before their index is put in place, which is the moment that they count;
+only then do the segments go. Stopped at any point before, the files are leftovers that the next one to open removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastflight.errors import StorageError
+from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, places_of
+from fastflight.log.content import Codec, State
+from fastflight.log.disk import Disk, File, failure, write_all, write_new
+from fastflight.log.index import BEGINNING, END_OF_TIME, Entry
+from fastflight.log.reading import Part
+from fastflight.log.segment import Segment
+from fastflight.log.store import Store
+
+# So many segments become one part: enough that the rows of a slow board come together.
+MAX_SEGMENTS = 16
+# A row group is read whole: few enough rows that a small range is cheap.
+GROUP_ROWS = 64 * 1024
+GROUP_BYTES = 8 * 1024 * 1024
+
+
+class _Unfit(Exception):
+    """A segment that must stay as it is."""
+
+    def __init__(self, segment: Part) -> None:
+        super().__init__(segment.name)
+        self.segment = segment
+
+
+def compact(store: Store) -> list[str]:
+    """Compact what is closed; the names of the parts that were made. `StorageError` where the disk fails.
+
+    Call it from one thread at a time, beside appending and reading.
+    """
+    made: list[str] = []
+    unfit: set[str] = set()
+    while run := _run(store.closed_segments(), unfit):
+        try:
+            part = _Compaction(store, run).part()
+        except _Unfit as found:
+            unfit.add(found.segment.name)
+        except OSError as error:
+            raise failure(error, "compacting") from error
+        else:
+            store.replace(run, part)
+            made.append(part.name)
+    return made
+
+
+def _run(segments: Sequence[Segment], unfit: set[str]) -> list[Segment]:
+    """The first segments in a row that can be compacted together."""
+    run: list[Segment] = []
+    for segment in segments:
+        fit = segment.name not in unfit and not segment.index.damage and segment.end > 0
+        following = not run or segment.ordinal == run[-1].ordinal + 1
+        if fit and following and len(run) < MAX_SEGMENTS:
+            run.append(segment)
+        elif run:
+            break
+    return run
+
+
+class _Sink:
+    """A file of the disk as Arrow writes it."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        write_all(self._file, [bytes(data)])
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+
+class _Compaction:
+    """One run of segments on its way to Parquet."""
+
+    def __init__(self, store: Store, run: Sequence[Segment]) -> None:
+        self._run = run
+        self._disk: Disk = run[0].disk
+        self._stem = f"{run[0].ordinal:012d}-{run[-1].ordinal:012d}"
+        self._firsts: dict[int, int] = {}
+        # Logs by their schema: a file each.
+        self._files: dict[bytes, list[tuple[State, Codec]]] = {}
+        for number in sorted({number for segment in run for number in segment.index.streams}):
+            state = next((s.state for part in run if (s := part.index.streams.get(number)) and s.state.name), None)
+            if state is None:
+                raise _Unfit(next(part for part in run if number in part.index.streams))
+            self._firsts[number] = max(store.snapshot(number).first, 0)
+            codec = store.log(state.name).codec
+            self._files.setdefault(codec.message, []).append((state, codec))
+
+    def part(self) -> Compacted:
+        """Write, read back, and put in place."""
+        names = [f"{self._stem}.{i + 1}of{len(self._files)}.parquet" for i in range(len(self._files))]
+        part = Compacted(self._disk, self._run[0].ordinal, self._run[-1].ordinal, names, [], 0)
+        part.index.salt, part.index.created = 0, self._run[0].index.created
+        try:
+            groups = [self._write(name, logs) for name, logs in zip(names, self._files.values(), strict=True)]
+            self._describe(part, groups)
+            for logs in self._files.values():
+                for state, codec in logs:
+                    self._verify(part, state, codec)
+            write_new(self._disk, part.name, list(part.encode()))
+        except BaseException:
+            for name in names:
+                with suppress(OSError):
+                    self._disk.remove(name)
+            raise
+        return part
+
+    def _write(self, name: str, logs: Sequence[tuple[State, Codec]]) -> list[tuple[int, Entry]]:
+        """One Parquet file; its row groups' streams and entries, in order."""
+        with suppress(FileNotFoundError):
+            self._disk.remove(name)
+        schema = logs[0][1].schema
+        wide = pa.schema(
+            [pa.field(LOG_COLUMN, pa.string()), pa.field(SEQ_COLUMN, pa.uint64()), *schema], schema.metadata
+        )
+        groups: list[tuple[int, Entry]] = []
+        file = self._disk.create(name)
+        try:
+            try:
+                with pq.ParquetWriter(pa.PythonFile(_Sink(file), "w"), wide, compression="zstd") as writer:
+                    for state, codec in logs:
+                        for entry, batch in self._groups(state.stream, codec):
+                            groups.append((state.stream, entry))
+                            if batch is not None:
+                                writer.write_batch(
+                                    _widened(batch, wide, state.name, entry.first), row_group_size=GROUP_ROWS * 2
+                                )
+            except pa.ArrowNotImplementedError:  # a type that Parquet does not have
+                raise _Unfit(self._run[0]) from None
+            file.sync()
+        finally:
+            file.close()
+        return groups
+
+    def _groups(self, number: int, codec: Codec) -> Iterator[tuple[Entry, pa.RecordBatch | None]]:
+        """A log's rows in lots that follow each other without a hole, and the holes that are known."""
+        waiting: list[pa.RecordBatch] = []
+        entry = Entry(0, 0, 0, 0, END_OF_TIME, BEGINNING)
+        size = 0
+        for first, batch, rows in self._rows(number, codec):
+            apart = batch is None or first != entry.first + entry.rows
+            if waiting and (apart or entry.rows + rows > GROUP_ROWS or size >= GROUP_BYTES):
+                yield entry, pa.concat_batches(waiting)
+                waiting, size = [], 0
+            if batch is None:
+                yield Entry(0, 0, first, rows, END_OF_TIME, BEGINNING), None
+                continue
+            low, high = codec.times(batch)
+            if waiting:
+                entry = Entry(
+                    0, 1, entry.first, entry.rows + rows, min(entry.first_time, low), max(entry.last_time, high)
+                )
+            else:
+                entry = Entry(0, 1, first, rows, low, high)
+            waiting.append(batch)
+            size += batch.nbytes
+        if waiting:
+            yield entry, pa.concat_batches(waiting)
+
+    def _rows(self, number: int, codec: Codec) -> Iterator[tuple[int, pa.RecordBatch | None, int]]:
+        """The batches of a log that are not trimmed, with their first numbers; None for rows never written."""
+        start = self._firsts[number]
+        for segment in self._run:
+            entries = segment.entries(number)
+            if entries is None:
+                continue
+            with closing(segment.read(entries, entries.after(start), len(entries), number, codec)) as reads:
+                for entry, batch, reason in reads:
+                    if reason:
+                        raise _Unfit(segment)
+                    first = max(entry.first, start)
+                    rows = entry.last + 1 - first
+                    for at in range(0, rows, GROUP_ROWS) if batch is not None else [0]:
+                        if batch is None:
+                            yield first, None, rows
+                        else:
+                            piece = batch.slice(first - entry.first + at, min(GROUP_ROWS, rows - at))
+                            yield first + at, piece, piece.num_rows
+
+    def _describe(self, part: Compacted, groups: Sequence[Sequence[tuple[int, Entry]]]) -> None:
+        """Fill in the places and the index, from what was written."""
+        footers = []
+        located: list[tuple[int, Entry]] = []
+        for number, name in enumerate(part.names):
+            file = self._disk.open(name)
+            try:
+                *places, footer = places_of(file, number)
+                part.size += file.size()
+            finally:
+                file.close()
+            footers.append(footer)
+            following = iter(places)
+            for stream_number, entry in groups[number]:
+                if entry.size:
+                    place = next(following)
+                    entry = entry._replace(offset=len(part.places), size=place.size)
+                    part.places.append(place)
+                located.append((stream_number, entry))
+        part.places += footers
+        for logs in self._files.values():
+            for state, _ in logs:
+                shares = [s for segment in self._run if (s := segment.index.streams.get(state.stream)) is not None]
+                first = self._firsts[state.stream]
+                begin, next_ = max(shares[0].begin, first), max(max(s.next for s in shares), first)
+                stream = part.index.state(shares[-1].state._replace(name=state.name, schema=state.schema, first=first))
+                stream.begin, stream.next = begin, next_
+        for stream_number, entry in located:
+            stream = part.index.streams[stream_number]
+            end = stream.next
+            stream.add(entry)
+            stream.next = max(end, stream.next)
+
+    def _verify(self, part: Compacted, state: State, codec: Codec) -> None:
+        """Compare what the files give with what the segments gave; `StorageError` where it is not the same."""
+        entries = part.entries(state.stream)
+        assert entries is not None
+        reads = part.read(entries, 0, len(entries), state.stream, codec)
+        for (entry, batch), (at, copy, reason) in zip(self._groups(state.stream, codec), reads, strict=True):
+            same = batch is copy if batch is None or copy is None else _same(batch, copy)
+            if reason or not same or (entry.first, entry.rows) != (at.first, at.rows):
+                raise StorageError(
+                    f"rows {entry.first} to {entry.last} came back changed from Parquet: {reason or 'other values'}",
+                    where=state.name,
+                    hint="The segments were kept",
+                )
+
+
+def _widened(batch: pa.RecordBatch, schema: pa.Schema, name: str, first: int) -> pa.RecordBatch:
+    names = pa.repeat(pa.scalar(name), batch.num_rows)
+    numbers = pa.array(range(first, first + batch.num_rows), pa.uint64())
+    return pa.RecordBatch.from_arrays([names, numbers, *batch.columns], schema=schema)
+
+
+def _same(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    """Whether two batches have the same values; NaN is the same as NaN, which `equals` denies."""
+    return bool(one.equals(other)) or repr(one.to_pylist()) == repr(other.to_pylist())

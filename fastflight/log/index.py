@@ -1,0 +1,205 @@
+"""Where the batches of each log lie within one part (a segment, or what it was compacted to).
+
+An `Index` holds for each stream its state and its entries, in the order of their sequence numbers. It is written as a
+sidecar when a segment is closed, and derived from the part again when the sidecar is missing or damaged. A sidecar
+names every record: the batches of one log lie scattered among those of a thousand others, so that a sparse index would
+mean reading all of them. Opened again, an index reads its summary; the entries of a stream only when it is asked for.
+
+    sidecar   magic 8, salt u64, covered u64, created i64, streams u32, damage u32,
+              size of summary u32, its crc u32; summary: a row and a state for each stream, then the places of
+              damage; then the entries, a run per stream
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from zlib import crc32
+
+from fastflight.log.content import State, decode_state, encode_state
+
+_HEADER = struct.Struct("<8sQQqIIII")
+_SUMMARY = struct.Struct("<QQQQQqqQII")
+_DAMAGE = struct.Struct("<QQ")
+_MAGIC = b"FFIDX 1\n"
+# offset, size, first, rows, first time, last time
+_STRIDE = 6
+_ENTRY_BYTES = _STRIDE * 8
+
+# The earliest and the latest time there is, for ranges without an end.
+BEGINNING = -(2**63)
+END_OF_TIME = 2**63 - 1
+
+
+class Entry(NamedTuple):
+    """One record: where it lies, the numbers and the times of its rows. `size` 0: rows that were never written."""
+
+    offset: int
+    size: int
+    first: int
+    rows: int
+    first_time: int
+    last_time: int
+
+    @property
+    def last(self) -> int:
+        return self.first + self.rows - 1
+
+
+class Entries:
+    """The records of one stream in one part, ascending. One thread adds; others read what was there when they asked."""
+
+    def __init__(self, numbers: array[int] | None = None) -> None:
+        self._numbers = array("q") if numbers is None else numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _STRIDE
+
+    def __getitem__(self, index: int) -> Entry:
+        at = index * _STRIDE
+        return Entry(*self._numbers[at : at + _STRIDE])
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (self[i] for i in range(len(self)))
+
+    def add(self, entry: Entry) -> None:
+        self._numbers.extend(entry)
+
+    def after(self, seq: int) -> int:
+        """The index of the first entry that reaches `seq` or beyond."""
+        return bisect_right(range(len(self)), seq - 1, key=lambda i: self[i].last)
+
+    def before(self, seq: int) -> int:
+        """The index after the last entry that starts below `seq`."""
+        return bisect_left(range(len(self)), seq, key=lambda i: self[i].first)
+
+    def tobytes(self) -> bytes:
+        return self._numbers.tobytes()
+
+    @classmethod
+    def frombytes(cls, data: bytes) -> Entries:
+        numbers = array("q")
+        numbers.frombytes(data)
+        return cls(numbers)
+
+
+@dataclass(slots=True)
+class Stream:
+    """One log's share of a part: the numbers from `begin` up to `next`, not included.
+
+    `rows` and `bytes` are of batches only.
+    """
+
+    state: State
+    begin: int = 0
+    next: int = 0
+    rows: int = 0
+    bytes: int = 0
+    first_time: int = END_OF_TIME
+    last_time: int = BEGINNING
+    entries: Entries | None = field(default_factory=Entries)
+    # Where the entries lie in the sidecar, while they are not loaded.
+    stored: tuple[int, int, int] = (0, 0, 0)
+
+    def add(self, entry: Entry) -> None:
+        assert self.entries is not None  # only a part that is written or scanned gains entries
+        self.entries.add(entry)
+        self.next = entry.first + entry.rows
+        if entry.size:
+            self.rows += entry.rows
+            self.bytes += entry.size
+            self.first_time = min(self.first_time, entry.first_time)
+            self.last_time = max(self.last_time, entry.last_time)
+
+
+class Index:
+    """The streams of one part by number, and the places in it that cannot be read."""
+
+    def __init__(self, salt: int = 0, created: int = 0) -> None:
+        self.salt = salt
+        # When the part was begun, in us UTC of the host's clock.
+        self.created = created
+        self.streams: dict[int, Stream] = {}
+        self.damage: list[tuple[int, int]] = []
+
+    def state(self, state: State) -> Stream:
+        """The stream of `state`, which says the newest of it."""
+        stream = self.streams.get(state.stream)
+        if stream is None:
+            stream = self.streams[state.stream] = Stream(state, state.next, state.next)
+        else:
+            stream.state = state
+            stream.next = max(stream.next, state.next)
+        return stream
+
+    def nameless(self, number: int, first: int) -> Stream:
+        """A stream whose state was damaged. Another part, or whoever opens it, says its name."""
+        return self.streams.setdefault(number, Stream(State(0, 0, "", b""), first, first))
+
+    @property
+    def last_time(self) -> int:
+        return max((stream.last_time for stream in self.streams.values()), default=BEGINNING)
+
+    @property
+    def rows(self) -> int:
+        return sum(stream.rows for stream in self.streams.values())
+
+    def encode(self, covered: int) -> Iterator[bytes]:
+        """The sidecar of a part of `covered` bytes. All entries must be loaded."""
+        summary: list[bytes] = []
+        runs: list[bytes] = []
+        at = 0
+        for number, stream in self.streams.items():
+            assert stream.entries is not None
+            run = stream.entries.tobytes()
+            state = encode_state(stream.state)
+            row = (number, stream.begin, stream.next, stream.rows, stream.bytes, stream.first_time)
+            summary.append(_SUMMARY.pack(*row, stream.last_time, at, len(run) // _ENTRY_BYTES, crc32(run)))
+            summary.append(len(state).to_bytes(4, "little") + state)
+            runs.append(run)
+            at += len(run)
+        summary += [_DAMAGE.pack(*place) for place in self.damage]
+        text = b"".join(summary)
+        header = (_MAGIC, self.salt, covered, self.created, len(self.streams), len(self.damage), len(text))
+        yield _HEADER.pack(*header, crc32(text, crc32(_HEADER.pack(*header, 0))))
+        yield text
+        yield from runs
+
+    @classmethod
+    def decode(cls, read: Callable[[int, int], bytes], covered: int | None = None) -> Index | None:
+        """The index in a sidecar, read by `read(offset, size)`; None where it is damaged, or not of `covered` bytes."""
+        start = read(0, _HEADER.size)
+        if len(start) < _HEADER.size:
+            return None
+        magic, salt, its_covered, created, streams, damage, size, crc = _HEADER.unpack(start)
+        if magic != _MAGIC or covered not in (None, its_covered):
+            return None
+        text = read(_HEADER.size, size)
+        if len(text) < size or crc32(text, crc32(start[:-4] + bytes(4))) != crc:
+            return None
+        index, at, runs = cls(salt, created), 0, _HEADER.size + size
+        for _ in range(streams):
+            number, begin, next_, rows, size, low, high, run, count, run_crc = _SUMMARY.unpack_from(text, at)
+            at += _SUMMARY.size
+            length = int.from_bytes(text[at : at + 4], "little")
+            state = decode_state(text[at + 4 : at + 4 + length])
+            at += 4 + length
+            stored = (runs + run, count * _ENTRY_BYTES, run_crc)
+            index.streams[number] = Stream(state, begin, next_, rows, size, low, high, None, stored)
+        index.damage = [_DAMAGE.unpack_from(text, at + i * _DAMAGE.size) for i in range(damage)]
+        return index
+
+
+def load_entries(stream: Stream, read: Callable[[int, int], bytes]) -> Entries | None:
+    """The entries of `stream`, from its sidecar where need be; None where they are damaged there."""
+    if stream.entries is None:
+        offset, size, crc = stream.stored
+        data = read(offset, size)
+        if len(data) < size or crc32(data) != crc:
+            return None
+        stream.entries = Entries.frombytes(data)
+    return stream.entries

@@ -1,0 +1,85 @@
+"""One writer per folder: a lock of the operating system, which ends with its process, however that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastflight.errors import BusyError
+from fastflight.log.disk import failure
+
+LOCK_NAME = "writer.lock"
+# Who holds it is told from the file; a name longer than this is cut.
+MAX_HOLDER_BYTES = 200
+# Windows locks ranges of bytes, and nobody can read a locked one: far behind the text.
+_LOCKED_BYTE = 1 << 20
+
+
+class FileLock:
+    """A locked file that says who locked it. `BusyError`, at once, where somebody else has."""
+
+    def __init__(self, path: Path, holder: str = "") -> None:
+        text = f"{holder or 'a process'} (pid {os.getpid()} on {socket.gethostname()})"
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            if not _lock(self._descriptor, waiting=False):
+                other = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace") or "another process"
+                raise BusyError(
+                    f"{other} writes it", holder=other, where=path.parent.name, hint="End it there, or read only"
+                )
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, text.encode()[:MAX_HOLDER_BYTES])
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let it go. The file stays: removing it would let two processes lock two files of one name."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait for the lock, and hold it for the length of the block: for changes that take a moment."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise failure(error, "taking a lock", path.name) from error
+    try:
+        _lock(descriptor, waiting=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int, *, waiting: bool) -> bool:
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            while True:
+                try:
+                    msvcrt.locking(descriptor, msvcrt.LK_LOCK if waiting else msvcrt.LK_NBLCK, 1)
+                    return True
+                except OSError:  # LK_LOCK gives up after ten seconds
+                    if not waiting:
+                        return False
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int, *, waiting: bool) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if waiting else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -1,0 +1,101 @@
+"""Who has which device, kept in a folder that processes of one machine share.
+
+A file per device holds the newest lease. It is read and replaced under a lock of the operating system, and survives
+whoever wrote it; the token in it only grows, also after the lease was released or ran out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from fastflight.errors import BusyError, StorageError
+from fastflight.log.batch_log import Lease
+from fastflight.log.content import stream_of
+from fastflight.log.disk import Disk, LocalDisk, failure, read_whole, write_new
+from fastflight.log.lock import locked
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,60}")
+
+
+class FolderOwners:
+    """Leases in `folder`. Any number of processes may use it at once."""
+
+    def __init__(self, folder: str | Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._folder = Path(folder)
+        self._disk: Disk = LocalDisk(self._folder)
+        self._clock = clock
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise failure(error, "opening the leases") from error
+
+    def acquire(self, device: str, owner: str, seconds: float) -> Lease:
+        """Become the owner. `BusyError` names whoever is."""
+        with locked(self._folder / "owners.lock"):
+            newest = self._newest(device)
+            if newest is not None and newest.until > self._clock():
+                raise _taken(newest, self._clock())
+            token = newest.token + 1 if newest is not None else 1
+            return self._put(Lease(device, owner, token, self._clock() + seconds))
+
+    def renew(self, lease: Lease, seconds: float) -> Lease:
+        """Go on owning; also a lease that ran out, where nobody took the device. `BusyError` where somebody did."""
+        with locked(self._folder / "owners.lock"):
+            newest = self._newest(lease.device)
+            if newest is None or newest.token != lease.token or newest.owner != lease.owner:
+                raise _taken(newest or lease, self._clock())
+            return self._put(replace(lease, until=self._clock() + seconds))
+
+    def release(self, lease: Lease) -> None:
+        """Stop owning. Does nothing where the lease is no longer the newest."""
+        with locked(self._folder / "owners.lock"):
+            newest = self._newest(lease.device)
+            if newest is not None and newest.token == lease.token:
+                self._put(replace(newest, until=0.0))
+
+    def holder(self, device: str) -> Lease | None:
+        """The lease that holds now; None where the device is free."""
+        newest = self._newest(device)
+        return newest if newest is not None and newest.until > self._clock() else None
+
+    def _newest(self, device: str) -> Lease | None:
+        try:
+            return Lease(**json.loads(read_whole(self._disk, _file_of(device))))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise failure(error, "reading the lease", device) from error
+        except (ValueError, TypeError):
+            # Giving it away without its token could make two owners that look alike.
+            raise StorageError(
+                "the lease can not be read",
+                where=device,
+                hint="Make sure that nobody has the device, then remove its lease",
+            ) from None
+
+    def _put(self, lease: Lease) -> Lease:
+        try:
+            write_new(self._disk, _file_of(lease.device), [json.dumps(asdict(lease)).encode()])
+        except OSError as error:
+            raise failure(error, "keeping the lease", lease.device) from error
+        return lease
+
+
+def _file_of(device: str) -> str:
+    name = device if _PLAIN.fullmatch(device) else f"{stream_of(device):016x}"
+    return f"{name}.lease"
+
+
+def _taken(lease: Lease, now: float) -> BusyError:
+    left = max(lease.until - now, 0)
+    return BusyError(
+        f"{lease.owner} has it for another {left:.0f} s",
+        holder=lease.owner,
+        where=lease.device,
+        hint="Wait until it is released, or until the lease ends",
+    )

@@ -1,0 +1,93 @@
+"""What a folder holds, told from the names in it, and what the parts together say of a log.
+
+    000000000007.seg                     a segment; its .idx is its sidecar
+    000000000003-000000000006.parts      the index of a compacted part, which replaces those segments
+    000000000003-000000000006.1of2.parquet   its rows, a file per schema
+
+Anything that ends in `.new` was never finished. Where a compacted part has its index, the segments that it replaces are
+on their way out; until then its files are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from fastflight.log.batch_log import Damage, LogStatistics
+from fastflight.log.compacted import PARQUET_NAME, Compacted, find_compacted
+from fastflight.log.disk import TEMPORARY, Disk
+from fastflight.log.index import BEGINNING, END_OF_TIME, Entries
+from fastflight.log.reading import Part, Snapshot
+from fastflight.log.record import SEGMENT_HEADER, parse_segment_header
+from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, scanned, sidecar_name
+
+
+def load_parts(disk: Disk, *, writing: bool, known: Sequence[Part] = ()) -> list[Part]:
+    """The parts in order. `writing`: leftovers are removed. Segments that are `known` are not read again."""
+    names = disk.names()
+    compacted = find_compacted(disk, names)
+    covered = [(part.ordinal, part.last_ordinal) for part in compacted]
+    segments = [name for name in names if SEGMENT_NAME.fullmatch(name)]
+    live = [name for name in segments if not any(first <= int(name[:12]) <= last for first, last in covered)]
+    if writing and live and _never_begun(disk, live[-1]):
+        live.pop()
+    if writing:
+        _clean(disk, names, compacted, live)
+    parts: list[Part] = list(compacted)
+    again = {part.name: part for part in known if isinstance(part, Segment)}
+    for name in live:
+        part = again.get(name)
+        if part is not None and grow(part):
+            parts.append(part)
+        else:
+            # The last one has no sidecar that could be trusted: it may have grown.
+            parts.append(scanned(disk, name) if name == live[-1] else load(disk, name))
+    return sorted(parts, key=lambda part: part.ordinal)
+
+
+def damage_of(parts: Sequence[Part]) -> list[Damage]:
+    """Places that cannot be read, as far as is known."""
+    return [Damage(part.name, offset, size) for part in parts for offset, size in part.index.damage]
+
+
+def kept(snapshot: Snapshot, number: int) -> LogStatistics:
+    """The rows of a log that reading would give, damage aside."""
+    rows = size = 0
+    first_time, last_time = END_OF_TIME, BEGINNING
+    for part in snapshot.parts:
+        stream = part.index.streams.get(number)
+        if stream is None or stream.next <= snapshot.first:
+            continue
+        first_time, last_time = min(first_time, stream.first_time), max(last_time, stream.last_time)
+        if stream.begin >= snapshot.first:
+            rows, size = rows + stream.rows, size + stream.bytes
+            continue
+        entries = part.entries(number)
+        for entry in entries or Entries():
+            if entry.size and entry.last >= snapshot.first:
+                rows += entry.last + 1 - max(entry.first, snapshot.first)
+                size += entry.size
+    timed = first_time <= last_time
+    return LogStatistics(
+        rows, size, snapshot.first, snapshot.next, first_time if timed else None, last_time if timed else None
+    )
+
+
+def _never_begun(disk: Disk, name: str) -> bool:
+    """Whether a segment was left before its header was whole: no row was ever kept in it."""
+    file = disk.open(name)
+    try:
+        return file.size() <= SEGMENT_HEADER.size and parse_segment_header(file.read(0, SEGMENT_HEADER.size)) is None
+    finally:
+        file.close()
+
+
+def _clean(disk: Disk, names: Sequence[str], compacted: Sequence[Compacted], live: Sequence[str]) -> None:
+    wanted = {name for part in compacted for name in part.files} | {
+        name for segment in live for name in (segment, sidecar_name(segment))
+    }
+    for name in names:
+        ours = SEGMENT_NAME.fullmatch(name) or PARQUET_NAME.fullmatch(name) or name.endswith((".idx", TEMPORARY))
+        if ours and name not in wanted:
+            with contextlib.suppress(OSError):
+                disk.remove(name)

@@ -1,0 +1,192 @@
+"""Reading a log out of the parts that hold it: what is there in order, and what is not by its numbers.
+
+A part may go while it is read, because it was compacted or let go of: reading then looks again, and goes on at the
+number where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastflight.log.batch_log import Missing, Range, Reason, Rows
+from fastflight.log.content import TIME_COLUMN, Codec
+from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry, Index
+from fastflight.log.segment import Read
+
+
+class Part(Protocol):
+    """Some of the store, by the order of its appends: a segment, or what segments were compacted to."""
+
+    index: Index
+
+    @property
+    def ordinal(self) -> int:
+        """The number of its first segment."""
+
+    @property
+    def last_ordinal(self) -> int:
+        """The number of its last segment."""
+
+    @property
+    def files(self) -> list[str]:
+        """Its files; with the first one gone it is gone."""
+
+    @property
+    def name(self) -> str:
+        """The first of its files."""
+
+    @property
+    def size(self) -> int:
+        """What its files take."""
+
+    def entries(self, number: int) -> Entries | None:
+        """The entries of a stream; None where it has none here."""
+
+    def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
+        """What became of `entries[start:stop]`."""
+
+
+class Snapshot(NamedTuple):
+    """A log as it was at one moment: where it is kept, the first number that is not trimmed, the next one."""
+
+    parts: list[Part]
+    first: int
+    next: int
+
+
+class View(Protocol):
+    """Whoever knows the parts."""
+
+    def snapshot(self, number: int) -> Snapshot:
+        """How a log stands now."""
+
+
+class Reading:
+    """One pass over a log. `cursor` is the number that comes next."""
+
+    def __init__(self, view: View, number: int, codec: Codec, wanted: Range) -> None:
+        self._view = view
+        self._number = number
+        self._codec = codec
+        self._from = BEGINNING if wanted.from_time is None else wanted.from_time
+        self._until = END_OF_TIME if wanted.until_time is None else wanted.until_time
+        self._timed = wanted.from_time is not None or wanted.until_time is not None
+        self._wanted = wanted
+        self._cursor = max(wanted.from_seq or 0, 0)
+        # With a time range: holes count that lie next to rows in it.
+        self._holes: list[Missing] = []
+        self._inside = not self._timed
+
+    def run(self) -> Generator[Rows | Missing, None, None]:
+        snapshot = self._view.snapshot(self._number)
+        stop = snapshot.next if self._wanted.until_seq is None else min(snapshot.next, self._wanted.until_seq + 1)
+        gone: Part | None = None
+        while True:
+            if self._cursor < min(snapshot.first, stop):
+                if self._wanted.from_seq is not None or gone is not None:
+                    yield from self._hole(min(snapshot.first, stop) - 1, "trimmed")
+                self._cursor = min(snapshot.first, stop)
+            lost = gone
+            for part in snapshot.parts:
+                if part is gone:
+                    continue  # Looked for twice: somebody removed it. Its rows are found missing.
+                try:
+                    yield from self._part(part, stop)
+                except FileNotFoundError:
+                    lost = part
+                    break
+            if lost is gone:
+                break
+            gone, snapshot = lost, self._view.snapshot(self._number)
+        if self._cursor < stop:
+            yield from self._hole(stop - 1, "damaged")
+
+    def _part(self, part: Part, stop: int) -> Iterator[Rows | Missing]:
+        stream = part.index.streams.get(self._number)
+        if stream is None or stream.next <= self._cursor or stream.begin >= stop:
+            return
+        if self._timed and not self._overlaps(stream.first_time, stream.last_time):
+            yield from self._pass(part, stream.begin, min(stream.next, stop))
+            return
+        entries = part.entries(self._number)
+        if entries is None:
+            return
+        i, j = entries.after(self._cursor), entries.before(stop)
+        while i < j:
+            entry = entries[i]
+            if self._timed and not self._overlaps(entry.first_time, entry.last_time) and entry.size:
+                yield from self._pass(part, entry.first, min(entry.last + 1, stop))
+                i += 1
+                continue
+            end = i + 1
+            while end < j and (not self._timed or self._overlaps_entry(entries[end])):
+                end += 1
+            for read in part.read(entries, i, end, self._number, self._codec):
+                yield from self._entry(part, read, stop)
+            i = end
+
+    def _entry(self, part: Part, read: Read, stop: int) -> Iterator[Rows | Missing]:
+        entry = read.entry
+        if entry.first > self._cursor:
+            yield from self._hole(entry.first - 1, "damaged", part.name)
+        last = min(entry.last, stop - 1)
+        if last < self._cursor:
+            return
+        if not entry.size:
+            yield from self._hole(last, "never written")
+        elif read.batch is None:
+            self._inside = True
+            yield from self._flush()
+            yield Missing(self._cursor, last, "damaged", read.reason)
+        else:
+            self._inside = True
+            yield from self._flush()
+            yield from self._rows(read.batch.slice(self._cursor - entry.first, last - self._cursor + 1), entry)
+        self._cursor = last + 1
+
+    def _rows(self, batch: pa.RecordBatch, entry: Entry) -> Iterator[Rows]:
+        """The rows of `batch`, which starts at the cursor, that are in the time range: runs of neighbours."""
+        if entry.first_time >= self._from and entry.last_time < self._until:
+            yield Rows(self._cursor, batch)
+            return
+        times = batch.column(batch.schema.get_field_index(TIME_COLUMN)).view(pa.int64())
+        inside = pc.and_(pc.greater_equal(times, self._from), pc.less(times, self._until)).to_pylist()
+        at = 0
+        while at < len(inside):
+            end = at
+            while end < len(inside) and inside[end] == inside[at]:
+                end += 1
+            if inside[at]:
+                yield Rows(self._cursor + at, batch.slice(at, end - at))
+            at = end
+
+    def _pass(self, part: Part, first: int, end: int) -> Iterator[Missing]:
+        """Go over rows that are not in the time range."""
+        if first > self._cursor:
+            yield from self._hole(first - 1, "damaged", part.name)
+        self._holes.clear()
+        self._inside = False
+        self._cursor = max(self._cursor, end)
+
+    def _hole(self, last: int, reason: Reason, where: str = "") -> Iterator[Missing]:
+        """Numbers from the cursor to `last` that no row has."""
+        hole = Missing(self._cursor, last, reason, where)
+        self._cursor = last + 1
+        if self._inside:
+            yield hole
+        else:
+            self._holes.append(hole)
+
+    def _flush(self) -> Iterator[Missing]:
+        yield from self._holes
+        self._holes.clear()
+
+    def _overlaps(self, first_time: int, last_time: int) -> bool:
+        return first_time < self._until and last_time >= self._from
+
+    def _overlaps_entry(self, entry: Entry) -> bool:
+        return not entry.size or self._overlaps(entry.first_time, entry.last_time)

@@ -1,0 +1,291 @@
+"""Segments: files of records, written at the end and read anywhere.
+
+Reading copies. What was checked is then what is served, whatever happens to the file afterwards; and a bad sector is an
+`OSError` from `read`, where it would end the process if the file were mapped. Batches lie in the copy, uncopied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from fastflight.log.content import Codec, decode_state
+from fastflight.log.disk import Disk, File
+from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry, Index, load_entries
+from fastflight.log.record import (
+    RECORD_HEADER,
+    SEGMENT_HEADER,
+    Found,
+    Header,
+    Kind,
+    find,
+    parse_segment_header,
+    scan,
+)
+
+SEGMENT_NAME = re.compile(r"(\d{12})\.seg")
+# One read: enough for the speed of the disk, and what a batch that is kept holds in memory.
+SPAN_BYTES = 4 * 1024 * 1024
+# Reading over the records of others is cheaper than another call, up to here.
+HOLE_BYTES = 64 * 1024
+# A file that is scanned is read in such pieces; one that cannot be read, in such that a bad sector costs little else.
+PIECE_BYTES = 1024 * 1024
+SECTOR_BYTES = 4096
+
+
+def segment_name(ordinal: int) -> str:
+    return f"{ordinal:012d}.seg"
+
+
+def sidecar_name(name: str) -> str:
+    return name.rpartition(".")[0] + ".idx"
+
+
+class Read(NamedTuple):
+    """What became of an entry: its batch, or None and why."""
+
+    entry: Entry
+    batch: pa.RecordBatch | None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Segment:
+    """A part of the store: what its file says. `end` is after the last record that counts."""
+
+    disk: Disk
+    name: str
+    ordinal: int
+    end: int
+    index: Index = field(default_factory=Index)
+
+    @property
+    def last_ordinal(self) -> int:
+        return self.ordinal
+
+    @property
+    def files(self) -> list[str]:
+        """Its files; with the first one gone it is gone."""
+        return [self.name, sidecar_name(self.name)]
+
+    @property
+    def size(self) -> int:
+        return self.end
+
+    def entries(self, number: int) -> Entries | None:
+        """The entries of a stream; None where it has none here. Scans the file where its sidecar is damaged."""
+        stream = self.index.streams.get(number)
+        if stream is None:
+            return None
+        if stream.entries is None:
+            file = self.disk.open(sidecar_name(self.name))
+            try:
+                entries = load_entries(stream, file.read)
+            except OSError:
+                entries = None
+            finally:
+                file.close()
+            if entries is None:
+                self.index = scanned(self.disk, self.name).index
+                stream = self.index.streams.get(number)
+        return stream.entries if stream is not None else None
+
+    def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
+        """The batches of `entries[start:stop]`. Opens the file, and closes it when the iterator is closed."""
+        file = self.disk.open(self.name)
+        try:
+            while start < stop:
+                span = _span(entries, start, stop)
+                yield from self._read_span(file, span, number, codec)
+                start += len(span)
+        finally:
+            file.close()
+
+    def _read_span(self, file: File, span: list[Entry], number: int, codec: Codec) -> Iterator[Read]:
+        stored = [entry for entry in span if entry.size]
+        origin = stored[0].offset if stored else 0
+        try:
+            data = read_exactly(file, origin, stored[-1].offset + stored[-1].size - origin) if stored else b""
+        except OSError:
+            if len(span) > 1:  # a bad sector costs the record that it lies in
+                for entry in span:
+                    yield from self._read_span(file, [entry], number, codec)
+            else:
+                yield Read(span[0], None, f"{self.name} can not be read at byte {origin}")
+            return
+        view, buffer = memoryview(data), pa.py_buffer(data)
+        for entry in span:
+            if not entry.size:
+                yield Read(entry, None)
+                continue
+            at = entry.offset - origin
+            found = find(view, at, self.index.salt, entry.offset)
+            if found is not None and _is(found, entry, number):
+                yield Read(entry, codec.decode(buffer.slice(at + RECORD_HEADER.size, found.header.length)))
+            else:
+                yield Read(entry, None, f"{self.name} is damaged at byte {entry.offset}")
+
+
+def _is(found: Found, entry: Entry, number: int) -> bool:
+    header = found.header
+    return (
+        found.intact
+        and header.kind == Kind.BATCH
+        and header.stream == number
+        and header.first == entry.first
+        and header.rows == entry.rows
+    )
+
+
+def _span(entries: Entries, start: int, stop: int) -> list[Entry]:
+    """Entries from `start` on that are read at once: near to each other, and not too many bytes together."""
+    span: list[Entry] = []
+    begin = end = -1
+    for i in range(start, stop):
+        entry = entries[i]
+        if entry.size:
+            far = begin >= 0 and (entry.offset - end > HOLE_BYTES or entry.offset + entry.size - begin > SPAN_BYTES)
+            if far:
+                break
+            begin = entry.offset if begin < 0 else begin
+            end = entry.offset + entry.size
+        span.append(entry)
+    return span
+
+
+def read_exactly(file: File, offset: int, size: int) -> bytes:
+    data = file.read(offset, size)
+    while len(data) < size and (more := file.read(offset + len(data), size - len(data))):
+        data += more
+    return data
+
+
+def read_damaged(file: File, start: int, stop: int) -> bytes:
+    """All bytes from `start` to `stop`, zeros for those that cannot be read."""
+    pieces: list[bytes] = []
+    while start < stop:
+        size = min(PIECE_BYTES, stop - start)
+        try:
+            piece = file.read(start, size)
+        except OSError:
+            piece = b"".join(
+                _sector(file, at, min(SECTOR_BYTES, stop - at)) for at in range(start, start + size, SECTOR_BYTES)
+            )
+        if not piece:
+            break
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def _sector(file: File, at: int, size: int) -> bytes:
+    try:
+        return read_exactly(file, at, size).ljust(size, b"\0")
+    except OSError:
+        return bytes(size)
+
+
+def scanned(disk: Disk, name: str) -> Segment:
+    """A segment as its bytes say. `end` is after its last intact record; `index.damage` is what is broken before it."""
+    file = disk.open(name)
+    try:
+        size = file.size()
+        start = read_damaged(file, 0, min(size, SEGMENT_HEADER.size))
+        header, ordinal = parse_segment_header(start), int(name[:12])
+        if header is None or header.ordinal != ordinal:
+            # Without its salt no record can be told from chance.
+            segment = Segment(disk, name, ordinal, 0)
+            if size > SEGMENT_HEADER.size:
+                segment.index.damage.append((0, size))
+            return segment
+        segment = Segment(disk, name, ordinal, SEGMENT_HEADER.size, Index(header.salt, header.created))
+        _scan(file, segment, size)
+        return segment
+    finally:
+        file.close()
+
+
+def grow(segment: Segment) -> bool:
+    """Add what was appended to a segment since it was scanned. False where it was cut meanwhile: scan it again."""
+    file = segment.disk.open(segment.name)
+    try:
+        size = file.size()
+        if size < segment.end or not segment.end:
+            return False
+        _scan(file, segment, size)
+        return True
+    finally:
+        file.close()
+
+
+def _scan(file: File, segment: Segment, size: int) -> None:
+    origin = segment.end
+    data = read_damaged(file, origin, size)
+    view, waiting = memoryview(data), list[Found]()
+    for found in scan(data, segment.index.salt, origin):
+        if not found.intact:
+            waiting.append(found)
+            continue
+        # What lies before an intact record was damaged; only at the end may it be a write that never finished.
+        for broken in waiting:
+            take(segment, broken.offset, broken.size, broken.header, None)
+        waiting.clear()
+        body = view[found.offset - origin + RECORD_HEADER.size :][: found.header.length]
+        take(segment, found.offset, found.size, found.header, body)
+
+
+def take(segment: Segment, offset: int, size: int, header: Header, body: bytes | memoryview | None) -> None:
+    """Add a record at `offset` to the index of `segment`. `body` None: it is damaged, but its header is not."""
+    index = segment.index
+    if offset > segment.end:
+        index.damage.append((segment.end, offset - segment.end))
+    segment.end = offset + size
+    if header.kind == Kind.STATE:
+        if body is None:
+            index.damage.append((offset, size))
+        else:
+            index.state(decode_state(body))
+        return
+    stream = index.streams.get(header.stream) or index.nameless(header.stream, header.first)
+    if header.first < stream.next and len(stream.entries or ()):
+        return  # It repeats what is there: numbers are given once.
+    batch = header.kind == Kind.BATCH
+    times = (header.first_time, header.last_time) if batch else (END_OF_TIME, BEGINNING)
+    stream.add(Entry(offset if batch else 0, size if batch else 0, header.first, header.rows, *times))
+
+
+def load(disk: Disk, name: str) -> Segment:
+    """A segment that is closed: by its sidecar, or by its bytes where that is missing or damaged."""
+    file = disk.open(name)
+    try:
+        try:
+            header = parse_segment_header(file.read(0, SEGMENT_HEADER.size))
+        except OSError:
+            header = None
+        size = file.size()
+    finally:
+        file.close()
+    index, ordinal = _sidecar(disk, name, size), int(name[:12])
+    if index is not None and (header is None or header[:2] == (index.salt, ordinal)):
+        return Segment(disk, name, ordinal, size, index)
+    segment = scanned(disk, name)
+    if 0 < segment.end < size:
+        segment.index.damage.append((segment.end, size - segment.end))
+    return segment
+
+
+def _sidecar(disk: Disk, name: str, size: int) -> Index | None:
+    try:
+        file = disk.open(sidecar_name(name))
+    except OSError:
+        return None
+    try:
+        return Index.decode(file.read, size)
+    except OSError:
+        return None
+    finally:
+        file.close()
