@@ -58,9 +58,10 @@ def open_server(settings: ServeSettings) -> RunningServer:
         catalog = Catalog()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
-        bridges = {name: _bridged(inventory.device(name), it, shard, parts) for name, it in settings.bridges.items()}
         server = _listening(catalog, device_actions(inventory), shard, settings.location)
         parts.callback(server.close)
+        # Closed before the server, which takes the shard with it.
+        bridges = {name: _bridged(inventory.device(name), it, shard, parts) for name, it in settings.bridges.items()}
         address = urlsplit(settings.location)
         host = f"[{address.hostname}]" if ":" in str(address.hostname) else address.hostname
         location = f"{address.scheme}://{host}:{server.port}"

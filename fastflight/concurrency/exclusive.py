@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 from fastflight.errors import BusyError
 
+# Nobody knows when a person's tool will be done: who finds one waits for a short command at most, and is told.
+LASTING_SECONDS = 1.0
 # Who gives way may have to finish what cannot be broken off, such as opening a port; then it hands over at once.
 GIVE_WAY_SECONDS = 15.0
 
@@ -27,6 +29,8 @@ GIVE_WAY_SECONDS = 15.0
 class _Waiter:
     holder: str
     wake: Callable[[], object]
+    # It may keep the lock for hours.
+    lasting: bool = False
     # How to ask it to give way; None for one that does not.
     ask: Callable[[], object] | None = None
     granted: bool = False
@@ -51,10 +55,13 @@ class Exclusive:
         current = self._current
         return current.holder if current is not None and current.ask is None else None
 
-    def acquire(self, holder: str, timeout: float) -> None:
-        """Become the holder, within `timeout` seconds. `BusyError` says who holds it instead."""
+    def acquire(self, holder: str, timeout: float, *, lasting: bool = False) -> None:
+        """Become the holder, within `timeout` seconds. `BusyError` says who holds it instead.
+
+        `lasting`: there is no telling for how long. Those that ask meanwhile need not have the patience they offer.
+        """
         woken = threading.Event()
-        waiter = _Waiter(holder, woken.set)
+        waiter = _Waiter(holder, woken.set, lasting)
         patience = self._enter(waiter, timeout)
         try:
             woken.wait(patience)
@@ -63,11 +70,11 @@ class Exclusive:
             raise
         self._check(waiter)
 
-    async def aacquire(self, holder: str, timeout: float) -> None:
+    async def aacquire(self, holder: str, timeout: float, *, lasting: bool = False) -> None:
         """The same from a coroutine. A cancelled waiter never keeps the lock."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
-        waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set))
+        waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set), lasting)
         patience = self._enter(waiter, timeout)
         try:
             if not waiter.granted:
@@ -86,18 +93,18 @@ class Exclusive:
             self._hand_over()
 
     @contextlib.contextmanager
-    def held(self, holder: str, timeout: float) -> Iterator[None]:
+    def held(self, holder: str, timeout: float, *, lasting: bool = False) -> Iterator[None]:
         """Hold it for the length of a `with` block."""
-        self.acquire(holder, timeout)
+        self.acquire(holder, timeout, lasting=lasting)
         try:
             yield
         finally:
             self.release()
 
     @contextlib.asynccontextmanager
-    async def aheld(self, holder: str, timeout: float) -> AsyncIterator[None]:
+    async def aheld(self, holder: str, timeout: float, *, lasting: bool = False) -> AsyncIterator[None]:
         """Hold it for the length of an `async with` block."""
-        await self.aacquire(holder, timeout)
+        await self.aacquire(holder, timeout, lasting=lasting)
         try:
             yield
         finally:
@@ -112,7 +119,9 @@ class Exclusive:
         loop = asyncio.get_running_loop()
         woken, wanted = asyncio.Event(), asyncio.Event()
         waiter = _Waiter(
-            holder, lambda: loop.call_soon_threadsafe(woken.set), lambda: loop.call_soon_threadsafe(wanted.set)
+            holder,
+            lambda: loop.call_soon_threadsafe(woken.set),
+            ask=lambda: loop.call_soon_threadsafe(wanted.set),
         )
         self._enter(waiter, 0)
         try:
@@ -135,6 +144,8 @@ class Exclusive:
                 _call(self._current.ask)
                 # Nobody is in the way who would not leave: being told so would be wrong.
                 return max(timeout, GIVE_WAY_SECONDS)
+            elif self._current.lasting:
+                return min(timeout, LASTING_SECONDS)
         return timeout
 
     def _check(self, waiter: _Waiter) -> None:

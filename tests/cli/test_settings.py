@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.cli.settings import ServeSettings, settings_of
+from fastflight.bridge import Ports
+from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, settings_of
 from fastflight.errors import RequestError
 
 HERE = "grpc://127.0.0.1:0"
@@ -32,12 +33,34 @@ def test_a_fleet_file_comes_first(tmp_path: Path) -> None:
     assert settings_of(HERE, ["extra=sim:"], path).devices == {"weather": "/dev/ttyACM0", "extra": "sim:"}
 
 
+def test_a_fleet_file_opens_bridges(tmp_path: Path) -> None:
+    text = """
+    [devices.a]
+    url = "sim:"
+    bridge = { rfc2217 = 2217, socket = 0, viewers = 2219, takeover = true }
+    [devices.b]
+    url = "sim:"
+    bridge = { socket = 2218 }
+    [devices.c]
+    url = "sim:"
+    """
+    settings = settings_of(HERE, [], fleet(tmp_path, text))
+    assert list(settings.devices) == ["a", "b", "c"]
+    assert settings.bridges == {
+        "a": BridgeSettings(Ports(rfc2217=2217, socket=0, viewers=2219), takeover=True),
+        "b": BridgeSettings(Ports(socket=2218)),
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("[devices.a]\nurl = 'sim:'\nbuad = 9600\n", r"devices\.a\.buad: unknown key"),
         ("[devices.a]\nurl = 'sim:'\nrecord = true\n", "not available in this version"),
-        ("[devices.a]\nurl = 'sim:'\nbridge = { socket = 1 }\n", "not available in this version"),
+        ("[devices.a]\nurl = 'sim:'\nbridge = { sokcet = 1 }\n", r"devices\.a\.bridge\.sokcet.*'socket'"),
+        ("[devices.a]\nurl = 'sim:'\nbridge = { socket = 65536 }\n", r"bridge\.socket: .*As in bridge = "),
+        ("[devices.a]\nurl = 'sim:'\nbridge = { socket = true }\n", r"bridge\.socket: .*integer"),
+        ("[devices.a]\nurl = 'sim:'\nbridge = { viewers = 1 }\n", "a bridge needs a port: rfc2217, socket or both"),
         ("[devices.a]\n", r"devices\.a\.url"),
         ("[device.a]\nurl = 'sim:'\n", "Did you mean 'devices'|Field required"),
         ("[devices.'a b']\nurl = 'sim:'\n", "'a b' is no name"),
@@ -87,3 +110,14 @@ def test_an_address_has_all_its_parts(location: str) -> None:
 @pytest.mark.parametrize("location", ["grpc://localhost:0", "grpc://[::1]:0", "grpc+tcp://127.0.0.2:1"])
 def test_loopback_has_several_names(location: str) -> None:
     assert settings_of(location, [], None).location == location
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "board.lan", ""])
+def test_a_bridge_is_for_this_computer_only(host: str) -> None:
+    with pytest.raises(RequestError, match="ssh -L"):
+        check_host(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.0.1"])
+def test_a_bridge_may_have_any_address_of_this_computer(host: str) -> None:
+    check_host(host)

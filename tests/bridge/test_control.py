@@ -1,0 +1,146 @@
+"""What RFC 2217 clients ask of the line: done on a serial one, acknowledged elsewhere, put back when they leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from fastflight.bridge.control import READY, LineControl
+from fastflight.bridge.front import LineFront
+from fastflight.bridge.line import State
+from fastflight.errors import TransportClosed, TransportError
+from fastflight.protocol.rfc2217 import (
+    Control,
+    Flow,
+    InboundFlow,
+    Purge,
+    SetBaud,
+    SetBreak,
+    SetDataBits,
+    SetDtr,
+    SetFlow,
+    SetInboundFlow,
+    SetParity,
+    SetRts,
+    SetStopBits,
+    Setting,
+)
+from fastflight.transport import LineSettings, ModemLines
+from tests.bridge.memory_line import MemoryControl, MemoryLine
+
+CHANGES: list[Setting] = [SetBaud(921600), SetDataBits(7), SetParity("E"), SetStopBits(2.0)]
+QUESTIONS: list[Setting | Control] = [SetBaud(None), SetDtr(None), SetRts(None), SetBreak(None), SetFlow(None)]
+
+
+def apply(line: MemoryLine, *requests: Setting | Control | Purge) -> list[Setting | Control | Purge]:
+    async def run() -> list[Setting | Control | Purge]:
+        control = LineControl(line)
+        return [await control.apply(request) for request in requests]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("control", [None, MemoryControl()])
+def test_settings_are_in_force_wherever_they_are_asked_for(control: MemoryControl | None) -> None:
+    assert apply(MemoryLine(control=control), *CHANGES, SetBaud(None)) == [*CHANGES, SetBaud(921600)]
+    if control is not None:
+        assert control.settings == LineSettings(921600, 7, "E", 2.0)
+        assert len(control.told) == len(CHANGES)
+
+
+def test_questions_change_nothing() -> None:
+    control = MemoryControl()
+    answers = apply(MemoryLine(control=control), *QUESTIONS)
+    assert answers == [SetBaud(115200), SetDtr(True), SetRts(True), SetBreak(False), SetFlow(Flow.NONE)]
+    assert control.told == []
+
+
+def test_control_lines_break_and_purge_reach_the_port_once() -> None:
+    control = MemoryControl()
+    requests = [SetDtr(True), SetDtr(False), SetRts(False), SetRts(False), SetBreak(True), SetBreak(False)]
+    assert apply(MemoryLine(control=control), *requests, Purge(True, False)) == [*requests, Purge(True, False)]
+    # Asserted lines are not asserted anew: that is what opening by pyserial asks for, and no board is to notice.
+    assert control.told == [
+        {"dtr": False},
+        {"rts": False},
+        {"break": True},
+        {"break": False},
+        ("purge", True, False),
+    ]
+
+
+def test_flow_control_is_never_said_to_be_in_force() -> None:
+    answers = apply(MemoryLine(), SetFlow(Flow.HARDWARE), SetInboundFlow(InboundFlow.XON_XOFF))
+    assert answers == [SetFlow(Flow.NONE), SetInboundFlow(InboundFlow.NONE)]
+
+
+class Refusing(MemoryControl):
+    """A port that can nothing."""
+
+    def __init__(self, error: TransportError) -> None:
+        super().__init__()
+        self.error = error
+
+    async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
+        raise self.error
+
+    async def aassign(
+        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+    ) -> None:
+        raise self.error
+
+    async def amodem(self, timeout: float) -> ModemLines:
+        raise self.error
+
+
+def test_what_a_port_cannot_do_is_answered_with_what_is_in_force() -> None:
+    line = MemoryLine(control=Refusing(TransportError("no such speed")))
+    assert apply(line, SetBaud(7), SetDtr(False)) == [SetBaud(115200), SetDtr(True)]
+    assert asyncio.run(LineControl(line).modem()) == READY
+    asyncio.run(LineControl(line).send_break())
+
+
+def test_a_port_that_is_gone_is_no_answer() -> None:
+    line = MemoryLine(control=Refusing(TransportClosed("unplugged")))
+    with pytest.raises(TransportClosed):
+        apply(line, SetBaud(7))
+    with pytest.raises(TransportClosed):
+        asyncio.run(LineControl(line).modem())
+
+
+def test_modem_lines_are_the_ports_own_or_those_of_a_device_that_is_ready() -> None:
+    assert asyncio.run(LineControl(MemoryLine(control=MemoryControl())).modem()) == ModemLines(cts=True)
+    assert asyncio.run(LineControl(MemoryLine()).modem()) == READY
+
+
+def test_settings_are_put_back_and_a_break_ends_when_the_client_leaves() -> None:
+    control = MemoryControl()
+
+    async def flash(line: MemoryLine) -> None:
+        await control.aconfigure(replace(control.settings, baud=921600), 1)
+
+    held(MemoryLine(control=control), flash)
+    assert control.settings == LineSettings()
+    assert control.told[-2:] == [{"break": False}, LineSettings()]
+
+
+def held(line: MemoryLine, use: Callable[[MemoryLine], Awaitable[None]]) -> None:
+    """Use the line for as long as a client holds it."""
+
+    class Nobody:
+        def data_received(self, data: bytes) -> None: ...
+
+        def state_changed(self, state: State) -> None: ...
+
+    async def run() -> None:
+        front = LineFront(line)
+        running = asyncio.create_task(front.run(lambda state: None))
+        async with front.hold("a tool", Nobody()):
+            await use(line)
+        running.cancel()
+        await asyncio.wait({running})
+
+    asyncio.run(run())

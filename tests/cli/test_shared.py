@@ -1,0 +1,98 @@
+"""Bridges beside a Flight server, in front of the same devices."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastflight.bridge import Ports
+from fastflight.cli.compose import RunningServer, open_server
+from fastflight.cli.settings import BridgeSettings, ServeSettings
+from fastflight.client import FastFlightClient
+from fastflight.errors import BusyError, TransportError
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    bridge = BridgeSettings(Ports(rfc2217=0, socket=0, viewers=0))
+    devices = {"demo": f"sim:?files={tmp_path}&telemetry=0"}
+    with open_server(ServeSettings("grpc://127.0.0.1:0", devices, {"demo": bridge})) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[FastFlightClient]:
+    with FastFlightClient(server.location) as opened:
+        yield opened
+
+
+def tool(server: RunningServer, kind: str = "socket") -> socket.socket:
+    stream = socket.create_connection(("127.0.0.1", getattr(server.bridges["demo"], kind)), SECONDS)
+    stream.settimeout(SECONDS)
+    return stream
+
+
+def until(stream: socket.socket, mark: bytes) -> bytes:
+    data = b""
+    while mark not in data and (more := stream.recv(65536)):
+        data += more
+    assert mark in data
+    return data
+
+
+def test_a_tool_and_requests_take_turns(server: RunningServer, client: FastFlightClient) -> None:
+    assert lines(client, "print(1)") == ["1"]
+    with tool(server) as stream:
+        stream.sendall(b"\r\x03print(1+1)\r")
+        until(stream, b"\r\n2\r\n>>> ")
+        host, port = stream.getsockname()
+        with pytest.raises(BusyError, match=f"demo: in use by {host}:{port} \\(raw socket\\)"):
+            client.exec("demo", "print(2)").to_arrow()
+        assert [device.holder for device in client.devices()] == [f"{host}:{port} (raw socket)"]
+        # Left in the raw REPL, with code half sent.
+        stream.sendall(b"\x01print(")
+        until(stream, b"raw REPL; CTRL-B to exit\r\n>")
+    assert lines(client, "print(3)") == ["3"]
+
+
+def lines(client: FastFlightClient, code: str) -> list[str]:
+    return [str(text) for text in client.exec("demo", code, interrupt=True).to_arrow()["text"].to_pylist()]
+
+
+@pytest.mark.parametrize("kind", ["socket", "rfc2217"])
+def test_a_tool_that_comes_while_a_request_runs_is_told_at_once(
+    server: RunningServer, client: FastFlightClient, kind: str
+) -> None:
+    code = "import time\nprint('runs')\nwhile True: time.sleep(0.05)"
+    batches = iter(client.exec("demo", code))
+    next(batches)
+    with tool(server, kind) as stream:
+        assert b"fastflight: demo: in use by " in until(stream, b"\r\n")
+    batches.close()  # type: ignore[attr-defined]
+
+
+def test_viewers_see_requests_and_tools_alike(server: RunningServer, client: FastFlightClient) -> None:
+    with tool(server, "viewers") as viewer:
+        seen: list[bytes] = []
+        watching = threading.Thread(
+            target=lambda: seen.extend(until(viewer, mark) for mark in (b"by a request", b"by a tool"))
+        )
+        watching.start()
+        while watching.is_alive():
+            lines(client, "print('by a request')")
+            with tool(server) as stream:
+                stream.sendall(b"\r\x03print('by a '+'tool')\r")
+                until(stream, b"by a tool")
+        assert len(seen) == 2
+
+
+def test_a_bridge_port_that_is_taken_stops_the_server_from_starting(server: RunningServer) -> None:
+    bridge = BridgeSettings(Ports(socket=server.bridges["demo"].socket))
+    with pytest.raises(TransportError, match="choose another one"):
+        open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:"}, {"demo": bridge}))

@@ -1,0 +1,191 @@
+"""A device's bare line and its traffic: lent to tools, seen by listeners, read while nobody has it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fastflight.concurrency import Shard
+from fastflight.device import Device, Inventory
+from fastflight.errors import BusyError, Stopped, TransportClosed, TransportError
+from fastflight.transport.tap import Chunk, Gap, TapReader
+
+SOON = 20.0
+
+
+@contextmanager
+def inventory(url: str) -> Iterator[Device]:
+    shard = Shard()
+    with Inventory({"demo": url}, shard=shard) as opened, shard:
+        yield opened.device("demo")
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Device]:
+    with inventory(f"sim:?files={tmp_path}&telemetry=0") as device:
+        yield device
+
+
+def said(reader: TapReader, mark: bytes) -> bytes:
+    """What the device said up to `mark`."""
+    data = b""
+    for item in reader:
+        assert not isinstance(item, Gap)
+        if item.direction == "rx":
+            data += item.data
+        if mark in data:
+            break
+    return data
+
+
+def test_a_tool_has_the_bare_line_and_others_are_told_so(demo: Device) -> None:
+    with demo.line("a tool", timeout=0) as port:
+        port.write(b"\r\x03", SOON)
+        assert port.read(SOON)
+        with pytest.raises(BusyError) as raised, demo.lease("a reader", timeout=0):
+            pass
+        assert raised.value.holder == "a tool"
+    with demo.lease("a reader", timeout=0) as session:
+        assert session.exec("print(1)").stdout == b"1\r\n"
+
+
+def test_what_was_known_of_the_board_is_forgotten_after_a_tool_had_it(demo: Device) -> None:
+    with demo.lease("a reader") as session:
+        known = session.capabilities
+
+    async def tool() -> None:
+        async with demo.aline("a tool", timeout=0) as port:
+            # Left in the raw REPL: nothing may be taken for granted.
+            await port.awrite(b"\r\x03\x01", SOON)
+            while b"raw REPL" not in await port.aread(SOON):
+                pass
+
+    asyncio.run(tool())
+    with demo.lease("a reader") as session:
+        assert session.capabilities is not known
+        assert session.exec("print(2)").stdout == b"2\r\n"
+
+
+def test_a_line_that_fails_under_a_tool_is_opened_anew(demo: Device) -> None:
+    with pytest.raises(TransportClosed), demo.line("a tool") as port:
+        port.close()
+        port.read(SOON)
+    assert not demo.is_open
+    with demo.lease("a reader") as session:
+        assert session.exec("print(3)").stdout == b"3\r\n"
+
+
+def test_requests_are_seen_by_those_that_listen(demo: Device) -> None:
+    with demo.listen() as reader:
+        with demo.lease("a reader", timeout=0) as session:
+            session.exec("print('seen')")
+        assert b"seen" in said(reader, b"seen\r\n")
+
+
+def test_output_is_read_while_nobody_has_the_device_and_a_request_comes_in_between(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import time\nfor i in range(3):\n print('row', i)\n")
+    with inventory(f"sim:?files={tmp_path}&telemetry=0") as demo, demo.listen() as reader:
+        said(reader, b"row 2\r\n")
+        assert demo.is_open
+        assert demo.holder is None
+        with demo.lease("a reader", timeout=0) as session:
+            assert session.exec("print(4)").stdout == b"4\r\n"
+        with demo.line("a tool", timeout=0) as port:
+            port.write(b"print('left'+'over')\r", SOON)
+        said(reader, b"leftover\r\n")
+
+
+def test_no_byte_is_lost_where_reading_changes_hands() -> None:
+    """A device that counts without end; leases take a part here and there, the pump the rest."""
+    with counting() as url, inventory(url) as demo, demo.listen() as reader:
+        parts: list[bytes] = []
+
+        def collect() -> None:
+            for item in reader:
+                assert isinstance(item, Chunk)
+                parts.append(item.data)
+                if len(parts) >= 400:
+                    return
+
+        collecting = threading.Thread(target=collect)
+        collecting.start()
+
+        async def lease() -> None:
+            async with demo.aline("a task", timeout=0) as port:
+                await port.aread(SOON)
+
+        while collecting.is_alive():
+            with demo.line("a thread", timeout=0) as port:
+                port.read(SOON)
+            asyncio.run(lease())
+        collecting.join()
+        numbers = [int(number) for number in re.findall(rb"\d+", b"".join(parts))][:-1]
+        assert numbers == list(range(len(numbers)))
+
+
+@contextmanager
+def counting() -> Iterator[str]:
+    """The URL of a device that says 0, 1, 2 and so on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def count() -> None:
+            stream, _ = listener.accept()
+            number = 0
+            with stream:
+                try:
+                    while True:
+                        stream.sendall(b"%d\n" % number)
+                        number += 1
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        yield f"socket://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+def test_a_line_that_is_lost_is_opened_again_for_those_that_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with inventory(f"socket://127.0.0.1:{listener.getsockname()[1]}") as demo, demo.listen() as reader:
+            for words in (b"first life\n", b"second life\n"):
+                stream, _ = listener.accept()
+                with stream:
+                    stream.sendall(words)
+                    said(reader, words)
+
+
+def test_a_request_does_not_wait_for_a_line_that_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = threading.Event()
+    with inventory("socket://127.0.0.1:9") as demo:
+        opened = demo._address.open
+
+        def refuse(timeout: float) -> object:
+            try:
+                return opened(timeout)
+            finally:
+                tried.set()
+
+        monkeypatch.setattr(type(demo._address), "open", lambda _, timeout: refuse(timeout))
+        with demo.listen():
+            assert tried.wait(SOON)
+            with pytest.raises(TransportError, match="cannot connect"), demo.lease("a reader", timeout=0):
+                pass
+
+
+def test_listeners_end_with_the_device_and_none_begin_without_a_loop(tmp_path: Path) -> None:
+    with inventory(f"sim:?files={tmp_path}&telemetry=0") as demo:
+        reader = demo.tap.reader()
+    assert list(reader) == []
+    with pytest.raises(Stopped), demo.listen():
+        pass
+    with Inventory({"demo": "sim:"}) as plain, pytest.raises(RuntimeError), plain.device("demo").listen():
+        pass
