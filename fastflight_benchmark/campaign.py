@@ -35,8 +35,15 @@ OVERHEAD_BYTES = 1_500
 ANSWER_BYTES = 300
 # Files of a board: the one that is written, and the one that is read.
 TARGET, SOURCE = "target.bin", "source.bin"
-# Line and ring of each board of a campaign, in turn: the rings of real boards.
-BOARDS = ((0, 512), (3_000_000, 512), (3_000_000, 260), (0, 512), (921_600, 256), (3_000_000, 128))
+# Line, ring and name of each board of a campaign, in turn: the rings of real boards.
+BOARDS = (
+    (0, 512, "simulator"),
+    (3_000_000, 512, "rp2"),
+    (3_000_000, 260, "esp32"),
+    (0, 512, "simulator"),
+    (921_600, 256, "esp8266"),
+    (3_000_000, 128, "samd"),
+)
 
 # How each ended; the first two are right.
 COMPLETED, TYPED, WRONG, UNTYPED, HUNG, STUCK = "completed", "typed", "wrong", "untyped", "hung", "stuck"
@@ -145,8 +152,8 @@ class Station:
     def __init__(self, folder: Path, number: int) -> None:
         self._folder = folder
         self._port = folder / "port"
-        self._baud, self._ring = BOARDS[number % len(BOARDS)]
-        self._board = SimulatedBoard(folder / "board", self._baud, ring=self._ring)
+        self._baud, self._ring, name = BOARDS[number % len(BOARDS)]
+        self._board = SimulatedBoard(folder / "board", self._baud, "--platform", name, ring=self._ring)
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)

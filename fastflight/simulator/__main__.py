@@ -26,7 +26,7 @@ from fastflight.simulator.files import FileSystem
 from fastflight.simulator.line import Line, leave
 from fastflight.simulator.link import Connected, Link, Listening
 from fastflight.simulator.pacer import BITS_PER_BYTE
-from fastflight.simulator.runtime import HEAP_IN_USE, Runtime
+from fastflight.simulator.runtime import HEAP_IN_USE, PLATFORM, Runtime
 from fastflight.simulator.samples import write_samples
 from fastflight.simulator.uart import OWN_FILES, Uart
 
@@ -56,6 +56,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--telemetry", type=float, default=10, metavar="HZ", help="lines of main.py; 0: none")
     parser.add_argument("--capacity", type=int, default=CAPACITY, metavar="BYTES", help="of the file system")
     parser.add_argument("--heap", type=int, default=HEAP_IN_USE + 120_000, metavar="BYTES", help="of the interpreter")
+    parser.add_argument("--platform", default=PLATFORM, metavar="NAME", help="what the board says that it is")
     parser.add_argument("--without", default="", metavar="NAME[,NAME]", help="modules or module.attribute to leave out")
     parser.add_argument(
         "--no-raw-paste", type=int, nargs="?", const=1, default=0, help="answer raw paste with `not supported`"
@@ -110,7 +111,7 @@ def main() -> None:
     constants = {"TELEMETRY_HZ": chosen.telemetry}
 
     def new_runtime() -> Runtime:
-        runtime = Runtime(uart, files, heap=chosen.heap, without=without, constants=constants)
+        runtime = Runtime(uart, files, heap=chosen.heap, without=without, constants=constants, platform=chosen.platform)
         files.heap = runtime.mem_free
         return runtime
 

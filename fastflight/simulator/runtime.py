@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 VERSION = (1, 27, 0)
 BANNER = "MicroPython v{}.{}.{} (sim) on 2026-01-01; Simulated board with fastflight\r\n".format(*VERSION)
 HELP = "Simulated board: code runs on the host, in a namespace like MicroPython's.\nSee sys, os, machine, time.\n"
+# `sys.platform`.
+PLATFORM = "simulator"
 # What the board's own data and code take of its heap before anything runs.
 HEAP_IN_USE = 8_000
 
@@ -54,7 +56,10 @@ class Outcome(Enum):
 
 
 class Runtime:
-    """`constants` become the board module `simulator`; `without` names modules and attributes to leave out."""
+    """`constants` become the board module `simulator`; `without` names modules and attributes to leave out.
+
+    `platform` is what `sys.platform` says: hosts take the size of a board's ring from it.
+    """
 
     def __init__(
         self,
@@ -64,11 +69,13 @@ class Runtime:
         heap: int = HEAP_IN_USE + 120_000,
         without: frozenset[str] = frozenset(),
         constants: Mapping[str, Any] | None = None,
+        platform: str = PLATFORM,
     ) -> None:
         self.uart = uart
         self.files = files
         self.heap = heap
         self.constants = dict(constants or {})
+        self.platform = platform
         self.stdin = TextIn(uart, self.mem_free)
         self.stdout = TextOut(uart)
         self.timers = Timers(self.report)

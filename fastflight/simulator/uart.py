@@ -227,15 +227,15 @@ class Uart:
                 count = min(count, self._pacer.due())
             if count:
                 left, event = self._faults.on_send(view[:count], self.sent)
-                self._send(memoryview(left))
+                # First, as who sees the byte may ask for a fault at the next one, or for the end of this.
                 self.sent += count
+                self._stalled = event == "stall"
+                self._send(memoryview(left))
                 view = view[count:]
                 if self._pacer:
                     self._pacer.moved(count)
                 if event == "reset":
                     self._pending = BoardReset
-                elif event == "stall":
-                    self._stalled = True
                 elif event == "unplug":
                     self._faults.pull()
             elif self._pacer:

@@ -76,7 +76,7 @@ def _sys(runtime: Runtime) -> dict[str, Any]:
         "maxsize": (1 << 31) - 1,
         "modules": runtime.loaded,
         "path": runtime.path,
-        "platform": "simulator",
+        "platform": runtime.platform,
         "print_exception": print_exception,
         "stderr": runtime.stdout,
         "stdin": runtime.stdin,
