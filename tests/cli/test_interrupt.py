@@ -1,0 +1,153 @@
+"""Ctrl-C in the middle of a copy over a slow line, and the same command again: the command line as a child process."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
+
+pty = pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a copy is")
+
+# Three seconds and a half of a 115200 baud line, of which nothing can be saved by compression.
+CONTENT = random.Random(3).randbytes(40_000)
+TOTAL = "40.0 kB"
+# What the bar on the terminal shows once the first bytes are stored.
+MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/40\.0 kB")
+ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
+
+
+@dataclass
+class Slow:
+    """A server in front of a simulated board on a paced line, whose files are in `folder`."""
+
+    location: str
+    folder: Path
+
+    @contextmanager
+    def command(self, *arguments: str, cwd: Path) -> Iterator[Terminal]:
+        """A command that believes that it has a terminal."""
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "FASTFLIGHT_SERVER": self.location, "TERM": "xterm", "COLUMNS": "100"}
+        child = subprocess.Popen(
+            [sys.executable, "-m", "fastflight", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=cwd,
+            env=environment,
+        )
+        os.close(theirs)
+        try:
+            yield Terminal(child, ours)
+        finally:
+            child.kill()
+            child.wait()
+            os.close(ours)
+
+
+class Terminal:
+    """The terminal's side of a command."""
+
+    def __init__(self, child: subprocess.Popen[bytes], descriptor: int) -> None:
+        self._child = child
+        self._descriptor = descriptor
+        self._seen = b""
+
+    def wait_for(self, shown: re.Pattern[bytes]) -> None:
+        """Read until something is shown."""
+        while not shown.search(self._seen):
+            assert self._read(), self._seen.decode()
+
+    def interrupt(self) -> None:
+        """What the terminal does at Ctrl-C."""
+        self._child.send_signal(signal.SIGINT)
+
+    def end(self) -> tuple[int, list[str]]:
+        """Read to the end; the exit code, and what is left to see: what was drawn over, is not."""
+        while self._read():
+            pass
+        lines = ESCAPES.sub("", self._seen.decode().replace("\r\n", "\n")).split("\n")
+        visible = [line.rpartition("\r")[2].strip() for line in lines]
+        return self._child.wait(), [line for line in visible if line and "/40.0 kB" not in line and "bytes" not in line]
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._descriptor, 65_536)
+        except OSError:  # Linux says so when the last writer has gone
+            data = b""
+        self._seen += data
+        return bool(data)
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Slow]:
+    folder = tmp_path / "board"
+    folder.mkdir()
+    url = f"sim:?files={folder}&telemetry=0&baud=115200"
+    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": url})) as running:
+        with FastFlightClient(running.location) as client:
+            client.info("demo")
+        yield Slow(running.location, folder)
+
+
+def test_put_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> None:
+    (tmp_path / "big.bin").write_bytes(CONTENT)
+    command = ("put", "big.bin", "demo:/big.bin")
+    with slow.command(*command, cwd=tmp_path) as terminal:
+        terminal.wait_for(MOVED)
+        terminal.interrupt()
+        code, (said,) = terminal.end()
+    assert code == 130
+    told = re.fullmatch(
+        rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept on the board; the same command goes on from there", said
+    )
+    assert told, said
+    assert not (slow.folder / "big.bin").exists()
+
+    with slow.command(*command, cwd=tmp_path) as terminal:
+        code, (resuming, done) = terminal.end()
+    assert code == 0
+    at = re.fullmatch(rf"demo:/big\.bin: resuming at ([\d.]+ kB) of {TOTAL}", resuming)
+    assert at, resuming
+    # What was acknowledged is there, and what the board had on the line when it was told to stop may be.
+    assert float(at[1].split()[0]) >= float(told[1].split()[0]) > 0
+    assert done == f"demo:/big.bin: {TOTAL} written, {at[1]} of it before"
+    assert (slow.folder / "big.bin").read_bytes() == CONTENT
+    assert [path.name for path in slow.folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_get_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> None:
+    (slow.folder / "big.bin").write_bytes(CONTENT)
+    command = ("get", "demo:/big.bin", "-o", "here.bin")
+    with slow.command(*command, cwd=tmp_path) as terminal:
+        terminal.wait_for(MOVED)
+        terminal.interrupt()
+        code, (said,) = terminal.end()
+    assert code == 130
+    told = re.fullmatch(
+        rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept in here\.bin\.part; the same command goes on from there", said
+    )
+    assert told, said
+    assert CONTENT.startswith((tmp_path / "here.bin.part").read_bytes())
+    assert not (tmp_path / "here.bin").exists()
+
+    with slow.command(*command, cwd=tmp_path) as terminal:
+        code, (resuming, done) = terminal.end()
+    assert code == 0
+    assert resuming == f"demo:/big.bin: resuming at {told[1]} of {TOTAL}"
+    assert done == f"here.bin: {TOTAL}, {told[1]} of it before"
+    assert (tmp_path / "here.bin").read_bytes() == CONTENT
+    assert not (tmp_path / "here.bin.part").exists()

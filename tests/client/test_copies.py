@@ -1,0 +1,286 @@
+"""Files and folders copied by both clients, with the real server and its simulated board."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
+from fastflight.client.work import Steps
+from fastflight.errors import DataError, DeviceError, FileMissing, RequestError, Stopped
+
+CONTENT = bytes(range(256)) * 400
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("board")
+
+
+@pytest.fixture(scope="module")
+def location(board: Path) -> Iterator[str]:
+    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}&telemetry=0"})) as running:
+        with FastFlightClient(running.location) as client:
+            client.info("demo")
+        yield running.location
+
+
+@pytest.fixture(params=["sync client", "async client"])
+def do(request: pytest.FixtureRequest, location: str) -> Iterator[Call]:
+    """Call a method of a client: `do("put_file", "demo", ...)`. Each asks for the server's path of its own kind."""
+    if request.param == "sync client":
+        with FastFlightClient(location) as client:
+            yield lambda name, *given, **keys: getattr(client, name)(*given, mode="sync", **keys)
+        return
+
+    def call(name: str, *given: Any, **keys: Any) -> Any:
+        async def main() -> Any:
+            async with AsyncFastFlightClient(location) as client:
+                return await getattr(client, name)(*given, **keys)
+
+        return asyncio.run(main())
+
+    yield call
+
+
+class Broken(Exception):
+    """What a test breaks a copy off with."""
+
+
+def breaking(rows: int, done: int, total: int | None) -> None:
+    """A `Report` that breaks the copy off once the first bytes are stored."""
+    if done:
+        raise Broken
+
+
+def test_a_file_goes_there_and_back(do: Call, board: Path, tmp_path: Path) -> None:
+    here, back = tmp_path / "here.bin", tmp_path / "back.bin"
+    here.write_bytes(CONTENT)
+    seen: list[tuple[int, int, int | None]] = []
+    copied = do("put_file", "demo", "/a.bin", here, progress=lambda *told: seen.append(told))
+    assert copied == Copied(len(CONTENT), SHA256)
+    assert (seen[0], seen[-1][1:]) == ((0, 0, len(CONTENT)), (len(CONTENT), len(CONTENT)))
+    assert (board / "a.bin").read_bytes() == CONTENT
+
+    seen.clear()
+    assert do("get_file", "demo", "/a.bin", back, progress=lambda *told: seen.append(told)) == copied
+    assert (seen[0], seen[-1][1:]) == ((0, 0, len(CONTENT)), (len(CONTENT), len(CONTENT)))
+    assert back.read_bytes() == CONTENT
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back.bin", "here.bin"]
+
+
+def test_put_goes_on_where_it_broke_off(do: Call, board: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here.bin"
+    here.write_bytes(CONTENT)
+    with pytest.raises(Broken):
+        do("put_file", "demo", "/new.bin", here, progress=breaking)
+    assert not (board / "new.bin").exists()
+    told: list[tuple[int, int]] = []
+    copied = do("put_file", "demo", "/new.bin", here, resuming=lambda *given: told.append(given))
+    assert 16_384 <= copied.resumed_at < len(CONTENT)
+    assert told == [(copied.resumed_at, len(CONTENT))]
+    assert (board / "new.bin").read_bytes() == CONTENT
+    (board / "new.bin").unlink()
+
+
+def test_put_starts_anew_when_the_file_has_changed(do: Call, board: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here.bin"
+    here.write_bytes(CONTENT)
+    with pytest.raises(Broken):
+        do("put_file", "demo", "/other.bin", here, progress=breaking)
+    here.write_bytes(CONTENT[::-1])
+    assert do("put_file", "demo", "/other.bin", here).resumed_at == 0
+    assert (board / "other.bin").read_bytes() == CONTENT[::-1]
+
+
+def test_without_resume_nothing_is_kept(do: Call, board: Path, tmp_path: Path) -> None:
+    here, back = tmp_path / "here.bin", tmp_path / "back.bin"
+    here.write_bytes(CONTENT)
+    before = {path.name for path in board.iterdir()}
+    with pytest.raises(Broken):
+        do("put_file", "demo", "/never.bin", here, resume=False, progress=breaking)
+    assert {path.name for path in board.iterdir()} == before
+    (board / "whole.bin").write_bytes(CONTENT)
+    with pytest.raises(Broken):
+        do("get_file", "demo", "/whole.bin", back, resume=False, progress=breaking)
+    assert [path.name for path in tmp_path.iterdir()] == ["here.bin"]
+
+
+@pytest.mark.parametrize("there", [1, 40_000, len(CONTENT)])
+def test_get_goes_on_where_it_broke_off(do: Call, board: Path, tmp_path: Path, there: int) -> None:
+    (board / "a.bin").write_bytes(CONTENT)
+    back, part = tmp_path / "back.bin", tmp_path / "back.bin.part"
+    back.write_bytes(b"old")
+    part.write_bytes(CONTENT[:there])
+    told: list[tuple[int, int]] = []
+    copied = do("get_file", "demo", "/a.bin", back, resuming=lambda *given: told.append(given))
+    assert copied == Copied(len(CONTENT), SHA256, resumed_at=there)
+    assert told == [(there, len(CONTENT))]
+    assert back.read_bytes() == CONTENT
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("part", [b"", b"x", CONTENT[1:], CONTENT + b"more"], ids=len)
+def test_get_starts_anew_when_the_part_is_another_files(do: Call, board: Path, tmp_path: Path, part: bytes) -> None:
+    (board / "a.bin").write_bytes(CONTENT)
+    (tmp_path / "back.bin.part").write_bytes(part)
+    assert do("get_file", "demo", "/a.bin", tmp_path / "back.bin") == Copied(len(CONTENT), SHA256)
+    assert (tmp_path / "back.bin").read_bytes() == CONTENT
+
+
+def test_get_leaves_its_part(do: Call, board: Path, tmp_path: Path) -> None:
+    (board / "a.bin").write_bytes(CONTENT)
+    back = tmp_path / "back.bin"
+    back.write_bytes(b"old")
+    with pytest.raises(Broken):
+        do("get_file", "demo", "/a.bin", back, progress=breaking)
+    assert back.read_bytes() == b"old"
+    part = (tmp_path / "back.bin.part").read_bytes()
+    assert part
+    assert CONTENT.startswith(part)
+
+
+def test_what_is_the_same_is_not_moved(do: Call, board: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here.bin"
+    here.write_bytes(CONTENT)
+    assert not do("put_file", "demo", "/same.bin", here, skip_unchanged=True).unchanged
+    assert do("put_file", "demo", "/same.bin", here, skip_unchanged=True) == Copied(
+        len(CONTENT), SHA256, unchanged=True
+    )
+    assert do("get_file", "demo", "/same.bin", here, skip_unchanged=True) == Copied(
+        len(CONTENT), SHA256, unchanged=True
+    )
+    here.write_bytes(CONTENT[::-1])
+    assert not do("get_file", "demo", "/same.bin", here, skip_unchanged=True).unchanged
+    assert here.read_bytes() == CONTENT
+    (board / "same.bin").unlink()
+
+
+def test_what_cannot_be_copied_is_named(do: Call, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="nowhere: No such file"):
+        do("put_file", "demo", "/a.bin", tmp_path / "nowhere")
+    with pytest.raises(RequestError, match="No such file"):
+        do("get_file", "demo", "/log.bin", tmp_path / "nowhere" / "log.bin")
+    with pytest.raises(RequestError, match="is not a file"):
+        do("get_file", "demo", "/log.bin", tmp_path)
+    with pytest.raises(FileMissing, match="/nowhere"):
+        do("get_file", "demo", "/nowhere", tmp_path / "a")
+    with pytest.raises(RequestError, match="transfer"):
+        do("put_file", "demo", "/a.bin", tmp_path, transfer="fast")
+    assert list(tmp_path.iterdir()) == []
+
+
+def plant(folder: Path, files: dict[str, bytes]) -> None:
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+
+
+def grown(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+FILES = {"a.bin": CONTENT, "deep/er/b.py": b"print('b')\n", "deep/empty": b"", "z é.txt": b"z"}
+
+
+def test_a_folder_goes_there_and_back(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    name = request.node.callspec.id.replace(" ", "-")
+    plant(tmp_path / "src", FILES)
+    (tmp_path / "src" / "link").symlink_to("a.bin")
+    seen: list[tuple[str, int, int]] = []
+    size = sum(map(len, FILES.values()))
+    copied = do("put_tree", "demo", f"/{name}/app", tmp_path / "src", progress=lambda *told: seen.append(told))
+    assert copied == CopiedTree(tuple(sorted(FILES)), size, skipped=("link",))
+    assert (seen[0], seen[-1]) == (("a.bin", 0, size), ("z é.txt", size, size))
+    assert grown(board / name / "app") == FILES
+
+    plant(tmp_path / "back", {"kept": b"kept", "a.bin": b"old"})
+    seen.clear()
+    copied = do("get_tree", "demo", f"/{name}/app", tmp_path / "back", progress=lambda *told: seen.append(told))
+    assert copied == CopiedTree(tuple(sorted(FILES)), size)
+    assert (seen[0], seen[-1]) == (("a.bin", 0, size), ("z é.txt", size, size))
+    assert grown(tmp_path / "back") == {**FILES, "kept": b"kept"}
+
+
+def test_only_what_differs_is_moved(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = "/skip-" + request.node.callspec.id.replace(" ", "-")
+    plant(tmp_path / "src", FILES)
+    first = do("put_tree", "demo", folder, tmp_path / "src", skip_unchanged=True)
+    assert (len(first.files), first.unchanged) == (4, ())
+    plant(tmp_path / "src", {"deep/empty": b"not any more", "new": b"n"})
+    second = do("put_tree", "demo", folder, tmp_path / "src", skip_unchanged=True)
+    assert second == CopiedTree(("deep/empty", "new"), 13, ("a.bin", "deep/er/b.py", "z é.txt"))
+    assert grown(board / folder[1:]) == grown(tmp_path / "src")
+
+    assert do("get_tree", "demo", folder, tmp_path / "src", skip_unchanged=True).files == ()
+    plant(tmp_path / "src", {"a.bin": CONTENT[::-1]})
+    assert do("get_tree", "demo", folder, tmp_path / "src", skip_unchanged=True).files == ("a.bin",)
+    assert grown(board / folder[1:]) == grown(tmp_path / "src")
+
+
+def test_a_name_that_leads_out_is_refused_before_anything_is_written(do: Call, board: Path, tmp_path: Path) -> None:
+    plant(board / "bad", {"a": b"a", "x\\..\\y": b"y"})
+    with pytest.raises(DataError, match="it holds a backslash"):
+        do("get_tree", "demo", "/bad", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def test_what_is_no_folder_is_named(do: Call, board: Path, tmp_path: Path) -> None:
+    plant(board, {"a.bin": CONTENT})
+    for skip in (False, True):
+        with pytest.raises((RequestError, DeviceError), match="a file, not a folder"):
+            do("get_tree", "demo", "/a.bin", tmp_path / "back", skip_unchanged=skip)
+        with pytest.raises(FileMissing):
+            do("get_tree", "demo", "/nowhere", tmp_path / "back", skip_unchanged=skip)
+    with pytest.raises(RequestError, match="No such file"):
+        do("put_tree", "demo", "/x", tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_folder_is_nothing_to_copy(do: Call, board: Path, tmp_path: Path) -> None:
+    assert do("put_tree", "demo", "/nothing", tmp_path) == CopiedTree((), 0)
+    assert not (board / "nothing").exists()
+
+
+def test_a_task_that_is_cancelled_leaves_what_was_stored(location: str, board: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here.bin"
+    here.write_bytes(CONTENT)
+
+    async def main() -> None:
+        async with AsyncFastFlightClient(location) as client:
+            loop = asyncio.get_running_loop()
+            stored = asyncio.Event()
+
+            def progress(rows: int, done: int, total: int | None) -> None:
+                if done:
+                    loop.call_soon_threadsafe(stored.set)
+
+            writing = asyncio.create_task(client.put_file("demo", "/cut.bin", here, progress=progress))
+            await stored.wait()
+            writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+            copied = await client.put_file("demo", "/cut.bin", here)
+            assert copied.bytes == len(CONTENT)
+
+    asyncio.run(main())
+    assert (board / "cut.bin").read_bytes() == CONTENT
+
+
+def test_work_that_was_given_up_does_not_begin() -> None:
+    steps = Steps()
+    steps.give_up()
+    with pytest.raises(Stopped), steps.step(lambda: None):
+        pass

@@ -1,0 +1,131 @@
+"""Names from a device, below a local folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.client.digests import local_digest
+from fastflight.client.landing import Landed, RemoteEntry, clash, landing
+from fastflight.errors import DataError, ProtocolError, RequestError
+
+ABC = RemoteEntry(3, "sha256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+
+
+@pytest.mark.parametrize("path", ["a", "a/b.csv", "ü/é €.txt", "...", "con.fig/x", "a b", "12:30.csv", "nul"])
+def test_names_that_land_below_the_folder(tmp_path: Path, path: str) -> None:
+    assert landing(tmp_path, path, windows=False) == tmp_path / path
+
+
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        ".",
+        "..",
+        "../a",
+        "a/..",
+        "a/../../b",
+        "/a",
+        "/",
+        "a//b",
+        "a/",
+        "./a",
+        "a\\b",
+        "..\\b",
+        "a\nb",
+        "a\0b",
+        "\ud800",
+    ],
+)
+def test_names_that_could_leave_it(tmp_path: Path, windows: bool, path: str) -> None:
+    with pytest.raises(DataError, match="cannot be a name here"):
+        landing(tmp_path, path, windows=windows)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["C:", "C:/a", "C:a", "a:b", "con", "CON.txt", "x/nul", "aux .log", "com1.csv", "lpt¹", "a.", "a /b", "a?", "<"],
+)
+def test_names_that_windows_takes_for_something_else(tmp_path: Path, path: str) -> None:
+    with pytest.raises(DataError, match="cannot be a name here"):
+        landing(tmp_path, path, windows=True)
+
+
+@given(path=st.text(alphabet=st.sampled_from("ab./\\: \0"), max_size=12) | st.text(max_size=20))
+@pytest.mark.parametrize("windows", [False, True])
+def test_whatever_a_device_says_stays_below(windows: bool, path: str) -> None:
+    folder = Path("/nowhere/that/is")
+    try:
+        place = landing(folder, path, windows=windows)
+    except DataError:
+        return
+    assert folder in place.parents
+    assert ".." not in place.parts
+
+
+def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
+    with pytest.raises(DataError, match="a link stands where a folder is needed"):
+        landing(tmp_path / "in", "link/a")
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"old")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").symlink_to(tmp_path / "out")
+    with Landed(tmp_path / "in", {"a": ABC}) as landed:
+        landed.add("a", 0, b"abc")
+    assert (tmp_path / "in" / "a").read_bytes() == b"abc"
+    assert not (tmp_path / "in" / "a").is_symlink()
+    assert (tmp_path / "out").read_bytes() == b"old"
+
+
+def test_names_that_differ_in_case() -> None:
+    assert clash(["a", "b/A", "b/c"]) is None
+    assert clash(["b/a", "c", "B/A"]) == ("b/a", "B/A")
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    with Landed(tmp_path, {"x/a": ABC, "b": RemoteEntry(0)}) as landed:
+        landed.add("x/a", 0, b"ab")
+        assert [path.name for path in (tmp_path / "x").iterdir()] == [".a.part"]
+        landed.add("x/a", 2, b"c")
+        landed.add("b", 0, b"")
+        assert (tmp_path / "x" / "a").read_bytes() == b"abc"
+    assert (landed.paths, landed.bytes) == (["x/a", "b"], 3)
+    assert local_digest(tmp_path / "x" / "a", "sha256") == ABC.digest
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "x"]
+
+
+def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(LookupError), Landed(tmp_path, {"a": ABC}) as landed:
+        landed.add("a", 0, b"ab")
+        raise LookupError
+    with pytest.raises(DataError, match="a file is not what it was"), Landed(tmp_path, {"a": ABC}) as landed:
+        landed.add("a", 0, b"abd")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    "pieces", [[("b", 0)], [("../a", 0)], [("a", 1)], [("a", 0), ("a", 2)], [("a", 0), ("b", 0)]], ids=str
+)
+def test_what_a_server_must_not_send(tmp_path: Path, pieces: list[tuple[str, int]]) -> None:
+    with pytest.raises(ProtocolError), Landed(tmp_path, {"a": RemoteEntry(3)}) as landed:
+        for path, offset in pieces:
+            landed.add(path, offset, b"x")
+    assert {path.name for path in tmp_path.iterdir()} <= {"a"}
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(RequestError, match="is not a file"), Landed(tmp_path, {"a": ABC}) as landed:
+        landed.add("a", 0, b"abc")

@@ -1,0 +1,92 @@
+"""The bytes of a file from the batches of a stream: what is told, what is refused, the same in both worlds."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+
+import pyarrow as pa
+import pytest
+
+from fastflight.device import Part, Resumption
+from fastflight.errors import DataError
+from fastflight.service.source import Kept, Progress
+from fastflight.sources.content import FileContent
+from fastflight.tables import Layout
+
+SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
+WHOLE = b"abcdef"
+SHA256 = hashlib.sha256(WHOLE).hexdigest()
+PART = Part(2, "crc32", "9e83486d")
+
+
+def row(offset: int, data: bytes) -> pa.RecordBatch:
+    return pa.record_batch([[offset], [data]], schema=SCHEMA)
+
+
+async def each(batches: list[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+
+
+def content(told: list[Progress | Kept], sha256: str | None = SHA256) -> FileContent:
+    return FileContent(Layout("raw"), SCHEMA, told.append, sha256)
+
+
+def test_a_part_is_gone_on_with() -> None:
+    told: list[Progress | Kept] = []
+    file = content(told)
+    file.keep(PART)
+    file.start(row(2, b"cd"))
+    assert file.resumption == Resumption(PART, SHA256)
+    assert b"".join(file.pieces(iter([row(4, b"ef")]))) == b"cdef"
+    assert told == [Kept(2, "crc32", "9e83486d"), Progress(1, 4), Progress(2, 6)]
+
+
+def test_a_part_is_left_alone() -> None:
+    told: list[Progress | Kept] = []
+    file = content(told)
+    file.keep(PART)
+    file.start(row(0, b"abcd"))
+    assert file.resumption is None
+    assert b"".join(file.pieces(iter([row(4, b"ef")]))) == WHOLE
+    assert told[1:] == [Progress(1, 4), Progress(2, 6)]
+
+
+def test_there_may_be_no_part_and_no_rows() -> None:
+    told: list[Progress | Kept] = []
+    file = content(told, None)
+    file.keep(None)
+    file.start(None)
+    assert b"".join(file.pieces(iter([]))) == b""
+    assert told == [Kept()]
+
+
+def test_both_worlds_give_the_same_pieces() -> None:
+    batches = [row(0, b"ab"), row(2, b""), row(2, b"cdef")]
+
+    async def main() -> list[bytes]:
+        file = content([])
+        file.start(batches[0])
+        return [piece async for piece in file.apieces(each(batches[1:]))]
+
+    file = content([])
+    file.start(batches[0])
+    assert asyncio.run(main()) == list(file.pieces(iter(batches[1:])))
+
+
+def test_content_that_is_not_what_was_announced_does_not_end() -> None:
+    file = content([])
+    file.start(row(0, b"abcdeX"))
+    with pytest.raises(DataError, match="what came is not what was announced"):
+        list(file.pieces(iter([])))
+
+
+@pytest.mark.parametrize(("first", "sha256", "says"), [(1, SHA256, "Go on at 2"), (2, None, "the sha256 of all of it")])
+def test_rows_that_cannot_go_on_are_refused(first: int, sha256: str | None, says: str) -> None:
+    file = content([], sha256)
+    file.keep(PART)
+    with pytest.raises(DataError) as raised:
+        file.start(row(first, b"x"))
+    assert says in str(raised.value)

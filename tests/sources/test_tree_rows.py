@@ -1,0 +1,80 @@
+"""The files of a tree as rows, and back: whatever the pieces, in both worlds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.service.source import Kept, Progress
+from fastflight.sources.tree_rows import FLUSH_SECONDS, SCHEMA, TreeContent, TreeRows
+
+names = st.text(alphabet="abü ", min_size=1, max_size=4)
+trees = st.dictionaries(names, st.lists(st.binary(min_size=1, max_size=20), max_size=4), max_size=6)
+
+
+def rows_of(tree: dict[str, list[bytes]]) -> list[pa.RecordBatch]:
+    rows = TreeRows(clock=lambda: 0.0)
+    batches = []
+    for path, pieces in tree.items():
+        for piece in pieces:
+            batches += rows.feed(path, piece)
+        rows.end(path)
+        if len(path) % 2:  # a silence of the board
+            batches += rows.feed(path, b"")
+    return batches + rows.flush()
+
+
+async def each(batches: list[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+
+
+@given(tree=trees)
+def test_what_was_read_can_be_written(tree: dict[str, list[bytes]]) -> None:
+    batches = rows_of(tree)
+    told: list[Progress | Kept] = []
+    content = TreeContent(SCHEMA, told.append)
+    files = {path: b"".join(pieces) for path, pieces in content.files(iter(batches))}
+    assert files == {path: b"".join(pieces) for path, pieces in tree.items()}
+    assert len(told) == len(batches)
+    rows, size = sum(batch.num_rows for batch in batches), sum(map(len, files.values()))
+    assert told[-1:] == ([Progress(rows, size)] if batches else [])
+
+
+@given(tree=trees)
+def test_both_worlds_take_the_same_files(tree: dict[str, list[bytes]]) -> None:
+    batches = rows_of(tree)
+
+    async def main() -> tuple[list[tuple[str, list[bytes]]], list[Progress | Kept]]:
+        told: list[Progress | Kept] = []
+        content = TreeContent(SCHEMA, told.append)
+        return [(path, [piece async for piece in pieces]) async for path, pieces in content.afiles(each(batches))], told
+
+    told: list[Progress | Kept] = []
+    content = TreeContent(SCHEMA, told.append)
+    assert asyncio.run(main()) == ([(path, list(pieces)) for path, pieces in content.files(iter(batches))], told)
+
+
+def test_a_batch_is_acknowledged_when_the_next_piece_is_asked_for() -> None:
+    told: list[Progress | Kept] = []
+    batches = [pa.record_batch([["a"], [offset], [b"x"]], schema=SCHEMA) for offset in range(2)]
+    files: Iterator[tuple[str, Iterator[bytes]]] = TreeContent(SCHEMA, told.append).files(iter(batches))
+    _, pieces = next(files)
+    assert (next(pieces), told) == (b"x", [])
+    assert (next(pieces), told) == (b"x", [Progress(1, 1)])
+    assert (next(pieces, None), told) == (None, [Progress(1, 1), Progress(2, 2)])
+
+
+def test_rows_wait_no_longer_than_a_while() -> None:
+    now = [0.0]
+    rows = TreeRows(clock=lambda: now[0])
+    assert rows.feed("a", b"1") == []
+    now[0] = FLUSH_SECONDS / 2
+    assert rows.feed("a", b"2") == []
+    now[0] = FLUSH_SECONDS
+    (batch,) = rows.feed("a", b"3")
+    assert batch.column("offset").to_pylist() == [0, 1, 2]
