@@ -21,16 +21,19 @@ from enum import Enum, IntEnum
 
 IAC = b"\xff"
 PAIR = b"\xff\xff"
-# `bytes.replace` costs the same for each find, so long runs, which only 0xFF as data makes, are halved in one piece.
-RUN = IAC * 128
-HALF_RUN = IAC * 64
+# `bytes.replace` costs the same for each find, so long runs, which only 0xFF as data makes, are taken in one piece.
+# From 100 bytes on, CPython searches by an algorithm that is slower here.
+RUN = IAC * 64
+HALF_RUN = IAC * 32
 
 # The longest that means anything here is a SIGNATURE, a line of text. Counted as on the wire.
 MAX_SUBNEGOTIATION_BYTES = 1024
 # Times that one option may change on one side; an honest session needs two.
 MAX_CHANGES = 32
-# What is looked at right after a command, where the next one is likely. Doubled for each time that none was there.
+# Data is looked at in pieces: one in which a command is found costs twice, one without costs a few calls. Small right
+# after a command, where the next one is likely, and doubled each time that there was none.
 FIRST_LOOK_BYTES = 256
+MAX_LOOK_BYTES = 32 * 1024
 
 
 class Code(IntEnum):
@@ -179,7 +182,7 @@ class Telnet:
         elif not self._dropping and IAC not in data and self.is_on(Option.BINARY, ours=False):
             return [Data(data)] if data else []
         events = _Events()
-        at, look, end = 0, len(data), len(data)
+        at, look, end = 0, MAX_LOOK_BYTES, len(data)
         while at < end:
             if self._dropping:
                 at = self._drop(data, at)
@@ -195,11 +198,11 @@ class Telnet:
                 text = unescape(window)
                 # Every IAC is half of a pair: no command among them.
                 if window.count(IAC) != 2 * (len(window) - len(text)):
-                    window = window[: _single(window)]
+                    window = data[at : _single(data, at, at + len(window))]
                     text = unescape(window)
                 events.data(self._text(text))
                 at += len(window)
-                look *= 2
+                look = min(2 * look, MAX_LOOK_BYTES)
         return events.all()
 
     def _text(self, text: bytes) -> bytes:
@@ -229,29 +232,28 @@ class Telnet:
 
     def _subnegotiation(self, data: bytes, at: int, events: _Events) -> int:
         start = at + 2
-        body = data[start : start + MAX_SUBNEGOTIATION_BYTES + 2]
-        length = _single(body)
-        if length > MAX_SUBNEGOTIATION_BYTES:
+        # One more than allowed, and the first half of what ends it.
+        stop = _single(data, start, min(len(data), start + MAX_SUBNEGOTIATION_BYTES + 2))
+        if stop - start > MAX_SUBNEGOTIATION_BYTES:
             self._dropping = True
             return start
-        if start + length + 1 >= len(data):
+        if stop + 1 >= len(data):
             return at
-        if data[start + length + 1] != Code.SE:
+        if data[stop + 1] != Code.SE:
             # Never ended, and another command begins: that one is to be heard.
-            return start + length
-        if payload := unescape(body[:length]):
+            return stop
+        if payload := data[start:stop].replace(PAIR, IAC):
             events.add(Subnegotiation(payload[0], payload[1:]))
-        return start + length + 2
+        return stop + 2
 
     def _drop(self, data: bytes, at: int) -> int:
         """Pass over the rest of a subnegotiation that is too long."""
-        rest = data[at:]
-        length = _single(rest)
-        if length >= len(rest) - 1:
-            self._unfinished = rest[length:]
+        stop = _single(data, at, len(data))
+        if stop + 1 >= len(data):
+            self._unfinished = data[stop:]
             return len(data)
         self._dropping = False
-        return at + length + (2 if rest[length + 1] == Code.SE else 0)
+        return stop + 2 if data[stop + 1] == Code.SE else stop
 
     def _heard(self, option: int, ours: bool, on: bool, events: _Events) -> None:
         state = self._state(option, ours)
@@ -303,17 +305,21 @@ def escape(data: bytes) -> bytes:
     """`data` with each 0xFF doubled."""
     if RUN not in data:
         return data.replace(IAC, PAIR)
-    return (RUN + RUN).join([piece.replace(IAC, PAIR) for piece in data.split(RUN)])
+    return (RUN + RUN).join([piece and piece.replace(IAC, PAIR) for piece in data.split(RUN)])
 
 
 def unescape(data: bytes) -> bytes:
     """`data` with each pair of 0xFF made one."""
     if RUN not in data:
         return data.replace(PAIR, IAC)
-    return HALF_RUN.join([piece.replace(PAIR, IAC) for piece in data.split(RUN)])
+    return HALF_RUN.join([piece and piece.replace(PAIR, IAC) for piece in data.split(RUN)])
 
 
-def _single(data: bytes) -> int:
-    """Where the first IAC is that is not half of a pair; the length of `data` if there is none."""
-    at = data.replace(PAIR, b"\0\0").find(IAC)
-    return len(data) if at < 0 else at
+def _single(data: bytes, start: int, end: int) -> int:
+    """Where the first IAC is, from `start` on, that is not half of a pair; `end` if there is none."""
+    at = data.find(IAC, start, end)
+    if at < 0 or data[at + 1 : at + 2] != IAC:
+        return at if at >= 0 else end
+    # Pairs out of the way, and nothing moved.
+    found = data[at:end].replace(PAIR, b"\0\0").find(IAC)
+    return at + found if found >= 0 else end
