@@ -32,6 +32,8 @@ T = TypeVar("T")
 # After opening or a hard reset a board may still be booting, and hear nothing: this many tries, of a second each.
 FIRST_ATTEMPTS = 3
 SHORT_SECONDS = 15.0
+# The probe is the longest piece of code: a line that loses a byte now and then may need another.
+PROBE_ATTEMPTS = 3
 # How often a stream says that it is alive while the board is silent.
 TICK_SECONDS = 0.05
 # How soon a board that was reset in the middle of something is found out.
@@ -101,10 +103,11 @@ class Board:
             self._link = Link(self.repl, (yield from self.guarded(self._probe())))
 
     def _probe(self) -> Conversation[Capabilities]:
-        output = yield from self.repl.execute(PROBE, SHORT_SECONDS)
-        if output.stderr:
-            raise own_failure(output.stderr, where="")
-        return parse(output.stdout)
+        for _ in range(PROBE_ATTEMPTS):
+            output = yield from self.repl.execute(PROBE, SHORT_SECONDS)
+            if not output.stderr:
+                return parse(output.stdout)
+        raise own_failure(output.stderr, where="")
 
     def end(self) -> Conversation[None]:
         """Leave the board at its friendly prompt, or as a reset left it."""

@@ -8,7 +8,7 @@ import copy
 import hashlib
 
 from fastflight.device import listing
-from fastflight.device.failure import own_failure
+from fastflight.device.failure import routine_failure
 from fastflight.device.link import Link
 from fastflight.device.resident import sha256
 from fastflight.device.transfer import Hashed, Resumption
@@ -105,7 +105,7 @@ def _answer(link: Link, where: str) -> Conversation[bytes]:
     stdout = yield from link.repl.inbox.until(b"\x04", HASH_SECONDS)
     stderr = yield from link.repl.inbox.until(b"\x04>", HASH_SECONDS)
     if stderr:
-        raise own_failure(stderr, where=where, platform=link.capabilities.platform)
+        raise routine_failure(stderr, where=where, platform=link.capabilities.platform)
     return stdout
 
 

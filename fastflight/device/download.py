@@ -16,7 +16,7 @@ import binascii
 import struct
 import zlib
 
-from fastflight.device.failure import own_failure
+from fastflight.device.failure import routine_failure
 from fastflight.device.link import WINDOW_BITS, Link
 from fastflight.device.transfer import AUTO, Transfer
 from fastflight.errors import ProtocolError, RequestError, TransportTimeout
@@ -68,18 +68,22 @@ def download(
     while True:
         reached = reading.offset
         try:
+            if fruitless and link.resident.has(routine) and not (yield from link.resident.alive()):
+                break
             yield from reading.attempt(routine)
             return
         except (TransportTimeout, ProtocolError) as error:
             fruitless = 1 if reading.offset > reached else fruitless + 1
             if link.repl.restarted():
                 raise link.was_reset(path) from error
+            if fruitless > 1:
+                # The routine may have arrived with a fault.
+                link.resident.forget()
             if fruitless > FRUITLESS_ATTEMPTS:
                 raise
-            link.lost()
-            yield from link.repl.recover()
-            if link.resident.has(routine) and not (yield from link.resident.alive()):
-                raise link.was_reset(path) from error
+        link.lost()
+        yield from link.repl.recover()
+    raise link.was_reset(path)
 
 
 def method(link: Link, transfer: Transfer, where: str) -> str:
@@ -136,7 +140,7 @@ class _Reading:
         yield from self._deliver(checked)
         stderr = yield from repl.inbox.until(b"\x04>", STALL_SECONDS)
         if stderr:
-            raise own_failure(stderr, where=self._path, platform=link.capabilities.platform)
+            raise routine_failure(stderr, where=self._path, platform=link.capabilities.platform)
 
     def _deliver(self, checked: bytearray) -> Conversation[None]:
         if not checked:

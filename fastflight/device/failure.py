@@ -59,6 +59,7 @@ MEANING = {
     "EMFILE": ("the board has no room for another open file", "Soft-reset it to close them"),
     "EROFS": ("the file system is read-only", "Remount it writable; a board mounted as a USB drive is read-only"),
     "ENAMETOOLONG": ("the name is too long for the board's file system", "Use a shorter name"),
+    "ESTALE": ("what a broken write left is not what it was", "Write the file from its beginning"),
     "ENOTEMPTY": ("the folder is not empty", "Remove what is in it first"),
 }
 
@@ -99,6 +100,18 @@ def own_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError
     if isinstance(error, DeviceException) and error.kind in GARBLED:
         return ProtocolError(
             f"what was sent to the board was changed or lost on the line (it answered {error.kind})",
+            where=where,
+            hint="Try again; if it happens often, use a lower speed or a better cable",
+        )
+    return error
+
+
+def routine_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError | ProtocolError:
+    """As `own_failure`, for code of ours that is known to run: whatever it raises but `OSError` is damage to it."""
+    error = own_failure(stderr, where=where, platform=platform)
+    if isinstance(error, DeviceException) and error.kind != "OSError":
+        return ProtocolError(
+            f"code or content was changed or lost on the line (the board raised {error.kind})",
             where=where,
             hint="Try again; if it happens often, use a lower speed or a better cable",
         )

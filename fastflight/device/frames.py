@@ -2,7 +2,7 @@
 
 A block is a header of three bytes, then a body: the crc32 (4 bytes, little endian) of the payload, and the payload.
 The board writes a block when it has come whole and its crc32 fits, so that what lies on the board is the content's
-beginning whatever happened on the way. The payload is a part of the content, as it is or deflated, whichever is smaller.
+beginning whatever happened on the way. The payload is a part of the content, as it is or deflated if that is smaller.
 
 The body goes in steps. Each is answered when the board has taken it off its ring, the last when the block is written:
 while flash takes its time, the next steps wait in the ring, and those on the way are never more than it holds.

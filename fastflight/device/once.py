@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from fastflight.device import routines
-from fastflight.device.failure import own_failure
+from fastflight.device.failure import routine_failure
 from fastflight.device.frames import escaped
 from fastflight.device.link import Link
 from fastflight.device.parts import Unfinished
@@ -18,6 +18,8 @@ from fastflight.protocol import Conversation, Send
 MOST_BYTES = 3000
 # Free heap with which it has room for that.
 HEAP_BYTES = 20_000
+# Who writes more short files than this is better served by routines that stay.
+MOST_TIMES = 4
 LENGTH_BYTES = 3
 ON_THE_WAY = 2
 
@@ -79,6 +81,6 @@ def _expect(link: Link, answer: bytes, within: float, where: str) -> Conversatio
         stderr = yield from link.repl.inbox.until(b"\x04>", within)
         # What was on the way is code to the board by now.
         yield from link.repl.recover()
-        raise own_failure(stderr, where=where, platform=link.capabilities.platform)
+        raise routine_failure(stderr, where=where, platform=link.capabilities.platform)
     link.repl.inbox.put_back(got)
     raise ProtocolError(f"the board answered {got!r} to a part of a file", where=where)

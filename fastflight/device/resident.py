@@ -12,7 +12,7 @@ import re
 
 from fastflight.device import routines
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.failure import own_failure
+from fastflight.device.failure import routine_failure
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
 
@@ -63,7 +63,7 @@ class Resident:
             self._installed.clear()
             stderr = yield from self._start(routine, arguments, where)
         if stderr:
-            raise own_failure(stderr, where=where, platform=self._capabilities.platform)
+            raise routine_failure(stderr, where=where, platform=self._capabilities.platform)
 
     def alive(self) -> Conversation[bool]:
         """Whether what was installed is still there: if not, the board was reset."""
@@ -73,7 +73,7 @@ class Resident:
         return not output.stderr
 
     def forget(self) -> None:
-        """The board was reset: nothing is installed any more."""
+        """Install everything anew: the board was reset, or what was installed is not to be trusted."""
         self._installed.clear()
 
     def _start(self, routine: str, arguments: tuple[object, ...], where: str) -> Conversation[bytes]:

@@ -16,7 +16,7 @@ from fastflight.device import frames, once, pieces
 from fastflight.device.digest import Digest, algorithm, digest
 from fastflight.device.download import download
 from fastflight.device.entry import Written
-from fastflight.device.failure import own_failure
+from fastflight.device.failure import routine_failure
 from fastflight.device.link import Link
 from fastflight.device.listing import stat
 from fastflight.device.parts import Unfinished, place
@@ -48,8 +48,8 @@ class Upload:
         self._stored = Digest(resume)
         self._piece: bytes | None = None
         self._done = 0
-        # What lies on the board is complete, and wrong.
-        self._wrong = False
+        # What lies on the board is wrong or gone, and cannot be sent again.
+        self._hopeless = False
         # Of the whole, once the board was told to put it in its place.
         self._decided: Digest | None = None
 
@@ -92,9 +92,12 @@ class Upload:
     def _binary(self, *, alone: bool) -> Conversation[str]:
         """How it was verified, or `stored`; empty when the board has no memory for this, and nothing is written."""
         fruitless = 0
+        lost: Exception | None = None
         while True:
             reached = self._at
             try:
+                if lost is not None and (yield from self._find(lost)):
+                    return algorithm(self._link)
                 return (yield from self._attempt(alone))
             except DeviceMemory:
                 if self._transfer.method == "binary" or self._at:
@@ -104,11 +107,14 @@ class Upload:
                 fruitless = 1 if self._at > reached else fruitless + 1
                 if self._link.repl.restarted():
                     raise self._link.was_reset(self._unfinished.path) from error
-                if fruitless > FRUITLESS_ATTEMPTS or self._wrong:
+                if fruitless > 1 or self._hopeless:
+                    # The routines may have arrived with a fault.
+                    self._link.resident.forget()
+                if fruitless > FRUITLESS_ATTEMPTS or self._hopeless:
                     raise
-                self._link.lost()
-                if (yield from self._find(error)):
-                    return algorithm(self._link)
+                lost = error
+            self._link.lost()
+            yield from self._link.repl.recover()
 
     def _attempt(self, alone: bool) -> Conversation[str]:
         link = self._link
@@ -173,11 +179,12 @@ class Upload:
     def _refusal(self, within: float) -> Conversation[DeviceError | ProtocolError]:
         """Why the board takes no more. It throws away what still comes until it is interrupted."""
         said = yield from self._link.repl.inbox.until(b"\x04", within)
-        error = own_failure(said, where=self._unfinished.path, platform=self._link.capabilities.platform)
-        if b"damaged" in said or b"ETIMEDOUT" in said:
-            return damaged(self._unfinished.path)
-        yield from self._link.repl.recover()
-        return error
+        error = routine_failure(said, where=self._unfinished.path, platform=self._link.capabilities.platform)
+        if isinstance(error, DeviceError) and b"ETIMEDOUT" not in said:
+            # It is in step when this is raised.
+            yield from self._link.repl.recover()
+            return error
+        return damaged(self._unfinished.path)
 
     def _verified(self) -> Conversation[str]:
         """Compare the digest that the board takes with that of what was sent, and have it renamed."""
@@ -202,7 +209,7 @@ class Upload:
         yield from self._over()
         if not right:
             # What is still in hand can be sent again.
-            self._wrong = not self._piece
+            self._hopeless = not self._piece
             raise damaged(self._unfinished.path)
         if not renames:
             yield from place(self._link, self._unfinished, sent.size)
@@ -215,7 +222,7 @@ class Upload:
         stderr = yield from inbox.until(b"\x04>", HASH_SECONDS)
         if stderr:
             path = self._unfinished.path
-            raise own_failure(stderr, where=path, platform=self._link.capabilities.platform)
+            raise routine_failure(stderr, where=path, platform=self._link.capabilities.platform)
 
     def _find(self, error: Exception) -> Conversation[bool]:
         """Get in step, and find out what the board has. True when it is done: only the word of it was lost.
@@ -238,6 +245,7 @@ class Upload:
         elif self._stored.size == 0:
             self._done = 0
         else:
+            self._hopeless = True
             raise error
         return False
 
@@ -275,6 +283,7 @@ class Upload:
             self._at == 0
             and len(self._piece or b"") <= once.MOST_BYTES
             and link.capabilities.free_memory >= once.HEAP_BYTES
+            and link.short_writes < once.MOST_TIMES
             and not link.resident.has("put")
         )
 
@@ -284,6 +293,7 @@ class Upload:
         All of it stays in hand until it is verified: that code does not flush.
         """
         path = self._unfinished.path
+        self._link.short_writes += 1
         yield from once.start(self._link, self._unfinished)
         more = self._piece or b""
         while more:
@@ -291,15 +301,16 @@ class Upload:
             more = yield Fetch()
             self._piece = (self._piece or b"") + more
             if len(self._piece) > once.MOST_BYTES:
-                sent = len(self._piece) - len(more)
-                yield from once.finish(self._link, path)
-                yield Send(NO)
-                yield from self._over()
-                self._done = sent
-                return ""
-        sent = self._stored.after(self._piece or b"")
-        verified = yield from self._decide((yield from once.finish(self._link, path)), sent)
-        self._stored, self._piece = sent, b""
+                break
+        found = yield from once.finish(self._link, path)
+        if more:
+            yield Send(NO)
+            yield from self._over()
+            self._done = len(self._piece or b"") - len(more)
+            return ""
+        content = self._stored.after(self._piece or b"")
+        verified = yield from self._decide(found, content)
+        self._stored, self._piece = content, b""
         return verified
 
 

@@ -1,0 +1,192 @@
+"""Files and folders of the simulated board, both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastflight.device import AsyncSession, Inventory, Session, parts
+from fastflight.errors import (
+    DataError,
+    DeviceError,
+    DeviceException,
+    DeviceFull,
+    FastFlightError,
+    FileMissing,
+    RequestError,
+    TransportError,
+)
+from tests.device.content import CONTENT, pieces
+
+
+def test_files_both_ways(inventory: Inventory) -> None:
+    with inventory.device("demo").lease("test") as session:
+        written = session.write("/new.bin", [CONTENT[:5000], b"", CONTENT[5000:]])
+        assert written.bytes == len(CONTENT)
+        assert written.sha256 == hashlib.sha256(CONTENT).hexdigest()
+        assert written.verified == "sha256"
+        assert b"".join(session.read("/new.bin")) == CONTENT
+        assert b"".join(session.read("/new.bin", limit=4096)) == CONTENT[:4096]
+        assert session.hash("/new.bin") == ("sha256", written.sha256)
+        assert session.stat("/new.bin").size == len(CONTENT)
+
+
+def test_files_both_ways_on_a_loop(inventory: Inventory) -> None:
+    async def main() -> None:
+        async with inventory.device("demo").alease("test") as session:
+            written = await session.write("/new.bin", pieces(CONTENT[:5000], b"", CONTENT[5000:]))
+            assert (written.bytes, written.verified) == (len(CONTENT), "sha256")
+            assert b"".join([piece async for piece in session.read("/new.bin")]) == CONTENT
+            assert (await session.stat("/new.bin")).size == len(CONTENT)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "without",
+    ["hashlib", "sys.stdin", "hashlib,binascii.crc32", "hashlib,binascii", "sys.stdout.buffer,hashlib,binascii,struct"],
+    ids=["crc32", "no binary input", "read back, base64", "read back, literals", "all text"],
+)
+def test_poorer_boards_go_down_the_ladder(board: Callable[[str], Inventory], without: str) -> None:
+    with board(f"without={without}").device("demo").lease("test") as session:
+        verified = {"hashlib": "crc32", "sys.stdin": "sha256"}.get(without, "read back")
+        assert session.write("/new.bin", [CONTENT]).verified == verified
+        assert b"".join(session.read("/new.bin")) == CONTENT
+
+
+@pytest.mark.parametrize(
+    "name", ["with space.csv", "quote'\".csv", "ünïcødé€.csv", "n" * 255, "tab\tnewline\n", "a{b}.c"]
+)
+def test_names_that_need_care(inventory: Inventory, name: str) -> None:
+    with inventory.device("demo").lease("test") as session:
+        session.write(f"/{name}", [b"x"])
+        assert [entry.path for entry in session.list("/") if entry.path != "/old.bin"] == [f"/{name}"]
+        assert b"".join(session.read(name)) == b"x"
+        session.rename(f"/{name}", "/{plain}")
+        session.remove("/{plain}")
+
+
+def test_folders(inventory: Inventory) -> None:
+    with inventory.device("demo").lease("test") as session:
+        session.mkdir("/data")
+        session.mkdir("/data/deep")
+        session.write("/data/deep/b.csv", [b"b"])
+        session.write("/data/a.csv", [b"aa"])
+        found = session.list("/", recursive=True)
+        assert [(entry.path, entry.kind, entry.size) for entry in found] == [
+            ("/data", "folder", 0),
+            ("/data/a.csv", "file", 2),
+            ("/data/deep", "folder", 0),
+            ("/data/deep/b.csv", "file", 1),
+            ("/old.bin", "file", 15),
+        ]
+        assert found[1].modified is not None
+        assert [entry.path for entry in session.list("/data/a.csv")] == ["/data/a.csv"]
+        with pytest.raises(DeviceError, match="not empty"):
+            session.remove("/data")
+        session.remove("/data/deep/b.csv")
+        session.remove("/data/deep")
+
+
+@pytest.mark.parametrize(
+    ("work", "kind", "text"),
+    [
+        (lambda s: s.stat("/none"), FileMissing, "demo:/none: no such file or folder"),
+        (lambda s: list(s.read("/none")), FileMissing, "demo:/none"),
+        (lambda s: s.list("/none"), FileMissing, "demo:/none"),
+        (lambda s: s.hash("/none"), FileMissing, "demo:/none"),
+        (lambda s: s.remove("/none"), FileMissing, "demo:/none"),
+        (lambda s: s.rename("/none", "/x"), FileMissing, "demo:/none"),
+        (lambda s: s.write("/none/x", [b"x"]), FileMissing, "demo:/none/x"),
+        (lambda s: s.write("/", [b"x"]), RequestError, "the root folder"),
+        (lambda s: s.write("/folder", [b"x"]), DeviceError, "it is a folder"),
+        (lambda s: s.mkdir("/folder"), DeviceError, "exists already"),
+        (lambda s: s.remove("/.."), RequestError, "the root folder"),
+        (lambda s: s.stat("/a\0b"), RequestError, r"holds the character"),
+        (lambda s: s.write("/" + "n" * 256, [b"x"]), DeviceError, "too long"),
+        (lambda s: list(s.follow("1/0")), DeviceException, "raised ZeroDivisionError"),
+    ],
+)
+def test_refusals_are_typed_and_leave_the_session_usable(
+    inventory: Inventory, work: Callable[[Session], Any], kind: type[FastFlightError], text: str
+) -> None:
+    with inventory.device("demo").lease("test") as session:
+        session.mkdir("/folder")
+        with pytest.raises(kind, match=text):
+            work(session)
+        assert [entry.path for entry in session.list("/")] == ["/folder", "/old.bin"]
+        assert b"".join(session.read("/old.bin")) == b"the old content"
+
+
+def test_a_full_board_keeps_the_old_file_and_no_part(board: Callable[[str], Inventory]) -> None:
+    with board("capacity=20000").device("demo").lease("test") as session:
+        with pytest.raises(DeviceFull, match="demo:/old.bin: no space left"):
+            session.write("/old.bin", [CONTENT] * 4)
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+        assert b"".join(session.read("/old.bin")) == b"the old content"
+
+
+def test_content_that_fails_keeps_the_old_file_and_no_part(inventory: Inventory) -> None:
+    def failing() -> Iterator[bytes]:
+        yield CONTENT
+        raise DataError("row 7 does not fit")
+
+    with inventory.device("demo").lease("test") as session:
+        with pytest.raises(DataError):
+            session.write("/old.bin", failing())
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+        assert b"".join(session.read("/old.bin")) == b"the old content"
+
+
+def test_the_sessions_agree() -> None:
+    def public(kind: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(member).parameters)
+            for name, member in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    assert public(Session) == public(AsyncSession)
+
+
+def test_a_board_that_cannot_rename_tries_for_room_before_it_copies(
+    board: Callable[[str], Inventory], tmp_path: Path
+) -> None:
+    with board("without=os.rename&capacity=25000").device("demo").lease("test") as session:
+        assert session.write("/new.bin", [CONTENT]).bytes == len(CONTENT)
+        session.remove("/new.bin")
+        with pytest.raises(DeviceFull):
+            session.write("/old.bin", [CONTENT[:500], CONTENT, CONTENT[:3000]])
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+    assert (tmp_path / "old.bin").read_bytes() == b"the old content"
+
+
+HANGS_ONCE = """\
+try:
+ hung
+except NameError:
+ hung=True
+ with open({path!r},'wb') as f:
+  f.write(b'half of it')
+ while True:
+  pass
+"""
+
+
+def test_a_copy_that_breaks_off_is_done_again(
+    board: Callable[[str], Inventory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "COPY", HANGS_ONCE + parts.COPY)
+    monkeypatch.setattr(parts, "WRITE_SECONDS", 0.5)
+    with board("without=os.rename,sys.stdin").device("demo").lease("test") as session:
+        with pytest.raises(TransportError):
+            session.write("/old.bin", [CONTENT])
+        assert (tmp_path / "old.bin").read_bytes() == b"half of it"
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+    assert (tmp_path / "old.bin").read_bytes() == CONTENT

@@ -1,0 +1,169 @@
+"""One owner at a time: leases, programs that run, resets."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fastflight.device import Inventory
+from fastflight.errors import (
+    BusyError,
+    TransportError,
+    TransportTimeout,
+    UnknownName,
+)
+from tests.device.content import CONTENT
+
+
+def test_the_device_changes_between_threads_and_loops(inventory: Inventory) -> None:
+    device = inventory.device("demo")
+
+    async def on_a_loop() -> bytes:
+        async with device.alease("loop") as session:
+            return (await session.exec("print('loop')")).stdout
+
+    for _ in range(3):
+        with device.lease("thread") as session:
+            assert session.exec("print('thread')").stdout == b"thread\r\n"
+        assert asyncio.run(on_a_loop()) == b"loop\r\n"
+
+
+def test_a_reader_who_leaves_early_leaves_the_device_usable(inventory: Inventory) -> None:
+    device = inventory.device("demo")
+    with device.lease("test") as session:
+        session.write("/big.bin", [CONTENT * 20])
+        reading = session.read("/big.bin")
+        assert next(reading)
+        reading.close()
+        assert b"".join(session.read("/old.bin")) == b"the old content"
+        endless = session.follow("while True: print('x')")
+        assert next(endless)
+        endless.close()
+    with device.lease("next") as session:
+        assert session.exec("print(1)").stdout == b"1\r\n"
+
+
+def test_a_cancelled_task_leaves_the_device_usable(inventory: Inventory) -> None:
+    device = inventory.device("demo")
+
+    async def endless(started: asyncio.Event) -> None:
+        async with device.alease("endless") as session:
+            async for _ in session.follow("while True: print('x')"):
+                started.set()
+
+    async def main() -> None:
+        started = asyncio.Event()
+        task = asyncio.create_task(endless(started))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with device.alease("next") as session:
+            assert (await session.exec("print(1)")).stdout == b"1\r\n"
+
+    asyncio.run(main())
+
+
+def test_one_owner_at_a_time(inventory: Inventory) -> None:
+    device = inventory.device("demo")
+    with device.lease("the first"):
+        assert device.holder == "the first"
+        with pytest.raises(BusyError, match="in use by the first") as caught, device.lease("second", timeout=0.01):
+            pass
+        assert caught.value.holder == "the first"
+    assert device.holder is None
+
+
+def test_owners_take_turns_between_threads_and_loops(inventory: Inventory) -> None:
+    device = inventory.device("demo")
+    outputs: list[bytes] = []
+
+    def thread() -> None:
+        for _ in range(5):
+            with device.lease("thread") as session:
+                outputs.append(session.exec("print('same')").stdout)
+
+    async def loop() -> None:
+        for _ in range(5):
+            async with device.alease("loop") as session:
+                outputs.append((await session.exec("print('same')")).stdout)
+
+    threads = [threading.Thread(target=thread), threading.Thread(target=lambda: asyncio.run(loop()))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert outputs == [b"same\r\n"] * 10
+
+
+def test_a_running_program_is_not_interrupted_unless_asked(board: Callable[[str], Inventory], tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import time\nwhile True:\n    time.sleep(0.01)\n")
+    device = board("baud=0").device("demo")
+    with pytest.raises(BusyError, match="demo: .*a program is running.*interrupt=true"), device.lease("polite"):
+        pass
+    with device.lease("rude", interrupt=True) as session:
+        assert b"".join(session.read("/old.bin")) == b"the old content"
+    with device.lease("polite") as session:
+        assert session.exec("print(1)").stdout == b"1\r\n"
+
+
+def test_a_program_that_prints_without_end_is_busy_too(board: Callable[[str], Inventory], tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import time\nwhile True:\n    print(1)\n    time.sleep(0.01)\n")
+    device = board("baud=0").device("demo")
+    with pytest.raises(BusyError, match="demo: .*a program is running"), device.lease("polite"):
+        pass
+
+    async def polite() -> None:
+        async with device.alease("polite"):
+            pass
+
+    with pytest.raises(BusyError, match="demo: .*a program is running"):
+        asyncio.run(polite())
+    with device.lease("rude", interrupt=True) as session:
+        assert session.exec("print(2)").stdout == b"2\r\n"
+
+
+def test_code_that_hangs_is_stopped_after_its_own_time(inventory: Inventory) -> None:
+    with inventory.device("demo").lease("test") as session:
+        with pytest.raises(TransportTimeout, match="demo: .*sent nothing for 0.2 s"):
+            list(session.follow("while True: pass", timeout=0.2))
+        assert session.exec("print(1)").stdout == b"1\r\n"
+
+
+def test_a_soft_reset_runs_main(board: Callable[[str], Inventory], tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("open('/ran', 'w').close()\n")
+    device = board("baud=0").device("demo")
+    with device.lease("test") as session:
+        session.remove("/ran")
+        session.soft_reset()
+    with device.lease("test") as session:
+        assert session.stat("/ran").size == 0
+
+
+def test_a_hard_reset_loses_nothing_but_the_session(inventory: Inventory) -> None:
+    device = inventory.device("demo")
+    with device.lease("test") as session:
+        session.exec("kept = 1")
+        session.hard_reset()
+    with device.lease("test") as session:
+        assert b"NameError" in session.exec("kept").stderr
+        assert b"".join(session.read("/old.bin")) == b"the old content"
+
+
+def test_an_unknown_device_names_the_nearest(inventory: Inventory) -> None:
+    with pytest.raises(UnknownName, match="demmo: no such device. Did you mean 'demo'"):
+        inventory.device("demmo")
+
+
+def test_an_unplugged_board_is_an_error_and_comes_back(board: Callable[[str], Inventory], tmp_path: Path) -> None:
+    (tmp_path / "big.bin").write_bytes(CONTENT)
+    device = board("fault=exit-after-tx%3D5000").device("demo")
+    with device.lease("test") as session, pytest.raises(TransportError, match="demo: .*Plug it in"):
+        list(session.read("/big.bin"))
+    assert not device.is_open
+    with device.lease("test") as session:
+        assert session.exec("print(1)").stdout == b"1\r\n"
