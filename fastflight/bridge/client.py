@@ -16,6 +16,9 @@ from fastflight.bridge.line import Channel, State
 from fastflight.errors import TransportError
 from fastflight.transport.tap import Gap, TapReader
 
+# What a client sent before it left still goes to the device, as with a serial port that is closed: for so long.
+DRAIN_SECONDS = 10.0
+
 
 class _Client:
     def __init__(self, connection: Connection, kind: str) -> None:
@@ -64,7 +67,7 @@ class Writer(_Client):
         self._connection.full = self._full
         try:
             return await self._until_ended(
-                self._forward(channel), self._dialect.watch(channel, self._connection.send), self._connection.gone()
+                self._forward(channel), self._dialect.watch(channel, self._connection.send), self._drain()
             )
         finally:
             self._connection.full = lambda _: None
@@ -82,6 +85,10 @@ class Writer(_Client):
             await self._connection.drained()
             await self._dialect.carry(data, channel, self._connection.send)
             self._steer(channel)
+
+    async def _drain(self) -> None:
+        await self._connection.gone()
+        await asyncio.sleep(DRAIN_SECONDS)
 
     def _full(self, behind: bool) -> None:
         self._behind = behind

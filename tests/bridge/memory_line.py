@@ -36,6 +36,8 @@ class MemoryLine:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._taken = asyncio.Event()
+        self.paused = False
+        self._written = asyncio.Event()
 
     def attach(self, listener: Listener | None) -> None:
         self._listener = listener
@@ -52,7 +54,6 @@ class MemoryLine:
             self._taken.set()
             if not self._said:
                 self._flowing.clear()
-                self._idle = True
             await asyncio.sleep(0)
 
     def say(self, data: bytes) -> None:
@@ -61,18 +62,22 @@ class MemoryLine:
         if not self.paused:
             self._flowing.set()
 
-    paused = False
-
     async def write(self, data: bytes) -> None:
         if self.state.phase != "open":
             raise TransportClosed("lost")
         self.tap.feed("tx", data)
         self.written += data
+        self._written.set()
         if answer := self._answer(data):
             self.say(answer)
         while sum(map(len, self._said)) > WINDOW_BYTES:
             self._taken.clear()
             await self._taken.wait()
+
+    async def wrote(self) -> None:
+        """Wait until more is written to the device."""
+        self._written.clear()
+        await self._written.wait()
 
     def pause(self) -> None:
         self.paused = True

@@ -169,6 +169,22 @@ async def _refused(client: Client) -> bool:
     return answer != b"?"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_client_sent_before_it_left_reaches_the_device(kind: str) -> None:
+    size = 2_000_000
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        client = await connect(bridge, kind)
+        await client.send(b"x" * size)
+        client.writer.write_eof()
+        while len(line.written) < size:
+            await line.wrote()
+        assert await client.rest() == b""
+        await client.close()
+
+    run(test, line=lambda: MemoryLine(answer=lambda data: b""))
+
+
 def test_with_takeover_the_newest_writer_gets_the_device_and_the_old_one_is_told() -> None:
     async def test(line: MemoryLine, bridge: Bridge) -> None:
         old = await writing(bridge, "rfc2217")
