@@ -13,13 +13,14 @@ import asyncio
 import queue
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from fastflight.bridge import Bridge, LineFront, Ports
 from fastflight.bridge.upstream import Upstream
 from fastflight.transport import Address, parse_url
 
 HOST = "127.0.0.1"
+PORTS = Ports(0, 0, 0)
 
 
 @contextmanager
@@ -38,12 +39,9 @@ def bridged(url: str, *, takeover: bool = False) -> Iterator[Mapping[str, str]]:
         if isinstance(answer, BaseException):
             raise answer
         yield answer.ports.urls(HOST)
-        loop.call_soon_threadsafe(stop.set)
-    except BaseException:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(stop.set)
-        raise
     finally:
+        with suppress(RuntimeError):  # it could not start, and its loop is closed
+            loop.call_soon_threadsafe(stop.set)
         serving.join()
         address.dispose()
 
@@ -63,9 +61,9 @@ async def _serve(
     address: Address, takeover: bool, started: queue.SimpleQueue[Bridge | BaseException], stop: asyncio.Event
 ) -> None:
     try:
-        async with Bridge(LineFront(Upstream(address)), Ports(0, 0, 0), host=HOST, takeover=takeover) as bridge:
+        async with Bridge(LineFront(Upstream(address)), PORTS, host=HOST, takeover=takeover) as bridge:
             started.put(bridge)
             await stop.wait()
     except BaseException as error:
+        # For whoever waits in `bridged`; once the bridge has started, nobody does.
         started.put(error)
-        raise
