@@ -72,11 +72,16 @@ def _show_cells(console: Console, cells: pd.DataFrame) -> None:
 
 
 def _show_first(console: Console, cells: pd.DataFrame) -> None:
-    shown = table("The first transfer of a connection, which also installs what runs on the board", ("line",), *_FIRST)
-    for line, group in cells.groupby("line"):
+    size = size_name(cells["size"].max())
+    title = f"The first transfer of a connection, of {size}, which also installs what runs on the board"
+    shown = table(title, ("line", "type"), *_FIRST)
+    untuned = cells[cells["chunk"] == 0]
+    for line, content in untuned[["line", "content"]].drop_duplicates().itertuples(index=False):
+        group = untuned[(untuned["line"] == line) & (untuned["content"] == content)]
         by = {(row["operation"], row["path"]): row["seconds"] for row in group.to_dict("records")}
         shown.add_row(
-            line_name(int(str(line))),
+            line_name(line),
+            content,
             *(seconds_name(by.get((operation, path), math.nan)) for operation, path in _FIRST_KEYS),
         )
     console.print(shown)

@@ -229,7 +229,7 @@ class Uart:
                 left, event = self._faults.on_send(view[:count], self.sent)
                 # First, as who sees the byte may ask for a fault at the next one, or for the end of this.
                 self.sent += count
-                self._stalled = event == "stall"
+                self._stalled = self._stalled or event == "stall"
                 self._send(memoryview(left))
                 view = view[count:]
                 if self._pacer:

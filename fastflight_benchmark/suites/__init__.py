@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fastflight_benchmark.suites import faults, flight, memory, transfer
+from fastflight_benchmark.suites import boards, faults, flight, memory, transfer
 from fastflight_benchmark.suites.options import Options
 
 __all__ = ["SUITES", "Options"]
@@ -16,5 +16,6 @@ SUITES: Mapping[str, Suite] = {
     "flight": flight.run,
     "memory": memory.run,
     "transfer": transfer.run,
+    "boards": boards.run,
     "faults": faults.run,
 }

@@ -53,8 +53,9 @@ from fastflight_benchmark.transfer_summary import (
 KB, MB = 1_000, 1_000_000
 # What a port is opened with that stands for a line without a pace: the highest that systems know.
 HIGHEST_BAUD = 4_000_000
-# The first transfer of a connection is a small one: what it takes longer is the same for all sizes.
-FIRST_SIZE = KB
+# Of the first transfer of a connection: small, as what it takes longer is the same for all sizes, and larger than what
+# goes in one shot, which installs nothing. Its content is the cell's: other content may need other code.
+FIRST_SIZE = 4 * KB
 # A cell whose four transfers take longer is run with random bytes only; one that takes more than a moment, once.
 LONGEST_CELL_SECONDS, OFTEN_CELL_SECONDS = 30.0, 5.0
 # For the estimate of the whole time: a visit's connections, and what a line without a pace and mpremote move.
@@ -131,7 +132,9 @@ class Cell:
     @property
     def seconds(self) -> float:
         """About how long a visit takes."""
-        ours = len(self.paths) * len(self.operations) * transfer_seconds(self.line, self.size)
+        ours = len(self.operations) * (
+            len(self.paths) * transfer_seconds(self.line, self.size) + transfer_seconds(self.line, FIRST_SIZE)
+        )
         # mpremote sends about three bytes for a random one.
         rate = min(ASSUMED_MPREMOTE, self.line / limits.BITS_PER_BYTE / 3 or ASSUMED_MPREMOTE)
         return ASSUMED_VISIT_SECONDS + ours + len(self.peers) * len(self.operations) * self.size / rate
@@ -264,7 +267,7 @@ def _visit(visit: Visit, port: Path) -> None:
             with SyncCarrier(device) if path == SYNC else AsyncCarrier(device) as carrier:
                 check_path(carrier, path)
                 if place == 0:
-                    _move(visit, carrier, FIRST, make("random", FIRST_SIZE))
+                    _move(visit, carrier, FIRST, make(cell.content, FIRST_SIZE))
                 _move(visit, carrier, TUNING if tuning else STEADY, make(cell.content, cell.size))
     for peer in cell.peers:
         with MpremoteCarrier(str(port) if peer == MPREMOTE else visit.board.path, baud) as carrier:
@@ -284,7 +287,6 @@ def _move(visit: Visit, carrier: Carrier, kind: str, content: bytes) -> None:
             visit.cell.key
             | {
                 "size": len(content),
-                "content": "random" if kind == FIRST else visit.cell.content,
                 "operation": operation,
                 "path": carrier.path,
                 "kind": kind,

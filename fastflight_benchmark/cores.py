@@ -1,0 +1,64 @@
+"""What moving files costs: time, threads and memory of this process, and what it and others use of the cores."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psutil
+
+MIB = 2**20
+# `ru_maxrss` is in kilobytes, on macOS in bytes.
+MAXIMUM_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+class Usage:
+    """Of this process and of `others`, between `begin` and `end`."""
+
+    def __init__(self, others: Sequence[int]) -> None:
+        self._own = psutil.Process()
+        self._others = [psutil.Process(pid) for pid in others]
+
+    def begin(self) -> None:
+        """From here."""
+        self._cores = psutil.cpu_times()
+        self._cpu = cpu_seconds(self._own)
+        self._others_cpu = sum(map(cpu_seconds, self._others))
+        self._began = time.perf_counter()
+
+    def end(self) -> dict[str, Any]:
+        """To here: seconds; threads now; the most memory so far; percent of a core; percent of all cores idle."""
+        seconds = time.perf_counter() - self._began
+        return {
+            "seconds": seconds,
+            "threads": self._own.num_threads(),
+            "peak_mb": peak_bytes() / MIB,
+            "cpu_percent": 100 * (cpu_seconds(self._own) - self._cpu) / seconds,
+            "boards_cpu_percent": 100 * (sum(map(cpu_seconds, self._others)) - self._others_cpu) / seconds,
+            "idle_percent": idle_percent(self._cores, psutil.cpu_times()),
+        }
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had resident."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXIMUM_UNIT
+
+
+def idle_percent(before: Any, after: Any) -> float:
+    """Of all cores' time between two looks at them."""
+    spent = {name: getattr(after, name) - getattr(before, name) for name in before._fields}
+    # Guests' time is in the users' too.
+    total = sum(seconds for name, seconds in spent.items() if not name.startswith("guest"))
+    return 100 * (spent["idle"] + spent.get("iowait", 0.0)) / total if total else 0.0
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """What a process has used of a core so far."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
