@@ -6,7 +6,7 @@ And its end, told in a line or as JSON.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +15,9 @@ from fastflight.cli import screen
 from fastflight.cli.exits import Interrupted
 from fastflight.client import Copied, CopiedTree
 from fastflight.errors import TransportError
+
+# What stays of a copy, in words; it is given the amount.
+Kept = Callable[[str], str]
 
 
 class Course:
@@ -47,16 +50,14 @@ class Course:
         if not self._hidden:
             screen.complain(f"{self._label}: resuming at {screen.amount(at, total)}")
 
-    def stays(self, kept: str) -> str:
+    def stays(self, kept: Kept | None) -> str:
         """What is there of a copy that broke off, for its user; empty if nothing is."""
-        if not kept or not self.done:
-            return ""
-        return f"{screen.amount(self.done, self.total)} {kept}; the same command goes on from there"
+        return kept(screen.amount(self.done, self.total)) if kept is not None and self.done else ""
 
 
 @contextmanager
-def course(label: str, *, hidden: bool, kept: str = "") -> Iterator[Course]:
-    """Follow a copy. `kept` says where its part is if it breaks off; empty where none stays."""
+def course(label: str, *, hidden: bool, kept: Kept | None = None) -> Iterator[Course]:
+    """Follow a copy. `kept` says what stays of so many bytes if it breaks off; None where nothing does."""
     with screen.bar(label, hidden=hidden) as bar:
         followed = Course(label, hidden=hidden, bar=bar)
         try:

@@ -117,7 +117,11 @@ async def _folder(
     client: AsyncFastFlightClient, at: Target, folder: Path, skip_unchanged: bool, how: How, json: bool
 ) -> None:
     """Copy a folder."""
-    with course(str(at), hidden=json) as followed:
+
+    def kept(_: str) -> str:
+        return f"the files that are whole are in {folder}; with --skip-unchanged the same command reads the others"
+
+    with course(str(at), hidden=json, kept=kept) as followed:
         tree = await client.get_tree(
             at.device, at.path, folder, skip_unchanged=skip_unchanged, progress=followed.file, **how
         )
@@ -128,7 +132,11 @@ async def _bytes(
     client: AsyncFastFlightClient, at: Target, path: Path, resume: bool, skip_unchanged: bool, how: How, json: bool
 ) -> None:
     """Copy a file as it is."""
-    with course(str(at), hidden=json, kept=f"are kept in {path}.part" if resume else "") as followed:
+
+    def kept(amount: str) -> str:
+        return f"{amount} are kept in {path}.part; the same command goes on from there"
+
+    with course(str(at), hidden=json, kept=kept if resume else None) as followed:
         copied = await client.get_file(
             at.device,
             at.path,

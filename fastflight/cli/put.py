@@ -68,7 +68,7 @@ async def put(
                 )
             tell_tree(tree, str(at), "written", told, json=json)
         elif format == "raw" or (format is None and copied_as_is(source.name, at.path)):
-            with course(str(at), hidden=json, kept="are kept on the board" if resume else "") as followed:
+            with course(str(at), hidden=json, kept=_kept if resume else None) as followed:
                 copied = await client.put_file(
                     at.device,
                     at.path,
@@ -106,3 +106,7 @@ def _local(name: str, *, folder: bool) -> Path:
     if path.is_dir() != folder:
         raise typer.BadParameter(f"{name!r} is not a folder" if folder else f"{name!r} is a folder: use -r")
     return path
+
+
+def _kept(amount: str) -> str:
+    return f"{amount} are kept on the board; the same command goes on from there"

@@ -114,7 +114,13 @@ class GetFile(Steps):
         """Read what is not here, and put it in the place of the old file once it is whole."""
         if self._target.exists() and not self._target.is_file():
             raise RequestError("is not a file", where=str(self._shown), hint="Give the name of a file to write")
-        size = int(self._act("file.stat")["size"])
+        entry = self._act("file.stat")
+        if entry["kind"] != "file":
+            where = f"{self._request.device}:{self._request.path}"
+            raise RequestError(
+                "this is a folder", where=where, hint="Copy it with get_tree; on the command line, get -r"
+            )
+        size = int(entry["size"])
         _begin(self._progress, size)
         with os_errors_of(self._shown):
             if self._skip_unchanged and unchanged(self._connection, self._request, self._target):

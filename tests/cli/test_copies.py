@@ -150,6 +150,7 @@ def test_bytes_cross_the_line_as_they_are_told_to(
         (("get", "demo:/log.bin", "a.bin", "--columns", "data"), 2, "a copy of the bytes has no columns"),
         (("get", "-r", "demo:/log.bin", "back"), 1, "a file, not a folder"),
         (("get", "-r", "demo:/nowhere", "back"), 1, "/nowhere"),
+        (("get", "demo:/", "-o", "a", "--format", "raw"), 1, "this is a folder"),
         (("get", "demo:/log.bin", "a.bin", "--transfer", "fast"), 2, "fast"),
     ],
 )

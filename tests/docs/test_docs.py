@@ -23,6 +23,7 @@ from fastflight.cli.settings import ServeSettings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+TRANSFERS = (ROOT / "docs" / "transfers.md").read_text()
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 DEFAULT_SERVER = "grpc://127.0.0.1:8815"
 
@@ -37,8 +38,8 @@ def server() -> Iterator[str]:
         yield running.location
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def test_the_first_lines_read_the_sample_into_pandas(server: str) -> None:
@@ -65,6 +66,28 @@ def test_the_transcript_is_what_the_commands_print(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (transcript,) = blocks("console")
+    check(transcript, server)
+
+
+def test_folders_are_copied_as_is_shown(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app" / "lib").mkdir(parents=True)
+    for path, content in {"main.py": "import lib.a", "lib/a.py": "print(1)", "lib/__init__.py": ""}.items():
+        (tmp_path / "app" / path).write_text(content)
+    _, transcript = blocks("console", TRANSFERS)
+    check(transcript, server)
+
+
+def test_the_python_that_copies_runs(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("python", TRANSFERS)
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code.replace(DEFAULT_SERVER, server), {})
+    assert (tmp_path / "backup" / "main.py").read_text() == "print('hello')"
+
+
+def check(transcript: str, server: str) -> None:
+    """Run the commands of a transcript and compare what they print."""
     for shown in re.split(r"(?m)^\$ ", transcript)[1:]:
         command, _, output = shown.partition("\n")
         if command in UNSTABLE:
@@ -113,8 +136,9 @@ def test_the_notebook_uses_pyarrow_and_pandas_alone() -> None:
     assert imports == {"json", "os", "pandas", "pyarrow"}
 
 
-def test_every_link_of_the_readme_leads_somewhere() -> None:
-    targets = [target for target in re.findall(r"\]\(([^)]+)\)", README) if not target.startswith("http")]
+@pytest.mark.parametrize(("folder", "text"), [(ROOT, README), (ROOT / "docs", TRANSFERS)], ids=["README", "transfers"])
+def test_every_link_leads_somewhere(folder: Path, text: str) -> None:
+    targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("http")]
     assert targets
     for target in targets:
-        assert (ROOT / target).exists(), target
+        assert (folder / target).exists(), target
