@@ -53,10 +53,10 @@ class Outbox:
             del self._waiting[:left]
 
     def withdraw(self, mark: int = 0) -> int:
-        """Drop what was put at `mark` and later, or all. Returns how many bytes are certain not to go."""
+        """Drop what was put at `mark` and later, or all. Returns how many those were, of all with the lent."""
         with self._lock:
             keep = max(mark - self._taken, self._lent)
             dropped = max(len(self._waiting) - keep, 0)
             del self._waiting[keep:]
             self._forgotten = self._lent > 0 and mark <= self._taken
-            return dropped
+            return dropped + (self._lent if self._forgotten else 0)

@@ -58,7 +58,8 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         self._outbox = outbox
         # Its result says whether time is up. Never an exception: a cancelled task would leave that unseen.
         self._came: asyncio.Future[bool] | None = None
-        self._sent = asyncio.Event()
+        # As `_came`, for each `flush`.
+        self._flushing: set[asyncio.Future[bool]] = set()
         self._polls = 0
         self._limit = Alarm(loop, self._expire)
         self._gathering = Alarm(loop, self.submit)
@@ -103,26 +104,36 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         """All of the outbox taken by the system. `TimeoutError` after `timeout` seconds without progress."""
         self.submit()
         while self.error is None and self._outbox:
-            self._sent.clear()
             before = self._outbox.taken
+            waiter: asyncio.Future[bool] = self.home.create_future()
+            timer = self.home.call_later(timeout, _settle, waiter, True)
+            self._flushing.add(waiter)
             try:
-                async with asyncio.timeout(timeout):
-                    await self._sent.wait()
-            except TimeoutError:
-                if self._outbox.taken == before:
-                    raise
+                expired = await waiter
+            finally:
+                timer.cancel()
+                self._flushing.discard(waiter)
+            if expired and self._outbox.taken == before:
+                raise TimeoutError
         if self.error is not None:
             raise self.error
 
     def submit(self, within: float = 0.0) -> None:
         """Begin to hand over the outbox, in `within` seconds at the latest. `flush` tells how it went."""
-        if self._has_writer or self._closing:
+        if self._has_writer or self._closing or not self._outbox:
             return
         if not within:
             self._gathering.clear()
             self._write_ready()
         elif not self._gathering.is_set:
             self._gathering.set(within)
+
+    def emptied(self) -> None:
+        """Nothing is in the outbox any more: stop waiting for room."""
+        if self._has_writer:
+            self._remove_writer()
+        for waiter in self._flushing:
+            _settle(waiter, False)
 
     def detach(self) -> None:
         """Leave the loop, from whatever thread: when this returns, it does not touch the port any more."""
@@ -145,8 +156,8 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         self._end(OSError("the port changed hands"))
 
     def _expire(self) -> None:
-        if self._came is not None and not self._came.done():
-            self._came.set_result(True)
+        if self._came is not None:
+            _settle(self._came, True)
 
     def _read_ready(self) -> None:
         """The port has bytes, or is gone."""
@@ -181,9 +192,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
                 return
             outbox.settle(taken)
             if not outbox:
-                if self._has_writer:
-                    self._remove_writer()
-                self._sent.set()
+                self.emptied()
                 return
             if taken < len(chunk):
                 break
@@ -200,13 +209,17 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         # A loop that is closed watches nothing, and cannot be told.
         if not self._loop.is_closed():
             self._remove_reader()
-            self._remove_writer()
             self._limit.cancel()
             self._gathering.cancel()
-            if self._came is not None and not self._came.done():
-                self._came.set_result(False)
-            self._sent.set()
+            if self._came is not None:
+                _settle(self._came, False)
+            self.emptied()
         self._closing = True
+
+
+def _settle(waiter: asyncio.Future[bool], expired: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(expired)
 
 
 def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:

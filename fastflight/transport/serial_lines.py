@@ -1,4 +1,5 @@
-"""What pyserial can do with an open port beyond carrying bytes: line settings, control lines, modem lines, purge.
+"""What can be done with an open port of pyserial's beyond its reads: blocking writes, line settings, control lines,
+modem lines, purge.
 
 All calls block for as long as the driver takes, for a USB adapter usually a millisecond or two. Failures are
 `TransportError`; `where` names the port. A port without modem lines (a pseudo-terminal) refuses to set DTR and RTS,
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import select
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -35,6 +38,32 @@ UNKNOWN_REQUEST = frozenset({errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP})
 FAILURES = (OSError, ValueError, TerminalError, TypeError)
 
 
+def send(port: serial.Serial, chunk: bytearray, timeout: float | None) -> int:
+    """Wait for room, then let the system take what it does; how much that was. 0 after `port.cancel_write()`.
+
+    `TimeoutError` when there was no room for `timeout` seconds; None waits for ever. pyserial's own `write` would spin
+    in a full port, and not tell how far it came. On Windows it waits in the driver, for all of `chunk`.
+    """
+    if os.name != "posix":
+        return port.write(bytes(chunk)) or 0
+    cancelled = port.pipe_abort_write_r
+    if cancelled is None:
+        raise serial.PortNotOpenError
+    room = select.poll()
+    room.register(port.fileno(), select.POLLOUT)
+    room.register(cancelled, select.POLLIN)
+    ready = [descriptor for descriptor, _ in room.poll(None if timeout is None else timeout * 1000)]
+    if not ready:
+        raise TimeoutError
+    if cancelled in ready:
+        os.read(cancelled, 1000)
+        return 0
+    try:
+        return os.write(port.fileno(), chunk)
+    except BlockingIOError:
+        return 0
+
+
 class Lines:
     """The lines of an open `port`."""
 
@@ -49,6 +78,7 @@ class Lines:
 
     def configure(self, settings: LineSettings) -> None:
         """All of `settings`, or `TransportError` and the settings that were."""
+        self._check()
         # A speed of 0 is how a terminal is told to hang up.
         if settings.baud < 1:
             raise TransportError(f"a line cannot run at {settings.baud} baud", where=self._where)
@@ -62,6 +92,7 @@ class Lines:
 
     def assign(self, *, dtr: bool | None, rts: bool | None, sending_break: bool | None) -> None:
         """Set the lines that are not None. RTS goes before DTR: see `SerialAddress`."""
+        self._check()
         if rts is not None:
             self._set("RTS", lambda: setattr(self._port, "rts", rts))
         if dtr is not None:
@@ -71,6 +102,7 @@ class Lines:
 
     def purge(self, *, received: bool, unsent: bool) -> None:
         """Throw away what waits in the system's buffers."""
+        self._check()
         try:
             if received:
                 self._port.reset_input_buffer()
@@ -113,9 +145,13 @@ class Lines:
                 ) from error
             raise self._failed(f"cannot set {line}", error) from error
 
-    def _failed(self, what: str, error: Exception) -> TransportError:
+    def _check(self) -> None:
+        # pyserial keeps settings for a port that is not open, for when it is.
         if not self._port.is_open:
-            return TransportClosed("the line was closed on this side", where=self._where)
+            raise TransportClosed("the line was closed on this side", where=self._where)
+
+    def _failed(self, what: str, error: Exception) -> TransportError:
+        self._check()
         return TransportError(f"{what} ({error})", where=self._where, hint="Ask for what the adapter can do")
 
 

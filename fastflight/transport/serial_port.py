@@ -22,7 +22,7 @@ from fastflight.transport.outbox import Outbox
 from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
 from fastflight.transport.port import READ_BYTES, LineSettings, ModemLines
 from fastflight.transport.serial_aio import AioChannel
-from fastflight.transport.serial_lines import FAILURES, Lines
+from fastflight.transport.serial_lines import FAILURES, Lines, send
 from fastflight.transport.serial_pump import Pump
 
 # What was gathered and is not sent yet when the port is closed has this long without progress.
@@ -179,8 +179,10 @@ class SerialPort:
         await off_loop(lambda: self._lines.assign(dtr=dtr, rts=rts, sending_break=sending_break))
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        # Two calls that no driver waits in, on buffers that belong to the loop.
+        # Calls that no driver waits in, on buffers that belong to the loop.
         self.purge(timeout, received=received, unsent=unsent)
+        if unsent:
+            self._attached().emptied()
 
     async def amodem(self, timeout: float) -> ModemLines:
         return await off_loop(self._lines.modem)
@@ -239,14 +241,16 @@ class SerialPort:
 
     def _write(self, timeout: float) -> None:
         self._blocking = True
-        if self._outbox and self._port.write_timeout != timeout:
+        if self._port.write_timeout != timeout:
             self._port.write_timeout = timeout
         while chunk := self._outbox.lend(self._chunk):
             taken = 0
             try:
-                taken = self._port.write(chunk) or 0
+                taken = send(self._port, chunk, timeout)
             finally:
                 self._outbox.settle(taken)
+            if self._closed:
+                raise self._closed_here()
 
     def _taken(self) -> bytes:
         # A reader thread may add to it at any time.
@@ -266,18 +270,20 @@ class SerialPort:
         if self._channel is not None:
             self._channel.detach()
         self._port.cancel_read()
+        self._port.cancel_write()
         self._port.close()
 
     def _timed_out(self, what: str, timeout: float) -> NoReturn:
         unsent = self._outbox.withdraw() if what.startswith("took") else 0
-        hint = f"{unsent} bytes were not sent" if unsent else ""
+        # A call that was cut off does not tell how far it came.
+        hint = f"Up to {unsent} bytes were not sent" if unsent else ""
         raise TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where, hint=hint) from None
 
     def _gone(self, error: Exception) -> NoReturn:
         unsent = self._outbox.withdraw()
         if self._closed:
             raise self._closed_here() from error
-        lost = f", {unsent} bytes were not sent" if unsent else ""
+        lost = f", up to {unsent} bytes were not sent" if unsent else ""
         raise TransportClosed(
             f"the serial port went away ({error}){lost}", where=self._where, hint="Plug it in again"
         ) from error

@@ -1,7 +1,7 @@
 """A serial port behind two threads, for systems whose event loops cannot watch one: Windows.
 
 A reader thread blocks in pyserial's `read` and adds to the owner's `received`, a writer thread hands the owner's
-outbox to pyserial's `write`. They own the port from `Pump(...)` until `stop()`; in between, threads and coroutines of
+outbox to the system. They own the port from `Pump(...)` until `stop()`; in between, threads and coroutines of
 any loop wait here for what the two have done. Nothing wakes by time but writes that were gathered. What was received
 stays received, whoever stopped waiting for it; the chunk that the writer thread is at is beyond recall.
 
@@ -22,7 +22,7 @@ import serial
 
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.serial_lines import FAILURES
+from fastflight.transport.serial_lines import FAILURES, send
 
 # The reader thread stops here until somebody takes bytes: the rest waits in the system, and then in the device.
 MAX_RECEIVED_BYTES = READ_BYTES
@@ -109,6 +109,11 @@ class Pump:
         with self._changed:
             self._changed.notify_all()
 
+    def emptied(self) -> None:
+        """The owner dropped what was in the outbox: nobody has to wait for it."""
+        with self._changed:
+            self._ring()
+
     def purge(self) -> None:
         """Throw away what was received and what the system holds of it; a byte that comes now may survive."""
         with self._taking:
@@ -158,13 +163,11 @@ class Pump:
                 if self._stopping.is_set():
                     return
             chunk = self._outbox.lend(self.chunk)
-            if chunk:
-                self._port.write(bytes(chunk))
+            taken = send(self._port, chunk, None) if chunk else 0
             with self._changed:
                 if self._stopping.is_set():
-                    # Cancelled in the middle, perhaps: nobody can tell how far it came.
                     return
-                self._outbox.settle(len(chunk))
+                self._outbox.settle(taken)
                 if not self._outbox:
                     self._due = math.inf
                 self._ring()

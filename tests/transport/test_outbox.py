@@ -43,7 +43,7 @@ def test_what_is_lent_is_beyond_recall_and_does_not_come_again() -> None:
     outbox = Outbox()
     outbox.put(b"stuck and more")
     assert outbox.lend(5) == b"stuck"
-    assert outbox.withdraw() == 9
+    assert outbox.withdraw() == 14
     assert len(outbox) == 0
     outbox.put(b"next")
     outbox.settle(2)
