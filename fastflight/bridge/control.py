@@ -1,8 +1,9 @@
 """What an RFC 2217 client asks of the serial line, done where there is one and acknowledged where there is none.
 
 A child process or a raw socket has no speed and no control lines: there the values asked for are said to be in force,
-with the modem lines as a device that is ready would drive them. A real port answers with what is in force afterwards,
-which is not what was asked for where it cannot do that. Flow control is never in force: boards do not have it.
+with the modem lines as a device that is ready would drive them. So it is with the control lines of a port that has
+none, a pseudo-terminal say; tools would not go on without them. A speed that a port cannot do is answered with the one
+in force. Flow control never is: boards do not have it.
 """
 
 from __future__ import annotations
@@ -61,21 +62,21 @@ class LineControl:
                 case SetBaud() | SetDataBits() | SetParity() | SetStopBits():
                     await self._configure(request)
                 case SetDtr(on) if on is not None and on != self._dtr:
-                    await self._assign(dtr=on)
                     self._dtr = on
+                    await self._assign(dtr=on)
                 case SetRts(on) if on is not None and on != self._rts:
-                    await self._assign(rts=on)
                     self._rts = on
+                    await self._assign(rts=on)
                 case SetBreak(on) if on is not None and on != self._break:
-                    await self._assign(sending_break=on)
                     self._break = on
+                    await self._assign(sending_break=on)
                 case Purge(received, unsent):
                     if (control := self._channel.control) is not None:
                         await control.apurge(CONTROL_SECONDS, received=received, unsent=unsent)
         except TransportClosed:
             raise
         except TransportError:
-            pass  # the port cannot: the answer says what is in force instead
+            pass  # the port cannot
         return self._in_force(request)
 
     async def send_break(self) -> None:

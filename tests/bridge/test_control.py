@@ -96,9 +96,9 @@ class Refusing(MemoryControl):
         raise self.error
 
 
-def test_what_a_port_cannot_do_is_answered_with_what_is_in_force() -> None:
-    line = MemoryLine(control=Refusing(TransportError("no such speed")))
-    assert apply(line, SetBaud(7), SetDtr(False)) == [SetBaud(115200), SetDtr(True)]
+def test_a_speed_that_a_port_cannot_do_is_not_in_force_and_lines_that_it_lacks_are_played() -> None:
+    line = MemoryLine(control=Refusing(TransportError("cannot")))
+    assert apply(line, SetBaud(7), SetDtr(False), SetDtr(None)) == [SetBaud(115200), SetDtr(False), SetDtr(False)]
     assert asyncio.run(LineControl(line).modem()) == READY
     asyncio.run(LineControl(line).send_break())
 
