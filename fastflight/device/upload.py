@@ -225,14 +225,14 @@ class Upload:
             raise routine_failure(stderr, where=path, platform=self._link.capabilities.platform)
 
     def _find(self, error: Exception) -> Conversation[bool]:
-        """Get in step, and find out what the board has. True when it is done: only the word of it was lost.
+        """Find out what the board has, which is in step. True when it is done: only the word of it was lost.
 
         Raises `error` when the transfer cannot go on from there.
         """
         link, resident = self._link, self._link.resident
-        yield from link.repl.recover()
         if resident.has("put") and not (yield from resident.alive()):
-            raise self._link.was_reset(self._unfinished.path) from error
+            self._hopeless = True
+            raise link.was_reset(self._unfinished.path) from error
         try:
             size = (yield from stat(link.repl, link.capabilities, self._unfinished.part)).size
         except FileMissing:

@@ -1,0 +1,242 @@
+"""Uploads in binary against transcripts: the window, refusals, and how a transfer goes on after a loss."""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+from collections.abc import Iterable
+
+import pytest
+
+from fastflight.device import Part, Resumption, Transfer, routines
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.entry import Written
+from fastflight.device.frames import buffer_bytes, check, end, escaped, header, step_bytes
+from fastflight.device.link import Link
+from fastflight.device.listing import STAT
+from fastflight.device.parts import Unfinished
+from fastflight.device.resident import ADD, INSTALL, NAME, source
+from fastflight.device.upload import FRUITLESS_ATTEMPTS, Upload, method
+from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, RequestError, TransportTimeout
+from fastflight.protocol import RawRepl
+from fastflight.testing.memory import Answer, Entry, Send, Silence, play
+
+FEATURES = frozenset({"stdin.buffer", "stdout.buffer", "binascii.crc32", "os.mkdir", "os.stat", "os.rename"})
+BOARD = Capabilities(FEATURES, platform="esp32")
+BLOCK = BOARD.block_bytes
+WINDOW = 256
+STEP = step_bytes(WINDOW)
+PART = "/.fastflight-part"
+INSTALLED = INSTALL.format(name=NAME) + "".join(
+    ADD.format(code=source(each, BOARD), name=NAME, routine=each) for each in ("sum", "put")
+)
+
+
+def link() -> Link:
+    return Link(RawRepl(True), BOARD)
+
+
+def run(script: Iterable[Entry], *content: bytes, resume: Resumption | None = None, on: Link | None = None) -> Written:
+    upload = Upload(on or link(), Unfinished("/x"), resume, Transfer())
+    return play(upload.run(), script, content=content).result
+
+
+def pasted(code: str) -> list[Entry]:
+    return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code.encode() + b"\x04"), Answer(b"\x04")]
+
+
+def called(offset: int = 0, *, block: int = BLOCK, window: int = WINDOW, installed: bool = False) -> list[Entry]:
+    call = f"{NAME}.put('/x','{PART}',{offset},{buffer_bytes(block)},{step_bytes(window)})"
+    return [*pasted(call if installed else INSTALLED + call), Answer(b"R")]
+
+
+def body(payload: bytes) -> bytes:
+    return escaped(check(payload) + payload)
+
+
+def ended(content: bytes) -> list[Entry]:
+    return [
+        Send(end(verify=True)),
+        Answer(b".D" + binascii.crc32(content).to_bytes(4, "big")),
+        Send(b"Y"),
+        Answer(b"\x04\x04>"),
+    ]
+
+
+def recovered(link: Link, attempt: int = 1) -> list[Entry]:
+    token = f"ff{attempt}-{id(link.repl) & 0xFFFFFF:06x}"
+    return [
+        Send(b"\r\x03\x03\x01"),
+        Answer(b"\x04Traceback\r\nKeyboardInterrupt: \r\n\x04>raw REPL; CTRL-B to exit\r\n>"),
+        Send(f"print('{token}',end='')\x04".encode()),
+        Answer(f"OK{token}\x04\x04>".encode()),
+    ]
+
+
+def asked_for_the_part(size: int | None, digest: bytes = b"") -> list[Entry]:
+    """Whether the routines are still there, how long the part is, and what it holds."""
+    alive: list[Entry] = [*pasted(NAME), Answer(b"\x04\x04>")]
+    code = STAT.format(path=PART)
+    if size is None:
+        return [*alive, *pasted(code), Answer(b"\x04Traceback\r\nOSError: [Errno 2] ENOENT\r\n\x04>")]
+    script: list[Entry] = [*alive, *pasted(code), Answer(f"('', 32768, {size}, 0)\r\n\x04\x04>".encode())]
+    if size:
+        installing = INSTALL.format(name=NAME) + ADD.format(code=source("show", BOARD), name=NAME, routine="show")
+        script += pasted(installing + f"{NAME}.show(('{PART}',),-1,{BLOCK})")
+        script.append(Answer(b"R" + digest.hex().encode() + b"\r\n\x04\x04>"))
+    return script
+
+
+def crc32(content: bytes) -> bytes:
+    return binascii.crc32(content).to_bytes(4, "big")
+
+
+def test_a_short_piece_is_one_step_flushed_and_then_all_is_verified() -> None:
+    wire = body(b"ab\x03")
+    # After each piece the board is listened to for a moment: it may have given up waiting.
+    script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence()]
+    written = run([*script, *ended(b"ab\x03")], b"ab\x03")
+    assert written == Written(3, hashlib.sha256(b"ab\x03").hexdigest(), "crc32")
+
+
+def test_the_steps_on_the_way_fit_the_ring() -> None:
+    content = bytes(256)[: BLOCK - 4] * 1
+    wire = body(content)
+    cut = [wire[at : at + STEP] for at in range(0, len(wire), STEP)]
+    assert len(cut) > 3
+    script: list[Entry] = [*called(), Send(header(2, len(wire)) + cut[0] + cut[1] + cut[2])]
+    for piece in cut[3:]:
+        script += [Answer(b"A"), Send(piece)]
+    script += [Answer(b"A"), Answer(b"A"), Answer(b"A"), Silence()]
+    assert run([*script, *ended(content)], content).bytes == len(content)
+
+
+def test_nothing_is_an_empty_file() -> None:
+    assert run([*called(), *ended(b"")]).bytes == 0
+
+
+def test_the_next_piece_is_fetched_when_the_one_before_is_stored() -> None:
+    one, two = body(b"abc"), body(b"de")
+    script: list[Entry] = [*called(), Send(header(2, len(one)) + one), Answer(b"A"), Silence()]
+    script += [Send(header(2, len(two)) + two), Answer(b"A"), Silence()]
+    assert run([*script, *ended(b"abcde")], b"abc", b"de").bytes == 5
+
+
+def test_a_full_board_says_so_once_it_is_back_in_step() -> None:
+    wire, on = body(b"abc"), link()
+    script = [
+        *called(),
+        Send(header(2, len(wire)) + wire),
+        Answer(b"ETraceback\r\nOSError: 28\r\n\x04"),
+        *recovered(on),
+    ]
+    with pytest.raises(DeviceFull, match="/x: no space left"):
+        run(script, b"abc", b"never asked for", on=on)
+
+
+def test_a_damaged_block_is_sent_again_in_smaller_steps_from_what_the_board_has() -> None:
+    content, on = bytes(range(BLOCK)) + b"rest", link()
+    first, second = body(content[:BLOCK]), body(content[BLOCK:])
+    cut = [first[at : at + STEP] for at in range(0, len(first), STEP)]
+    script: list[Entry] = [*called(), Send(header(0, len(first)) + b"".join(cut[:3])), Answer(b"A")]
+    script += [Send(b"".join(cut[3:]) + header(2, len(second)) + second), Answer(b"A" * (len(cut) - 1))]
+    script += [Answer(b"ETraceback\r\nValueError: damaged\r\n\x04"), *recovered(on)]
+    script += asked_for_the_part(BLOCK, crc32(content[:BLOCK]))
+    script += called(BLOCK, block=BLOCK // 2, window=WINDOW // 2, installed=True)
+    script += [Send(header(2, len(second)) + second), Answer(b"A"), Silence(), *ended(content)]
+    assert run(script, content, on=on).bytes == len(content)
+
+
+def test_a_part_that_is_not_what_was_sent_is_begun_anew() -> None:
+    wire, on = body(b"abc"), link()
+    script = [*called(), Send(header(2, len(wire)) + wire), Silence(), *recovered(on)]
+    script += asked_for_the_part(3, b"\0\0\0\0")
+    script += called(block=BLOCK // 2, window=WINDOW // 2, installed=True)
+    script += [Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abc")]
+    assert run(script, b"abc", on=on).bytes == 3
+
+
+def test_a_line_that_brings_nothing_new_is_given_up() -> None:
+    wire, on = body(b"abc"), link()
+    window, block = WINDOW, BLOCK
+    script: list[Entry] = []
+    for attempt in range(FRUITLESS_ATTEMPTS + 1):
+        # What was installed is not trusted after the second failure in a row.
+        script += called(block=block, window=window, installed=attempt == 1)
+        script += [Send(header(2, len(wire)) + wire), Silence()]
+        window, block = max(60, window // 2), max(128, block // 2)
+        if attempt < FRUITLESS_ATTEMPTS:
+            script += recovered(on)
+            found = asked_for_the_part(None)
+            script += found if attempt == 0 else found[len(pasted(NAME)) + 1 :]
+    with pytest.raises(TransportTimeout):
+        run(script, b"abc", on=on)
+
+
+def test_a_reset_board_is_an_error() -> None:
+    wire, on = body(b"abc"), link()
+    script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"?"), *recovered(on)]
+    script += [*pasted(NAME), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
+    with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
+        run(script, b"abc", on=on)
+
+
+def test_a_renaming_whose_answer_was_lost_is_done() -> None:
+    wire, on = body(b"abc"), link()
+    script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abc")[:-1]]
+    script += [Silence(), *recovered(on), *asked_for_the_part(None)]
+    installing = INSTALL.format(name=NAME) + ADD.format(code=source("show", BOARD), name=NAME, routine="show")
+    script += [*pasted(installing + f"{NAME}.show(('/x',),-1,{BLOCK})")]
+    script += [Answer(b"R" + crc32(b"abc").hex().encode() + b"\r\n\x04\x04>")]
+    assert run(script, b"abc", on=on).verified == "crc32"
+
+
+def test_a_wrong_digest_leaves_the_old_file() -> None:
+    wire = body(b"abc")
+    script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence()]
+    script += [Send(end(verify=True)), Answer(b"D\0\0\0\0"), Send(b"N"), Answer(b"\x04\x04>")]
+    with pytest.raises(ProtocolError, match="/x: what the board wrote is not what was sent; the old file is untouched"):
+        run(script, b"abc")
+
+
+def test_a_soft_reset_before_is_found_out_by_the_call() -> None:
+    wire, on = body(b"abc"), link()
+    first = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abc")]
+    run(first, b"abc", on=on)
+    call = called(installed=True)[:-1]
+    missing = Answer(f"\x04Traceback\r\nNameError: name '{NAME}' isn't defined\r\n\x04>".encode())
+    run([*call, missing, *first], b"abc", on=on)
+
+
+def test_a_heap_that_is_too_small_gets_text() -> None:
+    with pytest.raises(DeviceMemory):
+        upload = Upload(link(), Unfinished("/x"), None, Transfer(method="binary"))
+        refused = [*called()[:-1], Answer(b"\x04MemoryError: \r\n\x04>")]
+        play(upload.run(), refused, content=[b"abc"])
+
+
+def test_resuming_begins_where_the_part_ends() -> None:
+    wire = body(b"cd")
+    part = Part(2, "crc32", crc32(b"ab").hex())
+    sha256 = hashlib.sha256(b"abcd").hexdigest()
+    script = [*called(2), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abcd")]
+    assert run(script, b"cd", resume=Resumption(part, sha256)) == Written(4, sha256, "crc32")
+
+
+def test_what_a_board_cannot_take_is_refused() -> None:
+    poor = Link(RawRepl(False), Capabilities(frozenset()))
+    assert method(poor, Transfer(), "/x") == "literal"
+    assert method(poor, Transfer("literal"), "/x") == "literal"
+    assert method(link(), Transfer(), "/x") == "binary"
+    assert method(Link(RawRepl(False), BOARD), Transfer(), "/x") == "literal"
+    unstoppable = Capabilities(FEATURES | {"binascii.a2b_base64"}, platform="webassembly")
+    assert method(Link(RawRepl(True), unstoppable), Transfer(), "/x") == "base64"
+    for name in ("binary", "base64"):
+        with pytest.raises(RequestError, match=f"/x: the board does not take files as {name}"):
+            method(poor, Transfer(name), "/x")
+
+
+def test_no_routine_grows_beyond_a_small_heap() -> None:
+    """Its source has to fit a heap of some 20 KB beside what it compiles to."""
+    assert len(INSTALLED) < 1700
+    assert len(routines.ONCE) < 450
