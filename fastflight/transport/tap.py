@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from fastflight.errors import RequestError
-from fastflight.transport.port import LineSettings, ModemLines, Port, SerialControl
+from fastflight.transport.port import Gathering, LineSettings, ModemLines, Port, SerialControl
 
 Direction = Literal["rx", "tx"]
 
@@ -222,6 +222,11 @@ class TappedPort:
     async def awrite(self, data: bytes, timeout: float) -> None:
         self._tap.feed("tx", data)
         await self._port.awrite(data, timeout)
+
+    async def adrain(self, timeout: float) -> None:
+        """Of a port that gathers; nothing for any other."""
+        if isinstance(self._port, Gathering):
+            await self._port.adrain(timeout)
 
     async def aclose(self) -> None:
         await self._port.aclose()

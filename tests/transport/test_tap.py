@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.transport import LineSettings, ModemLines, SerialControl
+from fastflight.transport.port import Gathering
 from fastflight.transport.tap import CHUNK_BYTES, LOT_CHUNKS, Chunk, Gap, Tap, TapReader, tapped
 from tests.transport.peers import socket_peer
 
@@ -219,6 +220,9 @@ class SerialLine:
     async def amodem(self, timeout: float) -> ModemLines:
         return self.modem(timeout)
 
+    async def adrain(self, timeout: float) -> None:
+        self.told.append("drain")
+
 
 def test_a_tapped_serial_line_can_still_be_controlled() -> None:
     line = SerialLine()
@@ -236,6 +240,8 @@ def test_a_tapped_serial_line_can_still_be_controlled() -> None:
         await port.aassign(SOON, dtr=False)
         await port.apurge(SOON, received=True)
         assert await port.amodem(SOON) == ModemLines(ri=True)
+        assert isinstance(port, Gathering)
+        await port.adrain(SOON)
 
     asyncio.run(again())
-    assert line.told == [fast, {"dtr": False}, (True, False)] * 2
+    assert line.told == [*[fast, {"dtr": False}, (True, False)] * 2, "drain"]
