@@ -1,4 +1,4 @@
-"""mpremote, unchanged from PyPI, through a bridge: over both ports, in front of a process and of boards.
+"""mpremote and pyserial, unchanged from PyPI, through a bridge: in front of a process, of boards and of a serial port.
 
 The commands of a test run in one call, joined by `+`, where that does not change what is tested: each call costs the
 start of a Python.
@@ -6,15 +6,19 @@ start of a Python.
 
 from __future__ import annotations
 
+import os
 import random
 import shlex
 import subprocess
 import sys
+import termios
+import tty
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import serial
 
 from fastflight.testing.bridged import bridged
 
@@ -80,6 +84,28 @@ def test_files_go_both_ways(tmp_path: Path, kind: str) -> None:
         assert "3000 copy.bin" in listing
         assert (tmp_path / "back.bin").read_bytes() == content
         assert "3000 copy.bin" not in mpremote(ports[kind], "rm", ":copy.bin", "+", "ls")
+
+
+# pyserial 3.5 starts its reader by calls that Python has given up.
+@pytest.mark.filterwarnings("ignore:set(Daemon|Name):DeprecationWarning")
+def test_pyserial_sets_the_speed_of_the_serial_port_behind() -> None:
+    device, port = os.openpty()
+    tty.setraw(port)
+    try:
+        with (
+            bridged(f"serial://{os.ttyname(port)}") as ports,
+            serial.serial_for_url(ports["rfc2217"], baudrate=9600, timeout=20) as client,
+        ):
+            assert termios.tcgetattr(port)[4:6] == [termios.B9600] * 2
+            client.baudrate = 230400
+            assert termios.tcgetattr(port)[4:6] == [termios.B230400] * 2
+            client.write(b"there\xff")
+            assert os.read(device, 6) == b"there\xff"
+            os.write(device, b"back\xff")
+            assert client.read(5) == b"back\xff"
+    finally:
+        os.close(device)
+        os.close(port)
 
 
 @pytest.mark.firmware
