@@ -172,9 +172,7 @@ def read_damaged(file: File, start: int, stop: int) -> bytes:
         try:
             piece = file.read(start, size)
         except OSError:
-            piece = b"".join(
-                _sector(file, at, min(SECTOR_BYTES, stop - at)) for at in range(start, start + size, SECTOR_BYTES)
-            )
+            piece = _by_sectors(file, start, start + size)
         if not piece:
             break
         pieces.append(piece)
@@ -182,11 +180,16 @@ def read_damaged(file: File, start: int, stop: int) -> bytes:
     return b"".join(pieces)
 
 
-def _sector(file: File, at: int, size: int) -> bytes:
-    try:
-        return read_exactly(file, at, size).ljust(size, b"\0")
-    except OSError:
-        return bytes(size)
+def _by_sectors(file: File, start: int, stop: int) -> bytes:
+    pieces: list[bytes] = []
+    while start < stop:
+        end = min(start - start % SECTOR_BYTES + SECTOR_BYTES, stop)
+        try:
+            pieces.append(read_exactly(file, start, end - start).ljust(end - start, b"\0"))
+        except OSError:
+            pieces.append(bytes(end - start))
+        start = end
+    return b"".join(pieces)
 
 
 def scanned(disk: Disk, name: str) -> Segment:

@@ -20,6 +20,9 @@ from fastflight.log.index import BEGINNING, END_OF_TIME, Index
 from fastflight.log.record import SEGMENT_HEADER, Header, Kind, frame, record_size, segment_header
 from fastflight.log.segment import Segment, segment_name, sidecar_name, take
 
+# After a crash the newest segment is scanned, at about 10 us a record however short.
+SEGMENT_RECORDS = 32 * 1024
+
 
 class Item(NamedTuple):
     """Something to be written: rows, numbers that are left out, or nothing but a log's `state`, as it then is."""
@@ -64,6 +67,8 @@ class Writer:
         self._file: File | None = None
         # Whether the file may hold more than the segment says.
         self._untidy = False
+        # In the segment; those from before it was taken up again are not counted.
+        self._records = 0
 
     def resume(self) -> int:
         """Take up the segment there is: cut what never finished, make the rest durable. Returns the bytes cut."""
@@ -94,6 +99,7 @@ class Writer:
             write_all(file, pieces)
             file.sync()
             self._untidy = False
+            self._records += len(written)
         except OSError:
             with contextlib.suppress(OSError):
                 self._tidy()
@@ -119,8 +125,10 @@ class Writer:
         if self.segment is None or self._file is None:
             return True
         age = self._clock() - self.segment.index.created / 1e6
-        empty = self.segment.end <= SEGMENT_HEADER.size
-        return not empty and (self.segment.end >= self._segment_bytes or age >= self._segment_seconds)
+        if self.segment.end <= SEGMENT_HEADER.size:
+            return False
+        many = self._records >= SEGMENT_RECORDS
+        return many or self.segment.end >= self._segment_bytes or age >= self._segment_seconds
 
     def _frame(
         self, item: Item, segment: Segment, at: int, pieces: list[bytes | memoryview], written: list[Written]
@@ -146,7 +154,7 @@ class Writer:
         if self.full():
             segment, file = self._begin()
             self._seal()
-            self.segment, self._file = segment, file
+            self.segment, self._file, self._records = segment, file, 0
         assert self.segment is not None and self._file is not None
         return self.segment, self._file
 

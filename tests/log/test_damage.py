@@ -1,0 +1,190 @@
+"""Bytes that changed, or went, anywhere in what is kept: never served, always reported, and the rest is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastflight.log import Missing, Range, Rows, Store, StoreReader, compact
+from fastflight.log.disk import LocalDisk
+from tests.log.disks import MemoryDisk, State
+from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+
+LOT = 3
+LOTS = 4
+ALL = set(range(LOT * LOTS))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log")
+
+
+def kept(folder: Path, *, closed: bool = False, parquet: bool = False) -> State:
+    """One log in one small segment; with `closed` there is another segment after it, with `parquet` it is compacted."""
+    disk = MemoryDisk()
+    with Store(folder, sync_ms=0, disk=disk) as store:
+        for i in range(LOTS):
+            store.open("a", SCHEMA).append(batch_of("a", i * LOT, LOT)).result()
+    if closed:
+        with Store(folder, sync_ms=0, segment_bytes=1, disk=disk) as store:
+            store.open("a", SCHEMA).append(batch_of("a", LOT * LOTS, 1)).result()
+            if parquet:
+                assert compact(store)
+    return disk.state()
+
+
+def flips(data: bytes) -> Iterator[tuple[int, bytes]]:
+    for at in range(len(data)):
+        yield at, data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
+
+
+def served(state: State) -> list[Rows | Missing]:
+    """What a reader serves, all of it checked; empty where the log's name is what was damaged."""
+    reader = StoreReader("", disk=MemoryDisk(state))
+    return list(checked("a", reader.log("a").read())) if "a" in reader.names() else []
+
+
+def test_any_flipped_bit_of_the_newest_segment(folder: Path) -> None:
+    state = kept(folder)
+    for at, changed in flips(state["000000000000.seg"]):
+        disk = MemoryDisk(state | {"000000000000.seg": changed})
+        with Store(folder, sync_ms=0, disk=disk) as store:
+            # Whoever records opens the log again, which says its name and schema where those were damaged.
+            log = store.open("a", SCHEMA)
+            items = list(checked("a", log.read()))
+            found = numbers(items)
+            lost = ALL - found
+            reported = {n for first, last, _ in missing(items) for n in range(first, last + 1)}
+            # One record at most is lost; what follows the last intact one was cut, and is reported as torn.
+            assert len(lost) <= LOT or at < 64, at
+            assert lost == reported or store.statistics().damage, at
+            log.append(batch_of("a", log.next_seq, 2)).result()
+            assert found <= numbers(checked("a", log.read()))
+
+
+def test_any_length_of_the_newest_segment(folder: Path) -> None:
+    state = kept(folder)
+    whole = state["000000000000.seg"]
+    for length in range(len(whole)):
+        disk = MemoryDisk({"000000000000.seg": whole[:length]})
+        with Store(folder, sync_ms=0, disk=disk) as store:
+            log = store.open("a", SCHEMA)
+            found = numbers(checked("a", log.read()))
+            assert found == set(range(len(found))) and len(found) % LOT == 0
+            torn = [damage for damage in store.statistics().damage if damage.torn]
+            assert all(damage.offset + damage.bytes == length for damage in torn)
+            log.append(batch_of("a", log.next_seq, 1), expected=len(found)).result()
+            assert numbers(checked("a", log.read())) == set(range(len(found) + 1))
+
+
+def test_any_flipped_bit_of_a_closed_segment_or_its_sidecar(folder: Path) -> None:
+    state = kept(folder, closed=True)
+    for name in ("000000000000.seg", "000000000000.idx"):
+        for at, changed in flips(state[name]):
+            items = served(state | {name: changed})
+            lost = (ALL | {LOT * LOTS}) - numbers(items)
+            assert len(lost) <= (LOT if name.endswith(".seg") else 0), (name, at)
+            # What is lost is told by its exact numbers, and where it was.
+            assert lost == {n for first, last, _ in missing(items) for n in range(first, last + 1)}
+            assert all("000000000000.seg" in item.where for item in items if isinstance(item, Missing))
+
+
+def test_any_flipped_bit_of_a_closed_segment_without_its_sidecar(folder: Path) -> None:
+    state = kept(folder, closed=True)
+    del state["000000000000.idx"]
+    assert numbers(served(state)) == ALL | {LOT * LOTS}
+    for at, changed in flips(state["000000000000.seg"]):
+        items = served(state | {"000000000000.seg": changed})
+        lost = (ALL | {LOT * LOTS}) - numbers(items)
+        assert len(lost) <= LOT or at < 64, at
+        assert lost == {n for first, last, _ in missing(items) for n in range(first, last + 1)}, at
+
+
+@pytest.mark.parametrize("suffix", [".parts", ".parquet"])
+def test_any_flipped_bit_of_a_compacted_part(folder: Path, suffix: str) -> None:
+    state = kept(folder, closed=True, parquet=True)
+    name = next(name for name in state if name.endswith(suffix))
+    for at, changed in flips(state[name]):
+        items = served(state | {name: changed})
+        lost = (ALL | {LOT * LOTS}) - numbers(items)
+        assert not lost or suffix == ".parquet", at
+        assert lost == {n for first, last, _ in missing(items) for n in range(first, last + 1)}, at
+
+
+def test_a_compacted_part_without_its_index_is_read_all_the_same(folder: Path) -> None:
+    state = kept(folder, closed=True, parquet=True)
+    del state[next(name for name in state if name.endswith(".parts"))]
+    assert numbers(served(state)) == ALL | {LOT * LOTS}
+    with Store(folder, disk=MemoryDisk(state)) as store:
+        assert numbers(checked("a", store.log("a").read())) == ALL | {LOT * LOTS}
+
+
+def test_a_segment_that_is_gone_is_missed(folder: Path) -> None:
+    disk = MemoryDisk()
+    with Store(folder, sync_ms=0, segment_bytes=1, disk=disk) as store:
+        for i in range(LOTS):
+            store.open("a", SCHEMA).append(batch_of("a", i * LOT, LOT)).result()
+    state = disk.state()
+    del state["000000000001.seg"], state["000000000001.idx"]
+    items = served(state)
+    assert numbers(items) == ALL - {3, 4, 5}
+    assert missing(items) == [(3, 5, "damaged")]
+
+
+def test_a_file_that_goes_while_it_is_read_is_missed(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0, segment_bytes=1) as store:
+        log = store.open("a", SCHEMA)
+        for i in range(LOTS):
+            log.append(batch_of("a", i * LOT, LOT)).result()
+        LocalDisk(tmp_path).remove("000000000001.seg")
+        assert missing(checked("a", log.read())) == [(3, 5, "damaged")]
+        assert numbers(log.read(Range(from_seq=6))) == ALL - set(range(6))
+
+
+def test_damage_keeps_a_segment_from_being_compacted(folder: Path) -> None:
+    state = kept(folder, closed=True)
+    data = state["000000000000.seg"]
+    at = data.rindex(b"a:4")
+    disk = MemoryDisk(state | {"000000000000.seg": data[:at] + b"b" + data[at + 1 :]})
+    with Store(folder, sync_ms=0, segment_bytes=1, disk=disk) as store:
+        store.open("a", SCHEMA).append(batch_of("a", LOT * LOTS + 1, 1)).result()
+        made = compact(store)
+        assert made == ["000000000001-000000000001.parts"]
+        assert missing(checked("a", store.log("a").read())) == [(3, 5, "damaged")]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_garbage_in_place_of_any_file(folder: Path, data: st.DataObject) -> None:
+    state = kept(folder, closed=True, parquet=data.draw(st.booleans()))
+    name = data.draw(st.sampled_from(sorted(state)))
+    old = state[name]
+    start = data.draw(st.integers(0, len(old)))
+    garbage = data.draw(st.binary(max_size=200))
+    changed = state | {name: old[:start] + garbage + old[start + len(garbage) :][: data.draw(st.integers(0, len(old)))]}
+    served(changed)
+    with Store(folder, sync_ms=0, disk=MemoryDisk(changed)) as store:
+        log = store.open("a", SCHEMA)
+        list(checked("a", log.read()))
+        log.append(batch_of("a", log.next_seq, 1)).result()
+
+
+def test_a_recording_of_a_recording_is_not_mistaken_for_one(folder: Path) -> None:
+    inner = kept(folder)["000000000000.seg"]
+    batch = batch_of("a", 0, 1)
+    batch = batch.set_column(2, SCHEMA.field(2), [inner[64:]])
+    disk = MemoryDisk()
+    with Store(folder, sync_ms=0, disk=disk) as store:
+        store.open("a", SCHEMA).append(batch).result()
+        store.open("a", SCHEMA).append(batch_of("a", 1, 1)).result()
+    data = disk.state()["000000000000.seg"]
+    # With the outer header gone, the records within its body must not be taken for the store's own.
+    at = data.rindex(b"FFr1", 0, data.index(inner[64:128]))
+    reader = StoreReader("", disk=MemoryDisk({"000000000000.seg": data[:at] + b"...." + data[at + 4 :]}))
+    assert [(item.first, item.last) for item in reader.log("a").read()] == [(0, 0), (1, 1)]
+    assert missing(reader.log("a").read()) == [(0, 0, "damaged")]

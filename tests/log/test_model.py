@@ -1,0 +1,123 @@
+"""The log against a dictionary: appended to, killed, opened again, trimmed, swept, compacted, in any order."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from fastflight.errors import SequenceConflict, StorageError
+from fastflight.log import Range, Store, StoreReader, compact
+from tests.log.disks import FailingDisk, MemoryDisk
+from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers, time_of
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SEQ = st.integers(0, 60)
+
+
+class LogMachine(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.memory = MemoryDisk()
+        self.failing = False
+        # name: the rows that are kept, the first one that is not trimmed, the next number
+        self.rows: dict[str, set[int]] = {}
+        self.first: dict[str, int] = {}
+        self.following: dict[str, int] = {}
+        self._open()
+
+    def _open(self) -> None:
+        disk = FailingDisk(self.memory, lambda call, name: errno.ENOSPC if self.failing and call == "write" else 0)
+        self.store = Store(self.folder, sync_ms=0, segment_bytes=1200, disk=disk)
+
+    @rule(name=NAMES, rows=st.integers(1, 6), skip=st.sampled_from([0, 0, 0, 3]))
+    def append(self, name: str, rows: int, skip: int) -> None:
+        log = self.store.open(name, SCHEMA)
+        following = self.following.get(name, 0)
+        assert log.next_seq == following
+        log.append(batch_of(name, following + skip, rows), expected=following, first=following + skip).result()
+        self.rows.setdefault(name, set()).update(range(following + skip, following + skip + rows))
+        self.following[name] = following + skip + rows
+
+    @rule(name=NAMES, wrong=st.sampled_from([-1, 1]))
+    def append_in_vain(self, name: str, wrong: int) -> None:
+        log = self.store.open(name, SCHEMA)
+        with pytest.raises(SequenceConflict):
+            log.append(batch_of(name, 0, 1), expected=log.next_seq + wrong)
+
+    @rule(name=NAMES)
+    def append_to_a_full_disk(self, name: str) -> None:
+        self.failing = True
+        log = self.store.open(name, SCHEMA)
+        with pytest.raises(StorageError):
+            log.append(batch_of(name, log.next_seq, 2)).result()
+        self.failing = False
+
+    @rule(name=NAMES, before=SEQ)
+    def trim(self, name: str, before: int) -> None:
+        if name in self.following:
+            self.store.log(name).trim(before).result()
+            self.first[name] = min(max(before, self.first.get(name, 0)), self.following[name])
+
+    @rule()
+    def sweep(self) -> None:
+        self.store.sweep()
+
+    @rule()
+    def compact(self) -> None:
+        compact(self.store)
+
+    @rule()
+    def open_again(self) -> None:
+        self.store.close()
+        self._open()
+
+    @rule(torn=st.binary(max_size=90))
+    def kill(self, torn: bytes) -> None:
+        """The process goes, and leaves a write unfinished."""
+        state = self.memory.state()
+        self.store.close()
+        newest = max((name for name in state if name.endswith(".seg")), default=None)
+        if newest is not None:
+            state[newest] += torn
+        self.memory = MemoryDisk(state)
+        self._open()
+
+    @invariant()
+    def the_same_is_read(self) -> None:
+        for name, rows in self.rows.items():
+            first = self.first.get(name, 0)
+            log = self.store.log(name)
+            items = list(checked(name, log.read()))
+            assert numbers(items) == {seq for seq in rows if seq >= first}
+            assert all(reason == "never written" for *_, reason in missing(items))
+            statistics = log.statistics()
+            assert (statistics.first_seq, statistics.next_seq) == (first, self.following[name])
+            assert statistics.rows == len(numbers(items))
+
+    @rule(name=NAMES, start=SEQ, length=st.integers(1, 40))
+    def read_a_range(self, name: str, start: int, length: int) -> None:
+        if name in self.rows:
+            wanted = {seq for seq in self.rows[name] if start <= seq < start + length and seq >= self.first.get(name, 0)}
+            for log in (self.store.log(name), StoreReader(self.folder, disk=self.memory).log(name)):
+                assert numbers(checked(name, log.read(Range(start, start + length - 1)))) == wanted
+                times = Range(from_time=time_of(start), until_time=time_of(start + length))
+                assert numbers(checked(name, log.read(times))) == wanted
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.store.close()
+            shutil.rmtree(self.folder)
+
+
+TestLog = LogMachine.TestCase
+TestLog.settings = settings(
+    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
