@@ -92,6 +92,8 @@ class Rfc2217:
     async def carry(self, data: bytes, channel: Channel, send: Send) -> None:
         control = self._on(channel)
         for start in range(0, len(data), FEED_BYTES):
+            if start:
+                await asyncio.sleep(0)  # the loop's other clients
             for event in self._server.feed(data[start : start + FEED_BYTES]):
                 if isinstance(event, Data):
                     await channel.write(event.data)
@@ -99,7 +101,6 @@ class Rfc2217:
                     await self._do(event, control)
                     send(self._server.take())
             send(self._server.take())
-            await asyncio.sleep(0)
 
     async def watch(self, channel: Channel, send: Send) -> None:
         control = self._on(channel)

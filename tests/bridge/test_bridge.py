@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from fastflight.bridge import Bridge, Ports, State
+from fastflight.bridge import Bridge, LineFront, Ports, State, Upstream
 from fastflight.bridge import connection as connections
 from fastflight.errors import TransportError
 from fastflight.protocol.rfc2217_client import Rfc2217Client
+from fastflight.transport import parse_url
 from tests.bridge.memory_line import MemoryLine, bridged
 
 KINDS = ["socket", "rfc2217"]
@@ -422,6 +423,28 @@ def test_closing_under_load_ends_everybody() -> None:
             client.writer.transport.abort()
 
     run(test)
+
+
+def test_idle_sessions_wake_nobody_up() -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as device:
+            url = f"socket://127.0.0.1:{device.getsockname()[1]}"
+            bridge = Bridge(LineFront(Upstream(parse_url(url))), Ports(rfc2217=0, socket=0, viewers=0))
+            async with bridge:
+                board, _ = device.accept()
+                board.sendall(b"ready")
+                clients = [await connect(bridge, kind) for kind in ("viewers", "rfc2217")]
+                clients[1].writer.write(b"\xff\xfb\x2c")  # it speaks RFC 2217
+                await clients[1].reader.readuntil(b"\xff\xfa\x2c")  # and was told the modem lines
+                loop = asyncio.get_running_loop()
+                soon = loop.time() + 600
+                timers = loop._scheduled  # type: ignore[attr-defined]
+                assert [timer for timer in timers if timer.when() < soon and not timer.cancelled()] == []
+                for client in clients:
+                    client.writer.transport.abort()
+            board.close()
+
+    asyncio.run(main())
 
 
 async def _flood(client: Client) -> None:
