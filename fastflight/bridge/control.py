@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from typing import TypeVar
 
 from fastflight.bridge.line import Channel
 from fastflight.errors import TransportClosed, TransportError
@@ -32,8 +31,6 @@ from fastflight.protocol.rfc2217 import (
     Setting,
 )
 from fastflight.transport import LineSettings, ModemLines, SerialControl
-
-Request = TypeVar("Request", bound=Setting | Control | Purge)
 
 # A remote serial port answers within a round trip or two.
 CONTROL_SECONDS = 5.0

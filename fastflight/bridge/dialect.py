@@ -12,7 +12,7 @@ from typing import Protocol
 
 from fastflight.bridge.control import LineControl
 from fastflight.bridge.line import Channel
-from fastflight.protocol.rfc2217 import LineState, NotifyLine, NotifyModem, Purge, Resume, Signature, Suspend
+from fastflight.protocol.rfc2217 import LineState, NotifyLine, NotifyModem, Resume, Signature, Suspend
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
 from fastflight.protocol.telnet import Code, Command, Data, Negotiated
 
@@ -125,8 +125,6 @@ class Rfc2217:
                 await control.send_break()
             case Data() | Command() | Negotiated() | Signature() | Suspend() | Resume():
                 pass
-            case Purge():
-                self._server.answer(await control.apply(event))
             case _:
                 self._server.answer(await control.apply(event))
 

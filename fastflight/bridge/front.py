@@ -13,14 +13,12 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from fastflight.bridge.channel import PortChannel
+from fastflight.bridge.control import CONTROL_SECONDS
 from fastflight.bridge.line import Channel, Line, Listener, State
 from fastflight.concurrency import Exclusive
 from fastflight.device import Device
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.transport.tap import TapReader
-
-# A remote serial port answers within a round trip or two.
-CONTROL_SECONDS = 5.0
 
 
 class Front(Protocol):

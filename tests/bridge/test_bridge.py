@@ -430,13 +430,13 @@ def test_idle_sessions_wake_nobody_up() -> None:
         with socket.create_server(("127.0.0.1", 0)) as device:
             url = f"socket://127.0.0.1:{device.getsockname()[1]}"
             bridge = Bridge(LineFront(Upstream(parse_url(url))), Ports(rfc2217=0, socket=0, viewers=0))
+            device.setblocking(False)
+            loop = asyncio.get_running_loop()
             async with bridge:
-                board, _ = device.accept()
-                board.sendall(b"ready")
+                board, _ = await loop.sock_accept(device)
                 clients = [await connect(bridge, kind) for kind in ("viewers", "rfc2217")]
                 clients[1].writer.write(b"\xff\xfb\x2c")  # it speaks RFC 2217
                 await clients[1].reader.readuntil(b"\xff\xfa\x2c")  # and was told the modem lines
-                loop = asyncio.get_running_loop()
                 soon = loop.time() + 600
                 timers = loop._scheduled  # type: ignore[attr-defined]
                 assert [timer for timer in timers if timer.when() < soon and not timer.cancelled()] == []
