@@ -59,7 +59,7 @@ class Resident:
     def call(self, routine: str, *arguments: object, where: str) -> Conversation[None]:
         """Start `routine`; what it says after its `R` comes next. Raises what it raised before that."""
         stderr = yield from self._start(routine, arguments, where)
-        if _MISSING.search(stderr) and routine in self._installed:
+        if _MISSING.search(stderr) and self._installed:
             self._installed.clear()
             stderr = yield from self._start(routine, arguments, where)
         if stderr:
@@ -78,7 +78,8 @@ class Resident:
 
     def _start(self, routine: str, arguments: tuple[object, ...], where: str) -> Conversation[bytes]:
         missing = [each for each in NEEDS.get(routine, (routine,)) if each not in self._installed]
-        code = INSTALL.format(name=NAME) if missing else ""
+        # Once something is there, the global must be: a new one in its place would hide that the rest is gone.
+        code = "" if self._installed else INSTALL.format(name=NAME)
         for each in missing:
             code += ADD.format(code=source(each, self._capabilities), name=NAME, routine=each)
         code += f"{NAME}.{routine}({','.join(map(repr, arguments))})"

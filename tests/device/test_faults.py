@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastflight.device import Inventory
 from fastflight.errors import (
@@ -14,10 +18,12 @@ from fastflight.errors import (
 from tests.device.content import CONTENT
 
 FAULTS = ["reset-after-rx", "reset-after-tx", "unplug-after-rx", "exit-after-tx"]
+# What a transfer gets over: bytes lost or changed, and the ring too small.
+LOSSES = ["lose-rx", "flip-rx", "overflow-rx"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("after", [3000, 5000, 8000, 14000])
+@pytest.mark.parametrize("after", [2500, 4500, 8000, 14000])
 def test_a_broken_write_never_leaves_a_wrong_file(
     board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int
 ) -> None:
@@ -70,3 +76,66 @@ def test_a_line_that_loses_bytes_is_noticed(board: Callable[[str], Inventory], t
             assert (tmp_path / "old.bin").read_bytes() in (b"the old content", CONTENT)
         else:
             assert (tmp_path / "old.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("fault", LOSSES)
+@pytest.mark.parametrize("after", [3500, 7000, 11000])
+def test_a_write_gets_over_a_loss(board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int) -> None:
+    device = board(f"baud=921600&fault={fault}%3D{after}").device("demo")
+    with device.lease("test") as session:
+        assert session.write("/old.bin", [CONTENT[:6000], CONTENT[6000:]]).bytes == len(CONTENT)
+        assert b"".join(session.read("/old.bin")) == CONTENT
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.bin"]
+    assert (tmp_path / "old.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("fault", ["lose-tx", "flip-tx"])
+@pytest.mark.parametrize("after", [2500, 6000, 10500])
+def test_a_read_gets_over_a_loss(board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int) -> None:
+    device = board(f"baud=921600&fault={fault}%3D{after}").device("demo")
+    (tmp_path / "big.bin").write_bytes(CONTENT)
+
+    async def main() -> bytes:
+        async with device.alease("test") as session:
+            return b"".join([piece async for piece in session.read("/big.bin")])
+
+    assert asyncio.run(main()) == CONTENT
+
+
+def test_a_ring_smaller_than_it_was_taken_for_is_found_out(board: Callable[[str], Inventory], tmp_path: Path) -> None:
+    device = board("baud=921600&ring=128&fault=flash-stall%3D20").device("demo")
+    with device.lease("test") as session:
+        assert session.write("/new.bin", [CONTENT]).bytes == len(CONTENT)
+        # It is remembered.
+        assert session.write("/new.bin", [CONTENT]).bytes == len(CONTENT)
+    assert (tmp_path / "new.bin").read_bytes() == CONTENT
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    fault=st.sampled_from([*FAULTS, *LOSSES, "lose-tx", "flip-tx"]),
+    after=st.integers(200, 16_000),
+    sizes=st.lists(st.integers(1, 5000), min_size=1, max_size=4),
+    baud=st.sampled_from([0, 921_600]),
+)
+def test_whatever_happens_wherever_no_file_is_wrong(fault: str, after: int, sizes: list[int], baud: int) -> None:
+    content = [CONTENT[:size] for size in sizes]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "old.bin"
+        file.write_bytes(b"the old content")
+        url = f"sim:?files={folder}&telemetry=0&baud={baud}&fault={fault}%3D{after}"
+        with Inventory({"demo": url}) as inventory:
+            device = inventory.device("demo")
+            done, received = False, b""
+            try:
+                with device.lease("test") as session:
+                    session.write("/old.bin", content)
+                    done = True
+                    for piece in session.read("/old.bin"):
+                        received += piece
+            except FastFlightError:
+                assert b"".join(content).startswith(received)
+            else:
+                assert received == b"".join(content)
+            assert file.read_bytes() in ([b"".join(content)] if done else [b"the old content", b"".join(content)])
+            assert device.holder is None

@@ -18,8 +18,8 @@ from fastflight.device.parts import Unfinished
 from fastflight.device.resident import ADD, INSTALL, NAME, source
 from fastflight.device.upload import FRUITLESS_ATTEMPTS, Upload, method
 from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, RequestError, TransportTimeout
-from fastflight.protocol import RawRepl
-from fastflight.testing.memory import Answer, Entry, Send, Silence, play
+from fastflight.protocol import RawRepl, Send
+from fastflight.testing.memory import Answer, Entry, Silence, play
 
 FEATURES = frozenset({"stdin.buffer", "stdout.buffer", "binascii.crc32", "os.mkdir", "os.stat", "os.rename"})
 BOARD = Capabilities(FEATURES, platform="esp32")
@@ -30,6 +30,8 @@ PART = "/.fastflight-part"
 INSTALLED = INSTALL.format(name=NAME) + "".join(
     ADD.format(code=source(each, BOARD), name=NAME, routine=each) for each in ("sum", "put")
 )
+
+SHOW = ADD.format(code=source("show", BOARD), name=NAME, routine="show")
 
 
 def link() -> Link:
@@ -81,8 +83,7 @@ def asked_for_the_part(size: int | None, digest: bytes = b"") -> list[Entry]:
         return [*alive, *pasted(code), Answer(b"\x04Traceback\r\nOSError: [Errno 2] ENOENT\r\n\x04>")]
     script: list[Entry] = [*alive, *pasted(code), Answer(f"('', 32768, {size}, 0)\r\n\x04\x04>".encode())]
     if size:
-        installing = INSTALL.format(name=NAME) + ADD.format(code=source("show", BOARD), name=NAME, routine="show")
-        script += pasted(installing + f"{NAME}.show(('{PART}',),-1,{BLOCK})")
+        script += pasted(SHOW + f"{NAME}.show(('{PART}',),-1,{BLOCK})")
         script.append(Answer(b"R" + digest.hex().encode() + b"\r\n\x04\x04>"))
     return script
 
@@ -185,8 +186,7 @@ def test_a_renaming_whose_answer_was_lost_is_done() -> None:
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abc")[:-1]]
     script += [Silence(), *recovered(on), *asked_for_the_part(None)]
-    installing = INSTALL.format(name=NAME) + ADD.format(code=source("show", BOARD), name=NAME, routine="show")
-    script += [*pasted(installing + f"{NAME}.show(('/x',),-1,{BLOCK})")]
+    script += [*pasted(SHOW + f"{NAME}.show(('/x',),-1,{BLOCK})")]
     script += [Answer(b"R" + crc32(b"abc").hex().encode() + b"\r\n\x04\x04>")]
     assert run(script, b"abc", on=on).verified == "crc32"
 

@@ -1,0 +1,147 @@
+"""Downloads against transcripts: blocks of each kind, and how a transfer goes on after a loss."""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.device import Transfer
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.download import BASE64, FRUITLESS_ATTEMPTS, TEXT, download
+from fastflight.device.link import Link, deflated
+from fastflight.device.resident import ADD, INSTALL, NAME, source
+from fastflight.errors import FileMissing, ProtocolError, RequestError, TransportTimeout
+from fastflight.protocol import RawRepl, Send
+from fastflight.testing.memory import Answer, Entry, Silence, play
+
+FEATURES = frozenset({"stdout.buffer", "binascii.crc32", "binascii.a2b_base64", "struct.pack_into", "os.mkdir"})
+BOARD = Capabilities(FEATURES)
+SIZE = BOARD.block_bytes
+
+
+def link() -> Link:
+    return Link(RawRepl(True), BOARD)
+
+
+def pasted(code: str) -> list[Entry]:
+    return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code.encode() + b"\x04"), Answer(b"\x04")]
+
+
+def called(offset: int = 0, count: int = -1, *, size: int = SIZE, installed: bool = False) -> list[Entry]:
+    installing = INSTALL.format(name=NAME) + ADD.format(code=source("get", BOARD), name=NAME, routine="get")
+    return [*pasted(("" if installed else installing) + f"{NAME}.get('/x',{offset},{count},{size})"), Answer(b"R")]
+
+
+def block(payload: bytes, kind: int = 1) -> bytes:
+    return struct.pack("<BHI", kind, len(payload), binascii.crc32(payload)) + payload
+
+
+def recovered(link: Link) -> list[Entry]:
+    token = f"ff1-{id(link.repl) & 0xFFFFFF:06x}"
+    return [
+        Send(b"\r\x03\x03\x01"),
+        Answer(b"raw REPL; CTRL-B to exit\r\n>"),
+        Send(f"print('{token}',end='')\x04".encode()),
+        Answer(f"OK{token}\x04\x04>".encode()),
+    ]
+
+
+ALIVE = [*pasted(NAME), Answer(b"\x04\x04>")]
+
+
+def read(
+    script: Iterable[Entry],
+    *,
+    on: Link | None = None,
+    sizes: Iterable[int] = (),
+    offset: int = 0,
+    limit: int | None = None,
+) -> bytes:
+    return play(download(on or link(), "/x", offset, limit), script, sizes=sizes).data
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=5), st.lists(st.integers(1, 99)))
+def test_any_bytes_come_through_any_split(parts: list[bytes], sizes: list[int]) -> None:
+    blocks = b"".join(block(deflated(part), 2) if len(part) % 2 else block(part) for part in parts)
+    assert read([*called(), Answer(blocks + b"\x04\x04>")], sizes=sizes) == b"".join(parts)
+
+
+def test_what_does_not_fit_its_sum_is_asked_for_again_from_there() -> None:
+    on = link()
+    wrong = bytearray(block(b"second"))
+    wrong[-1] ^= 1
+    script = [*called(10), Answer(block(b"first")), Answer(bytes(wrong)), *recovered(on), *ALIVE]
+    script += [*called(15, size=SIZE // 2, installed=True), Answer(block(b"second") + b"\x04\x04>")]
+    assert read(script, on=on, offset=10) == b"firstsecond"
+
+
+def test_what_is_left_of_a_limit_is_asked_for_again() -> None:
+    on = link()
+    script = [*called(0, 9), Answer(block(b"first")), Silence(), *recovered(on), *ALIVE]
+    script += [*called(5, 4, size=SIZE // 2, installed=True), Answer(block(b"seco") + b"\x04\x04>")]
+    assert read(script, on=on, limit=9) == b"firstseco"
+
+
+def test_a_line_that_brings_nothing_new_is_given_up() -> None:
+    on, size = link(), SIZE
+    script: list[Entry] = []
+    for attempt in range(FRUITLESS_ATTEMPTS + 1):
+        script += [*called(size=size, installed=attempt == 1), Silence()]
+        size = max(128, size // 2)
+        if attempt < FRUITLESS_ATTEMPTS:
+            # What was installed is not trusted after the second failure in a row.
+            script += [*recovered(on), *(ALIVE if attempt == 0 else [])]
+    with pytest.raises(TransportTimeout):
+        read(script, on=on)
+
+
+def test_a_reset_board_is_an_error() -> None:
+    on = link()
+    script = [*called(), Answer(block(b"first")), Silence(), *recovered(on)]
+    script += [*pasted(NAME), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
+    with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
+        read(script, on=on)
+
+
+def test_a_missing_file() -> None:
+    with pytest.raises(FileMissing, match="/x: no such file"):
+        read([*called()[:-1], Answer(b"\x04Traceback\r\nOSError: [Errno 2] ENOENT\r\n\x04>")])
+
+
+def test_what_does_not_inflate_is_asked_for_again() -> None:
+    on = link()
+    script = [*called(), Answer(block(b"\xff\xff\xff", 2)), *recovered(on), *ALIVE]
+    script += [*called(size=SIZE // 2, installed=True), Answer(block(b"first") + b"\x04\x04>")]
+    assert read(script, on=on) == b"first"
+
+
+@pytest.mark.parametrize("form", ["base64", "literal"])
+def test_text(form: str) -> None:
+    content = bytes(range(256))
+    base64 = form == "base64"
+    code = TEXT.format(
+        imports=" import binascii\n" if base64 else "",
+        path="/x",
+        size=SIZE,
+        form="b" if base64 else "r",
+        data=BASE64 if base64 else "d",
+        offset=3,
+        count=-1,
+    )
+    said = repr(binascii.b2a_base64(content)) if base64 else repr(content)
+    line = f"{sum(content)} {'b' if base64 else 'r'} {said}\r\n".encode()
+    transfer = Transfer("base64" if base64 else "literal")
+    script = [*pasted(code), Answer(line + b"\x04\x04>")]
+    assert play(download(link(), "/x", 3, None, transfer), script).data == content
+
+
+def test_what_a_board_cannot_send_is_refused() -> None:
+    poor = Link(RawRepl(False), Capabilities(frozenset()))
+    for name in ("binary", "base64"):
+        with pytest.raises(RequestError, match=f"/x: the board does not send files as {name}"):
+            play(download(poor, "/x", 0, None, Transfer(name)), [])

@@ -1,0 +1,120 @@
+"""Many files in one go: all of them, or the old tree."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fastflight.device import Hashed, Inventory
+from fastflight.errors import DataError, DeviceFull, FileMissing, RequestError, TransportError
+from tests.device.content import CONTENT, pieces
+
+FILES = {"boot.py": b"print(1)\n", "lib/a.py": CONTENT[:3000], "lib/deep/b.py": b"", "data/c.csv": CONTENT}
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def given(files: dict[str, bytes]) -> Iterator[tuple[str, list[bytes]]]:
+    for path, content in files.items():
+        yield path, [content[:1000], content[1000:]]
+
+
+@pytest.mark.parametrize(
+    "without", ["", "hashlib", "hashlib,binascii", "os.rename"], ids=["sha256", "crc32", "read back", "copied"]
+)
+def test_a_tree_is_written_and_hashed(board: Callable[[str], Inventory], tmp_path: Path, without: str) -> None:
+    with board(f"without={without}").device("demo").lease("test") as session:
+        written = session.write_tree("/app", given(FILES))
+        assert written.at_once
+        assert [(path, each.bytes) for path, each in written.files] == [
+            (f"/app/{path}", len(content)) for path, content in FILES.items()
+        ]
+        hashed = session.hashes("/app")
+    assert tree(tmp_path) == {"old.bin": b"the old content"} | {f"app/{path}": data for path, data in FILES.items()}
+    assert [each.path for each in hashed] == ["/app/boot.py", "/app/data/c.csv", "/app/lib/a.py", "/app/lib/deep/b.py"]
+    if not without:
+        assert hashed[0] == Hashed("/app/boot.py", 9, "sha256", hashlib.sha256(FILES["boot.py"]).hexdigest())
+    assert all(bool(each.digest) == (without != "hashlib,binascii") for each in hashed)
+
+
+def test_a_tree_is_written_on_a_loop(inventory: Inventory, tmp_path: Path) -> None:
+    async def agiven() -> AsyncIterator[tuple[str, AsyncIterator[bytes]]]:
+        for path, content in FILES.items():
+            yield path, pieces(content)
+
+    async def main() -> None:
+        async with inventory.device("demo").alease("test") as session:
+            assert (await session.write_tree("/", agiven())).at_once
+            assert len(await session.hashes()) == len(FILES) + 1
+
+    asyncio.run(main())
+    assert tree(tmp_path) == {"old.bin": b"the old content"} | FILES
+
+
+def test_a_tree_that_breaks_leaves_the_old_one(inventory: Inventory, tmp_path: Path) -> None:
+    def breaking() -> Iterator[tuple[str, list[bytes]]]:
+        yield "old.bin", [b"new"]
+        yield "other.bin", [CONTENT]
+        raise DataError("the source broke")
+
+    with inventory.device("demo").lease("test") as session:
+        with pytest.raises(DataError):
+            session.write_tree("/", breaking())
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+    assert tree(tmp_path) == {"old.bin": b"the old content"}
+
+
+@pytest.mark.parametrize("after", [2500, 5000, 12000])
+def test_a_tree_whose_board_goes_away_leaves_the_old_one(
+    board: Callable[[str], Inventory], tmp_path: Path, after: int
+) -> None:
+    device = board(f"fault=unplug-after-rx%3D{after}").device("demo")
+    with device.lease("test") as session, pytest.raises(TransportError):
+        session.write_tree("/", given({"old.bin": b"new", "b": CONTENT, "c": CONTENT}))
+    assert tree(tmp_path)["old.bin"] == b"the old content"
+
+
+def test_a_storage_without_room_for_both_gets_them_in_several_goes(
+    board: Callable[[str], Inventory], tmp_path: Path
+) -> None:
+    old = {"a": bytes(9000), "b": bytes(9000)}
+    for path, content in old.items():
+        (tmp_path / path).write_bytes(content)
+    with board("capacity=30000").device("demo").lease("test") as session:
+        written = session.write_tree("/", given({"a": CONTENT[:9000], "b": CONTENT[1:9001]}))
+        assert not written.at_once
+    assert tree(tmp_path) == {"old.bin": b"the old content", "a": CONTENT[:9000], "b": CONTENT[1:9001]}
+
+
+def test_a_storage_without_room_for_one_is_full(board: Callable[[str], Inventory], tmp_path: Path) -> None:
+    with board("capacity=15000").device("demo").lease("test") as session:
+        with pytest.raises(DeviceFull):
+            session.write_tree("/", given({"a": CONTENT, "b": CONTENT}))
+        assert ".fastflight-part-1" not in tree(tmp_path)
+        assert session.exec("print(1)").stdout == b"1\r\n"
+
+
+@pytest.mark.parametrize("path", ["../up", "a/../../up", "", "."])
+def test_paths_stay_below_the_folder(inventory: Inventory, path: str) -> None:
+    with (
+        inventory.device("demo").lease("test") as session,
+        pytest.raises(RequestError, match="leads out of the folder"),
+    ):
+        session.write_tree("/app", [(path, [b"x"])])
+
+
+def test_a_path_is_named_once(inventory: Inventory, tmp_path: Path) -> None:
+    with inventory.device("demo").lease("test") as session, pytest.raises(RequestError, match="there twice"):
+        session.write_tree("/", [("a", [b"x"]), ("/a", [b"y"])])
+    assert tree(tmp_path) == {"old.bin": b"the old content"}
+
+
+def test_hashes_of_a_folder_that_is_not_there(inventory: Inventory) -> None:
+    with inventory.device("demo").lease("test") as session, pytest.raises(FileMissing, match="demo:/none"):
+        session.hashes("/none")
