@@ -314,8 +314,16 @@ def test_a_server_that_talks_only_telnet_is_silent() -> None:
 def test_a_server_that_talks_only_telnet_leaves_the_loop_to_others() -> None:
     async def main(port: Rfc2217Port) -> None:
         reading = asyncio.ensure_future(port.aread(PATIENCE))
-        while port._wire._fed < 2:
-            await asyncio.sleep(0)
+        fed_twice = asyncio.Event()
+
+        def look() -> None:
+            if port._wire._fed < 2:
+                asyncio.get_running_loop().call_soon(look)
+            else:
+                fed_twice.set()
+
+        look()
+        await fed_twice.wait()
         assert not reading.done()
         reading.cancel()
         with suppress(asyncio.CancelledError):
