@@ -4,9 +4,9 @@ Give a `ReplState` everything that crosses the line: `sent` for what the host se
 answers. It knows the mode, whether code runs, and, when the board is a process that ended, whether that end is a soft
 reset (`exit_is_reset`) or a death.
 
-No change of mode is taken from one side alone: the host asks (a control character, where the REPL listens for one) and
-the board answers (a prompt, a banner, `OK`). A `\\x04` inside a raw paste, or a prompt that a program prints, changes
-nothing. How the bytes were split does not matter.
+A change of mode takes both sides: the host asks (a control character, where the REPL listens for one) and the board
+answers (a prompt, a banner, `OK`). Only a ^B at the raw prompt counts at once, since nothing there can be in its way.
+A `\\x04` inside a raw paste, or a prompt that a program prints, changes nothing. How the bytes were split does not matter.
 
 ::
 
