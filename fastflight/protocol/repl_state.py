@@ -6,7 +6,7 @@ reset (`exit_is_reset`) or a death.
 
 A change of mode takes both sides: the host asks (a control character, where the REPL listens for one) and the board
 answers (a prompt, a banner, `OK`). Only a ^B at the raw prompt counts at once, since nothing there can be in its way.
-A `\\x04` inside a raw paste, or a prompt that a program prints, changes nothing. How the bytes were split does not matter.
+A `\\x04` inside a raw paste, or a prompt that a program prints, changes nothing. Any split of the bytes gives the same.
 
 ::
 
