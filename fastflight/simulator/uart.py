@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable
 
-# Bytes a UART takes from the program before it makes it wait: the usual size of a hardware transmit FIFO.
+# Bytes that a UART has ahead of its line, while the program gets more ready: the usual size of a transmit FIFO.
 TRANSMIT_FIFO = 128
 # A flow-controlled line can lose nothing, so how much waits is invisible to both ends: enough for bulk speed.
 FLOW_CONTROLLED_RING = 1 << 20
@@ -75,6 +75,8 @@ class Uart:
         self._peer_check = peer_check
         self._faults = faults or Faults()
         self._pacer = Pacer(rate, fifo=TRANSMIT_FIFO, slice_seconds=slice_seconds) if rate else None
+        # The program has not read, polled or slept since it wrote last.
+        self._writes_on = False
         self._change = threading.Condition()
         self._pending: type[KeyboardInterrupt | BoardReset] | None = None
         self._stalled = False
@@ -182,15 +184,18 @@ class Uart:
 
     def readable(self, deadline: float | None) -> bool:
         """Wait until there is a byte to read or `deadline` (of `time.monotonic`) has passed."""
+        self._writes_on = False
         with self._change:
             return self._wait(deadline, lambda: len(self.ring) > 0)
 
     def sleep_until(self, deadline: float) -> None:
+        self._writes_on = False
         with self._change:
             self._wait(deadline, lambda: False)
 
     def read_into(self, view: memoryview) -> None:
         """Fill `view`, waiting as long as that takes."""
+        self._writes_on = False
         done = 0
         while done < len(view):
             with self._change:
@@ -206,6 +211,7 @@ class Uart:
 
     def read_until(self, stop: re.Pattern[bytes], limit: int) -> bytes:
         """Wait for input, then as `Ring.take_until`."""
+        self._writes_on = False
         with self._change:
             self._wait(None, lambda: len(self.ring) > 0)
             data = self.ring.take_until(stop, limit)
@@ -217,7 +223,8 @@ class Uart:
         """Send all of `data`, at the line's pace."""
         view = memoryview(data).cast("B")
         if self._pacer:
-            self._pacer.begin()
+            self._pacer.begin(ahead=self._writes_on)
+            self._writes_on = True
         while view:
             if self._stalled or self._pending:
                 with self._change:

@@ -45,22 +45,23 @@ def test_an_idle_line_saves_nothing_up() -> None:
     assert pacer.due() == 10
 
 
-def test_a_line_that_is_busy_goes_on_with_its_schedule() -> None:
+@pytest.mark.parametrize(("ahead", "pause", "due"), [(True, 0.04, 40), (True, 0.06, 0), (False, 0.04, 0)])
+def test_a_sender_that_is_ahead_keeps_its_line_busy(ahead: bool, pause: float, due: int) -> None:
     clock = Clock()
     pacer = Pacer(1000, fifo=50, clock=clock)
     pacer.begin()
+    clock.now += 0.1001
     pacer.moved(pacer.due())
-    pacer.begin()
-    assert pacer.due() == 0, "the first burst is still in the FIFO"
+    clock.now += pause
+    pacer.begin(ahead=ahead)
+    assert pacer.due() == due
 
 
-def test_a_burst_that_waited_for_a_late_wake_up_is_not_later_for_it() -> None:
+def test_a_burst_that_follows_at_once_waits_for_the_one_before() -> None:
     clock = Clock()
     pacer = Pacer(1000, clock=clock)
     pacer.begin()
     pacer.moved(10)
-    arrived, clock.now = clock.now + 0.011, clock.now + 0.020
-    pacer.begin(arrived)
-    assert pacer.due() == 9
-    pacer.begin(arrived - 0.005)
-    assert pacer.due() == 9
+    pacer.begin()
+    assert pacer.due() == 0
+    assert pacer.next_at(1) == pytest.approx(clock.now + 0.011)
