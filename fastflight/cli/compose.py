@@ -53,6 +53,8 @@ def open_server(settings: ServeSettings) -> RunningServer:
     check_location(settings.location)
     with ExitStack() as parts:
         shard = Shard()
+        # Closed when there is no inventory to come; else before the inventory, whose lines it reads.
+        parts.callback(shard.close)
         inventory = parts.enter_context(Inventory(settings.devices, shard=shard))
         parts.enter_context(shard)
         catalog = Catalog()
