@@ -78,7 +78,7 @@ def _lives_on(board: Board) -> None:
     assert (board.folder / "old.csv").read_bytes() == OLD
 
 
-@pytest.mark.parametrize("fault", ["exit-after-tx", "unplug-after-rx", "reset-after-rx"])
+@pytest.mark.parametrize("fault", ["exit-after-tx", "unplug-after-rx", "reset-after-tx"])
 def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], Board], fault: str) -> None:
     # Past what opening the board takes, and before the end of a look into a file.
     board = faulty(f"fault={fault}={900 if fault.endswith('tx') else 1100}")
@@ -90,11 +90,19 @@ def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], Board], 
     _lives_on(board)
 
 
+def test_a_board_that_is_reset_before_it_answers_is_asked_again(faulty: Callable[[str], Board]) -> None:
+    board = faulty("fault=reset-after-rx=1200")
+    info = board.client.get_flight_info(flight.FlightDescriptor.for_path("demo", "/readings.csv"))
+    assert info.total_bytes == len(samples.readings())
+    _lives_on(board)
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent board is given up after half a second instead of 10 or 15."""
     monkeypatch.setattr("fastflight.device.download.STALL_SECONDS", 0.5)
-    monkeypatch.setattr("fastflight.device.upload.WRITE_SECONDS", 0.5)
+    monkeypatch.setattr("fastflight.device.parts.WRITE_SECONDS", 0.5)
+    monkeypatch.setattr("fastflight.device.link.NETWORK_SECONDS", 0.5)
     monkeypatch.setattr("fastflight.protocol.raw_paste.WINDOW_SECONDS", 0.5)
     monkeypatch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.5)
 
@@ -104,7 +112,7 @@ def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], Boar
     # It gets no further than the code that would read.
     board = faulty("fault=stall-after-rx=1100")
     got = board.get(**FILE, path="/readings.csv", mode=mode)
-    refused(got.error, TIMED_OUT, "demo: the device sent nothing for 0.5 s", "plug it in again")
+    refused(got.error, TIMED_OUT, "demo: the board does not answer to Ctrl-C and Ctrl-A", "plug it in again")
     _lives_on(board)
 
 
@@ -120,7 +128,7 @@ WRITE_FAULTS = {
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", WRITE_FAULTS)
 def test_a_board_that_breaks_off_while_it_is_written(faulty: Callable[[str], Board], mode: str, fault: str) -> None:
-    board = faulty(f"fault={fault}={1200 if fault.endswith('tx') else 12_000}")
+    board = faulty(f"fault={fault}={650 if fault.endswith('tx') else 12_000}")
     put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
     refused(put.error, WRITE_FAULTS[fault], "demo")
     assert not put.acks or "done" not in put.last
