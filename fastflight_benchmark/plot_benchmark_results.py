@@ -1,16 +1,17 @@
-"""Draw the plots of a flight result: a heatmap per delay, and bars of throughput, as PNG files beside the CSV."""
+"""Draw the plots of a result as PNG files beside its CSV: of the suites `flight`, `transfer` and `boards`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from fastflight_benchmark import output, plots, summary
+from fastflight_benchmark import output, plots, summary, transfer_plots
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -19,14 +20,17 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def main(
     csv: Annotated[
         Path | None,
-        typer.Argument(metavar="[CSV]", help="What run_benchmark.py wrote. Default: the newest flight result."),
+        typer.Argument(metavar="[CSV]", help="What run_benchmark.py wrote. Default: the newest result of --suite."),
     ] = None,
+    suite: Annotated[str, typer.Option(metavar="NAME", help="Whose newest result to draw.")] = "flight",
     output_dir: Annotated[
         Path | None, typer.Option("--output-dir", metavar="DIR", help="Where to put the PNGs. Default: beside the CSV.")
     ] = None,
 ) -> None:
-    """Draw a heatmap of async against sync per delay, and bars of throughput, as PNG files."""
-    path = csv or output.newest("flight")
+    """Draw a result as PNG files: shares of the limit, sync against async, ours against peers."""
+    if suite not in FIGURES:
+        raise typer.BadParameter(f"{suite!r} is not one of {', '.join(FIGURES)}", param_hint="--suite")
+    path = csv or output.newest(suite)
     if path is None:
         raise typer.BadParameter(f"no result in {output.RESULTS}: run run_benchmark.py first", param_hint="CSV")
     try:
@@ -35,18 +39,14 @@ def main(
     except OSError as error:
         raise typer.BadParameter(f"{error.filename}: {error.strerror}", param_hint="CSV") from error
     except (KeyError, ValueError) as error:
-        raise typer.BadParameter(f"{path} is not a result of the suite flight: {error}", param_hint="CSV") from error
+        raise typer.BadParameter(f"{path} is not a result that can be drawn: {error}", param_hint="CSV") from error
 
 
 def draw(path: Path, folder: Path) -> list[Path]:
     """Write the plots of the result at `path` into `folder`. Their paths."""
     result = pd.read_csv(path)
     description = output.described(path)
-    compared = summary.compare(result)
-    figures: dict[str, Figure] = {}
-    for delay in sorted(compared["delay_per_row"].unique()):
-        figures[f"heatmap_{delay * 1e6:g}us"] = plots.heatmap(compared, delay, description)
-    figures["throughput"] = plots.throughput(compared, result, description)
+    figures = FIGURES[description["suite"]](result, description)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, figure in figures.items():
@@ -54,6 +54,23 @@ def draw(path: Path, folder: Path) -> list[Path]:
         figure.savefig(written[-1], dpi=plots.DPI)
         plt.close(figure)
     return written
+
+
+def _flight(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
+    """A heatmap of async against sync per delay, and bars of throughput."""
+    compared = summary.compare(result)
+    figures: dict[str, Figure] = {}
+    for delay in sorted(compared["delay_per_row"].unique()):
+        figures[f"heatmap_{delay * 1e6:g}us"] = plots.heatmap(compared, delay, description)
+    figures["throughput"] = plots.throughput(compared, result, description)
+    return figures
+
+
+FIGURES: Mapping[str, Callable[[pd.DataFrame, Mapping[str, Any]], dict[str, Figure]]] = {
+    "flight": _flight,
+    "transfer": transfer_plots.transfer,
+    "boards": transfer_plots.boards,
+}
 
 
 if __name__ == "__main__":

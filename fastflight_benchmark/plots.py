@@ -131,18 +131,19 @@ def _signed(value: float, _place: int | None = None) -> str:
 
 
 def _finish(figure: Figure, axes: Axes, title: str, description: Mapping[str, Any]) -> None:
-    """The title, and below all what it was measured on."""
     if title:
         axes.set_title(title, loc="left", fontsize=12)
+    scope = description["scope"]
+    rows = f"{scope['total_rows']:,} rows x 50 int32 ({scope['free_rows']['default']:,} without delay)"
+    finish(figure, f"{rows}. Limit: the source's pace, or bare pyarrow in the same run", description, bool(title))
+
+
+def finish(figure: Figure, note: str, description: Mapping[str, Any], has_title: bool = False) -> None:
+    """Below all: what was measured, by which command, on what. Above all there is room unless an axes has the title."""
     command = f"run_benchmark.py --suite {description['suite']} --runs {description['runs']}"
     quick = " --quick (shows that it runs, not how fast)" if description["quick"] else ""
-    scope = description["scope"]
-    foot = (
-        f"{scope['total_rows']:,} rows x 50 int32 ({scope['free_rows']['default']:,} without delay), {command}{quick}. "
-        "Limit: the source's pace, or bare pyarrow in the same run. "
-        f"{machine.in_one_line(description['machine'])}"
-    )
+    foot = f"{note}. {command}{quick}. {machine.in_one_line(description['machine'])}"
     lines = textwrap.wrap(foot, int(FOOTER_CHARACTERS * figure.get_figwidth() / 10))
     height = (0.13 * len(lines) + 0.1) / figure.get_figheight()
     figure.text(0.02, 0.012, "\n".join(lines), fontsize=6.5, color="#555555", va="bottom", ha="left")
-    figure.tight_layout(rect=(0, height, 1, 0.96 if not title else 1))
+    figure.tight_layout(rect=(0, height, 1, 1 if has_title else 0.96))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -25,6 +25,7 @@ RAW_COLUMNS = [
     *KEY,
     "path",
     "run",
+    "round",
     "seconds",
     "limit_bytes_per_second",
     "round_trip_seconds",
@@ -48,7 +49,6 @@ COLUMNS = [
     "verified",
     "status",
 ]
-RUN = "run"
 
 
 def aggregate(raw: pd.DataFrame, planned: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -71,7 +71,7 @@ def _row(by_path: Mapping[str, pd.DataFrame], path: str) -> dict[str, Any]:
     size, seconds = made["size"].iloc[0], right["seconds"].median()
     limit = made["limit_bytes_per_second"].median()
     return {
-        "runs": len(made),
+        "runs": made["run"].nunique(),
         "seconds": seconds,
         "min_seconds": right["seconds"].min(),
         "max_seconds": right["seconds"].max(),
@@ -79,7 +79,7 @@ def _row(by_path: Mapping[str, pd.DataFrame], path: str) -> dict[str, Any]:
         "limit_bytes_per_second": limit,
         "of_limit": size / seconds / limit,
         # How much faster async is: more than 1 where it is.
-        "async_to_sync": _ratio(by_path, SYNC, path) if path == ASYNC else float("nan"),
+        "async_to_sync": _ratio(by_path, SYNC, path, ["run", "round"]) if path == ASYNC else float("nan"),
         "mpremote_seconds": _median(by_path, MPREMOTE),
         "vs_mpremote": _ratio(by_path, MPREMOTE, path),
         "mpremote_pty_seconds": _median(by_path, MPREMOTE_PTY),
@@ -96,12 +96,13 @@ def _median(by_path: Mapping[str, pd.DataFrame], path: str) -> float:
     return float(made[made["error"] == ""]["seconds"].median())
 
 
-def _ratio(by_path: Mapping[str, pd.DataFrame], slower: str, faster: str) -> float:
-    """The median over runs of how many times as long `slower` took: of pairs that stood next to each other."""
+def _ratio(by_path: Mapping[str, pd.DataFrame], slower: str, faster: str, pairs: Sequence[str] = ("run",)) -> float:
+    """The median of how many times as long `slower` took: of `pairs` that stood next to each other."""
     if slower not in by_path or faster not in by_path:
         return float("nan")
     over, under = (
-        by_path[path][by_path[path]["error"] == ""].groupby(RUN)["seconds"].median() for path in (slower, faster)
+        by_path[path][by_path[path]["error"] == ""].groupby(list(pairs))["seconds"].median()
+        for path in (slower, faster)
     )
     return float((over / under).median())
 

@@ -58,6 +58,8 @@ HIGHEST_BAUD = 4_000_000
 FIRST_SIZE = 4 * KB
 # A cell whose four transfers take longer is run with random bytes only; one that takes more than a moment, once.
 LONGEST_CELL_SECONDS, OFTEN_CELL_SECONDS = 30.0, 5.0
+# Transfers that take milliseconds differ by as much: a visit repeats them for about so long, and no more often.
+ROUNDS_SECONDS, MOST_ROUNDS = 0.1, 7
 # For the estimate of the whole time: a visit's connections, and what a line without a pace and mpremote move.
 ASSUMED_VISIT_SECONDS, ASSUMED_BYTES_PER_SECOND, ASSUMED_MPREMOTE = 0.4, 2e6, 30e3
 
@@ -130,10 +132,16 @@ class Cell:
         return {name: getattr(self, name) for name in CELL}
 
     @property
+    def rounds(self) -> int:
+        """How often both paths take their turn in a visit."""
+        return max(1, min(MOST_ROUNDS, round(ROUNDS_SECONDS / transfer_seconds(self.line, self.size))))
+
+    @property
     def seconds(self) -> float:
         """About how long a visit takes."""
         ours = len(self.operations) * (
-            len(self.paths) * transfer_seconds(self.line, self.size) + transfer_seconds(self.line, FIRST_SIZE)
+            self.rounds * len(self.paths) * transfer_seconds(self.line, self.size)
+            + transfer_seconds(self.line, FIRST_SIZE)
         )
         # mpremote sends about three bytes for a random one.
         rate = min(ASSUMED_MPREMOTE, self.line / limits.BITS_PER_BYTE / 3 or ASSUMED_MPREMOTE)
@@ -150,6 +158,7 @@ class Visit:
     board: SimulatedBoard
     limit: limits.Limits
     rows: list[dict[str, Any]] = field(default_factory=list)
+    round: int = 1
 
 
 def transfer_seconds(line: int, size: int) -> float:
@@ -263,16 +272,19 @@ def _visit(visit: Visit, port: Path) -> None:
     tuning = f"&chunk={cell.chunk}&drain={cell.drain}" if cell.chunk else ""
     with Inventory({"board": f"serial://{port}?baud={baud}{tuning}"}) as inventory:
         device = inventory.device("board")
-        for place, path in enumerate(visit.paths):
-            with SyncCarrier(device) if path == SYNC else AsyncCarrier(device) as carrier:
-                check_path(carrier, path)
-                if place == 0:
-                    _move(visit, carrier, FIRST, make(cell.content, FIRST_SIZE))
-                _move(visit, carrier, TUNING if tuning else STEADY, make(cell.content, cell.size))
+        content = make(cell.content, cell.size)
+        for visit.round in range(1, cell.rounds + 1):
+            for place, path in enumerate(visit.paths if visit.round % 2 else visit.paths[::-1]):
+                with SyncCarrier(device) if path == SYNC else AsyncCarrier(device) as carrier:
+                    check_path(carrier, path)
+                    if (visit.round, place) == (1, 0):
+                        _move(visit, carrier, FIRST, make(cell.content, FIRST_SIZE))
+                    _move(visit, carrier, TUNING if tuning else STEADY, content)
+    visit.round = 1
     for peer in cell.peers:
         with MpremoteCarrier(str(port) if peer == MPREMOTE else visit.board.path, baud) as carrier:
             check_path(carrier, peer)
-            _move(visit, carrier, STEADY, make(cell.content, cell.size))
+            _move(visit, carrier, STEADY, content)
 
 
 def _move(visit: Visit, carrier: Carrier, kind: str, content: bytes) -> None:
@@ -291,6 +303,7 @@ def _move(visit: Visit, carrier: Carrier, kind: str, content: bytes) -> None:
                 "path": carrier.path,
                 "kind": kind,
                 "run": visit.run,
+                "round": visit.round,
                 "seconds": seconds,
                 "limit_bytes_per_second": visit.limit.upload if operation == UPLOAD else visit.limit.download,
                 "round_trip_seconds": visit.limit.round_trip_seconds,
