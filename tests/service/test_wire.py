@@ -11,14 +11,22 @@ from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, Source, decode, decode_path, encode
-from fastflight.service.requests import MAX_REQUEST_BYTES, DeviceExec, DeviceFile, DeviceListing, Mock, Request
+from fastflight.service.requests import (
+    MAX_REQUEST_BYTES,
+    DeviceExec,
+    DeviceFile,
+    DeviceListing,
+    DeviceTree,
+    Mock,
+    Request,
+)
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS
 
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     catalog = Catalog()
-    for request in (DeviceFile, DeviceListing, DeviceExec, Mock):
+    for request in (DeviceFile, DeviceTree, DeviceListing, DeviceExec, Mock):
         catalog.add(Source(request))
     return catalog
 
@@ -28,6 +36,8 @@ def catalog() -> Catalog:
     [
         Mock(),
         Mock(mode="sync", rows_per_batch=5, delay_per_row=1e-6, variant="complex", total_rows=0),
+        DeviceFile(device="d", path="/x", format="raw", transfer="base64", deflate=False, resume=True, sha256="0" * 64),
+        DeviceTree(device="demo", path="/data", files=("a/b", "ü"), deflate=True),
         DeviceListing(device="demo", recursive=True),
         DeviceExec(device="demo", code="print('é\\n')", timeout=3),
         DeviceFile(device="a b'\"ü", path="/x.csv", schema_={"t": "int64", "a": "string"}, columns=("a", "t")),
@@ -73,7 +83,7 @@ def test_models_shadow_nothing() -> None:
         (b"[1]", "a JSON object is needed"),
         (b"{}", "type: no type is given"),
         (b'{"type": 3}', "type: no type is given"),
-        (b'{"type": "mok"}', "Did you mean 'mock'? Known: device.exec, device.file, device.listing, mock"),
+        (b'{"type": "mok"}', "Did you mean 'mock'? Known: device.exec, device.file, device.listing, device.tree, mock"),
         (b'{"type": "mock", "row_per_batch": 1}', "row_per_batch: unknown key. Did you mean 'rows_per_batch'?"),
         (b'{"type": "mock", "rows_per_batch": 0}', "rows_per_batch: 0 is not allowed"),
         (b'{"type": "mock", "rows_per_batch": "10"}', 'rows_per_batch: "10" is not allowed'),
@@ -82,6 +92,9 @@ def test_models_shadow_nothing() -> None:
         (b'{"type": "mock", "variant": "simpel"}', "\"simpel\" is not allowed. Did you mean 'simple'?"),
         (b'{"type": "mock", "mode": "asink"}', "mode: \"asink\" is not allowed. Did you mean 'async'?"),
         (b'{"type": "mock", "mode": null}', "mode: null is not allowed"),
+        (b'{"type": "device.file", "device": "d", "path": "p", "transfer": "bas64"}', "Did you mean 'base64'?"),
+        (b'{"type": "device.file", "device": "d", "path": "p", "sha256": "AB"}', 'sha256: "AB" is not allowed'),
+        (b'{"type": "device.tree", "device": "d", "files": [""]}', "files.0"),
         (b'{"type": "device.file", "path": "/a"}', "device: this key is needed"),
         (b'{"type": "device.file", "device": "d", "path": "p", "schema": {"a": 3}}', "schema.a: 3 is not allowed"),
         (b'{"type": "device.file", "device": "\\ud800", "path": "p"}', "device"),
