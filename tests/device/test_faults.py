@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastflight.device import Inventory
+from fastflight.device import Inventory, routines
+from fastflight.device.resident import NAME
 from fastflight.errors import (
     FastFlightError,
 )
@@ -139,3 +140,33 @@ def test_whatever_happens_wherever_no_file_is_wrong(fault: str, after: int, size
                 assert received == b"".join(content)
             assert file.read_bytes() in ([b"".join(content)] if done else [b"the old content", b"".join(content)])
             assert device.holder is None
+
+
+def test_a_board_whose_host_is_gone_gives_up_by_itself(
+    board: Callable[[str], Inventory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routines, "TAKE_IN_TIME", routines.TAKE_IN_TIME.replace("30000", "20"))
+    with board("baud=0").device("demo").lease("test") as session:
+        session.write("/new.bin", [CONTENT])
+        output = session.exec(f"{NAME}.put('/x','/part',0,300,100)")
+        assert output.stdout.startswith(b"RE")
+        assert b"ETIMEDOUT" in output.stderr
+        assert b"".join(session.read("/old.bin")) == b"the old content"
+        session.remove("/part")
+
+
+def test_ctrl_c_ends_a_transfer_that_its_host_left_in_the_middle(
+    board: Callable[[str], Inventory], tmp_path: Path
+) -> None:
+    """No byte of content is Ctrl-C, so it still is what it was: for the next owner, whoever that is."""
+
+    def leaving() -> Iterator[bytes]:
+        yield CONTENT
+        raise KeyboardInterrupt
+
+    device = board("baud=0").device("demo")
+    with device.lease("test") as session:
+        with pytest.raises(KeyboardInterrupt):
+            session.write("/old.bin", leaving())
+        assert session.exec("print(1)").stdout == b"1\r\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.bin"]

@@ -161,6 +161,7 @@ def test_a_line_that_is_lost_is_opened_again_for_those_that_listen(monkeypatch: 
                 with stream:
                     stream.sendall(words)
                     said(reader, words)
+                    assert demo.trouble == ""
 
 
 def test_a_request_does_not_wait_for_a_line_that_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +180,7 @@ def test_a_request_does_not_wait_for_a_line_that_is_tried_again_later(monkeypatc
             assert tried.wait(SOON)
             with pytest.raises(TransportError, match="cannot connect"), demo.lease("a reader", timeout=0):
                 pass
+            assert "cannot connect" in demo.trouble
 
 
 def test_listeners_end_with_the_device_and_none_begin_without_a_loop(tmp_path: Path) -> None:

@@ -240,3 +240,14 @@ def test_no_routine_grows_beyond_a_small_heap() -> None:
     """Its source has to fit a heap of some 20 KB beside what it compiles to."""
     assert len(INSTALLED) < 1700
     assert len(routines.ONCE) < 450
+
+
+def test_a_board_that_gave_up_waiting_is_not_sent_content_for_code() -> None:
+    one, two, on = body(b"abc"), body(b"de"), link()
+    script = [*called(), Send(header(2, len(one)) + one), Answer(b"A")]
+    # While the second piece was fetched.
+    script += [Answer(b"ETraceback\r\nOSError: ETIMEDOUT\r\n\x04\x04Traceback\r\nOSError: ETIMEDOUT\r\n\x04>")]
+    script += [*recovered(on), *asked_for_the_part(3, crc32(b"abc"))]
+    script += called(3, block=BLOCK // 2, window=WINDOW // 2, installed=True)
+    script += [Send(header(2, len(two)) + two), Answer(b"A"), Silence(), *ended(b"abcde")]
+    assert run(script, b"abc", b"de", on=on).bytes == 5
