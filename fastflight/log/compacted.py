@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from fastflight.log.content import TIME_COLUMN, Codec, State
 from fastflight.log.disk import Disk, File
 from fastflight.log.index import Entries, Entry, Index, load_entries
-from fastflight.log.segment import Read, read_exactly
+from fastflight.log.segment import SEGMENT_NAME, Read, named, read_exactly
 
 INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
 PARQUET_NAME = re.compile(r"(\d{12})-(\d{12})\.(\d+)of(\d+)\.parquet")
@@ -212,7 +212,7 @@ def find_compacted(disk: Disk, names: Sequence[str]) -> list[Compacted]:
     for (first, last), files in sorted(parts.items()):
         index = f"{first:012d}-{last:012d}.parts"
         complete = len(files) == int(files[0].rpartition("of")[2].partition(".")[0])
-        segments = any(f"{ordinal:012d}.seg" in names for ordinal in range(first, last + 1))
+        segments = any(SEGMENT_NAME.fullmatch(name) and first <= named(name)[0] <= last for name in names)
         if index in names:
             found.append(_opened(disk, first, last, files, index) or rebuilt(disk, first, last, files))
         elif complete and not segments:

@@ -61,7 +61,7 @@ def _run(segments: Sequence[Segment], unfit: set[str]) -> list[Segment]:
     """The first segments in a row that can be compacted together."""
     run: list[Segment] = []
     for segment in segments:
-        fit = segment.name not in unfit and not segment.index.damage and segment.end > 0
+        fit = segment.name not in unfit and not segment.index.damage
         following = not run or segment.ordinal == run[-1].ordinal + 1
         if fit and following and len(run) < MAX_SEGMENTS:
             run.append(segment)

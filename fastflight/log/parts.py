@@ -1,6 +1,6 @@
 """What a folder holds, told from the names in it, and what the parts together say of a log.
 
-    000000000007.seg                     a segment; its .idx is its sidecar
+    000000000007-89abcdef01234567.seg    a segment, by ordinal and salt; its .idx is its sidecar
     000000000003-000000000006.parts      the index of a compacted part, which replaces those segments
     000000000003-000000000006.1of2.parquet   its rows, a file per schema
 
@@ -18,8 +18,8 @@ from fastflight.log.compacted import PARQUET_NAME, Compacted, find_compacted
 from fastflight.log.disk import TEMPORARY, Disk
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries
 from fastflight.log.reading import Part, Snapshot
-from fastflight.log.record import SEGMENT_HEADER, parse_segment_header
-from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, scanned, sidecar_name
+from fastflight.log.record import SEGMENT_HEADER
+from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, named, scanned, sidecar_name
 
 
 def load_parts(disk: Disk, *, writing: bool, known: Sequence[Part] = ()) -> list[Part]:
@@ -28,9 +28,11 @@ def load_parts(disk: Disk, *, writing: bool, known: Sequence[Part] = ()) -> list
     compacted = find_compacted(disk, names)
     covered = [(part.ordinal, part.last_ordinal) for part in compacted]
     segments = [name for name in names if SEGMENT_NAME.fullmatch(name)]
-    live = [name for name in segments if not any(first <= int(name[:12]) <= last for first, last in covered)]
-    if writing and live and _never_begun(disk, live[-1]):
-        live.pop()
+    live = [name for name in segments if not any(first <= named(name)[0] <= last for first, last in covered)]
+    while writing and live and _is_empty(disk, live[-1]):
+        # Left before any row was kept in it. It must go, not only be passed over: its ordinal is given again.
+        disk.remove(live.pop())
+        names = disk.names()
     if writing:
         _clean(disk, names, compacted, live)
     parts: list[Part] = list(compacted)
@@ -73,11 +75,10 @@ def kept(snapshot: Snapshot, number: int) -> LogStatistics:
     )
 
 
-def _never_begun(disk: Disk, name: str) -> bool:
-    """Whether a segment was left before its header was whole: no row was ever kept in it."""
+def _is_empty(disk: Disk, name: str) -> bool:
     file = disk.open(name)
     try:
-        return file.size() <= SEGMENT_HEADER.size and parse_segment_header(file.read(0, SEGMENT_HEADER.size)) is None
+        return file.size() <= SEGMENT_HEADER.size
     finally:
         file.close()
 

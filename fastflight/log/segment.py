@@ -27,7 +27,8 @@ from fastflight.log.record import (
     scan,
 )
 
-SEGMENT_NAME = re.compile(r"(\d{12})\.seg")
+# The salt is in the name as well: damage to the header must not cost the segment.
+SEGMENT_NAME = re.compile(r"(\d{12})-([0-9a-f]{16})\.seg")
 # One read: enough for the speed of the disk, and what a batch that is kept holds in memory.
 SPAN_BYTES = 4 * 1024 * 1024
 # Reading over the records of others is cheaper than another call, up to here.
@@ -37,8 +38,15 @@ PIECE_BYTES = 1024 * 1024
 SECTOR_BYTES = 4096
 
 
-def segment_name(ordinal: int) -> str:
-    return f"{ordinal:012d}.seg"
+def segment_name(ordinal: int, salt: int) -> str:
+    return f"{ordinal:012d}-{salt:016x}.seg"
+
+
+def named(name: str) -> tuple[int, int]:
+    """The ordinal and the salt that a segment's name says."""
+    match = SEGMENT_NAME.fullmatch(name)
+    assert match is not None
+    return int(match[1]), int(match[2], 16)
 
 
 def sidecar_name(name: str) -> str:
@@ -197,16 +205,16 @@ def scanned(disk: Disk, name: str) -> Segment:
     file = disk.open(name)
     try:
         size = file.size()
-        start = read_damaged(file, 0, min(size, SEGMENT_HEADER.size))
-        header, ordinal = parse_segment_header(start), int(name[:12])
-        if header is None or header.ordinal != ordinal:
-            # Without its salt no record can be told from chance.
-            segment = Segment(disk, name, ordinal, 0)
-            if size > SEGMENT_HEADER.size:
-                segment.index.damage.append((0, size))
-            return segment
-        segment = Segment(disk, name, ordinal, SEGMENT_HEADER.size, Index(header.salt, header.created))
+        header = parse_segment_header(read_damaged(file, 0, min(size, SEGMENT_HEADER.size)))
+        ordinal, salt = named(name)
+        segment = Segment(disk, name, ordinal, min(size, SEGMENT_HEADER.size), Index(salt))
+        if header is not None and header[:2] == (salt, ordinal):
+            segment.index.created = header.created
+        elif size > SEGMENT_HEADER.size:
+            segment.index.damage.append((0, SEGMENT_HEADER.size))
         _scan(file, segment, size)
+        # Where the header is damaged, retention goes by what is in the segment.
+        segment.index.created = segment.index.created or max(segment.index.last_time, 0)
         return segment
     finally:
         file.close()
@@ -217,7 +225,7 @@ def grow(segment: Segment) -> bool:
     file = segment.disk.open(segment.name)
     try:
         size = file.size()
-        if size < segment.end or not segment.end:
+        if size < segment.end:
             return False
         _scan(file, segment, size)
         return True
@@ -265,18 +273,15 @@ def load(disk: Disk, name: str) -> Segment:
     """A segment that is closed: by its sidecar, or by its bytes where that is missing or damaged."""
     file = disk.open(name)
     try:
-        try:
-            header = parse_segment_header(file.read(0, SEGMENT_HEADER.size))
-        except OSError:
-            header = None
         size = file.size()
     finally:
         file.close()
-    index, ordinal = _sidecar(disk, name, size), int(name[:12])
-    if index is not None and (header is None or header[:2] == (index.salt, ordinal)):
+    ordinal, salt = named(name)
+    index = _sidecar(disk, name, size)
+    if index is not None and index.salt == salt:
         return Segment(disk, name, ordinal, size, index)
     segment = scanned(disk, name)
-    if 0 < segment.end < size:
+    if segment.end < size:
         segment.index.damage.append((segment.end, size - segment.end))
     return segment
 

@@ -60,7 +60,9 @@ class Writer:
     ) -> None:
         self.segment = segment
         self._disk = disk
+        # One name until it worked: an attempt that failed and could not be removed is not left beside the next one.
         self._next_ordinal = next_ordinal
+        self._next_salt = secrets.randbits(64)
         self._segment_bytes = segment_bytes
         self._segment_seconds = segment_seconds
         self._clock = clock
@@ -159,8 +161,8 @@ class Writer:
         return self.segment, self._file
 
     def _begin(self) -> tuple[Segment, File]:
-        ordinal, created, salt = self._next_ordinal, int(self._clock() * 1e6), secrets.randbits(64)
-        name = segment_name(ordinal)
+        ordinal, salt, created = self._next_ordinal, self._next_salt, int(self._clock() * 1e6)
+        name = segment_name(ordinal, salt)
         with contextlib.suppress(FileNotFoundError):
             self._disk.remove(name)  # of an attempt that failed: nothing was ever kept in it
         file = self._disk.create(name)
@@ -173,7 +175,7 @@ class Writer:
             with contextlib.suppress(OSError):
                 self._disk.remove(name)
             raise
-        self._next_ordinal += 1
+        self._next_ordinal, self._next_salt = ordinal + 1, secrets.randbits(64)
         return Segment(self._disk, name, ordinal, SEGMENT_HEADER.size, Index(salt, created)), file
 
     def _seal(self) -> None:

@@ -114,7 +114,7 @@ def _part(inode: Inode, rest: bytes) -> bytes:
 
 
 class FailingDisk:
-    """`disk`, of which calls fail: `fails(call, name)` gives the errno, or 0. A write that fails may have written some."""
+    """`disk`, of which calls fail: `fails(call, name)` gives the errno, or 0. A failing write has written some."""
 
     def __init__(self, disk: Disk, fails: Callable[[str, str], int]) -> None:
         self._disk = disk

@@ -105,7 +105,9 @@ class LogMachine(RuleBasedStateMachine):
     @rule(name=NAMES, start=SEQ, length=st.integers(1, 40))
     def read_a_range(self, name: str, start: int, length: int) -> None:
         if name in self.rows:
-            wanted = {seq for seq in self.rows[name] if start <= seq < start + length and seq >= self.first.get(name, 0)}
+            wanted = {
+                seq for seq in self.rows[name] if start <= seq < start + length and seq >= self.first.get(name, 0)
+            }
             for log in (self.store.log(name), StoreReader(self.folder, disk=self.memory).log(name)):
                 assert numbers(checked(name, log.read(Range(start, start + length - 1)))) == wanted
                 times = Range(from_time=time_of(start), until_time=time_of(start + length))

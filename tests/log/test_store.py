@@ -87,7 +87,9 @@ def test_ranges_by_time(tmp_path: Path, segment_bytes: int) -> None:
         for first, end in [(0, 100), (5, 6), (9, 11), (15, 64), (99, 100)]:
             items = list(checked("demo", log.read(Range(from_time=time_of(first), until_time=time_of(end)))))
             assert numbers(items) == set(range(first, end))
-        assert numbers(log.read(Range(from_seq=20, from_time=time_of(10), until_time=time_of(30)))) == set(range(20, 30))
+        assert numbers(log.read(Range(from_seq=20, from_time=time_of(10), until_time=time_of(30)))) == set(
+            range(20, 30)
+        )
         assert list(log.read(Range(from_time=time_of(100)))) == []
 
 

@@ -1,0 +1,36 @@
+"""The short form of the campaign: a few kills, and a check that it would notice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from fastflight.log import Store
+from fastflight_benchmark import kill_campaign
+from fastflight_benchmark.kill_campaign import LOGS, SCHEMA, Outcome, batch_of, check
+
+
+def test_nothing_that_was_acknowledged_is_lost_to_a_few_kills(tmp_path: Path) -> None:
+    # In a process of its own: what starts the processes keeps pipes for as long as it lives.
+    script = [sys.executable, kill_campaign.__file__, "--runs", "3", "--output", str(tmp_path / "outcome.json")]
+    ended = subprocess.run(script, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    outcome = json.loads((tmp_path / "outcome.json").read_text())
+    assert (outcome["runs"], outcome["lost"], outcome["wrong"]) == (3, 0, 0)
+    assert outcome["acknowledged"] > 0
+
+
+def test_lost_and_wrong_rows_are_noticed(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        log = store.open("a", SCHEMA)
+        log.append(batch_of("a", 0, 5)).result()
+        log.append(batch_of("a", 100, 3).set_column(0, SCHEMA.field(0), pa.array([0] * 3, SCHEMA.field(0).type)))
+    outcome = Outcome()
+    outcome.following["a"] = 10
+    check(tmp_path, outcome, dict.fromkeys(LOGS, 0))
+    assert (outcome.lost, outcome.wrong) == (2, 3)
+    assert not outcome.clean

@@ -1,0 +1,106 @@
+"""Compacted or not, the same is read; and other tools read it too."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastflight.log import Range, Store, StoreReader, compact
+from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
+
+SMALL = 2000
+
+
+def filled(folder: Path) -> None:
+    with Store(folder, sync_ms=0, segment_bytes=SMALL) as store:
+        for i in range(20):
+            for name, schema in (("a", SCHEMA), ("b", SCHEMA), ("plain", PLAIN)):
+                log = store.open(name, schema)
+                first = log.next_seq + (3 if i == 10 else 0)
+                log.append(batch_of(name, first, i % 4 + 1, schema), first=first).result()
+
+
+def everything(store: Store | StoreReader) -> dict[str, tuple[set[int], list[tuple[int, int, str]]]]:
+    found = {}
+    for name in store.names():
+        items = list(checked(name, store.log(name).read(), PLAIN if name == "plain" else SCHEMA))
+        found[name] = numbers(items), missing(items)
+    return found
+
+
+def test_the_same_is_read_before_and_after(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        before = everything(store)
+        assert all(holes == [(23, 25, "never written")] for _, holes in before.values())
+        assert compact(store)
+        assert compact(store) == []
+        assert everything(store) == before
+        assert len(list(tmp_path.glob("*.seg"))) == 1
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        assert everything(store) == everything(StoreReader(tmp_path)) == before
+        log = store.log("a")
+        assert numbers(log.read(Range(3, 17))) == set(range(3, 18))
+        assert numbers(log.read(Range(from_time=time_of(5), until_time=time_of(20)))) == set(range(5, 20))
+        log.append(batch_of("a", log.next_seq, 1)).result()
+        assert max(numbers(log.read())) == log.next_seq - 1
+
+
+def test_a_parquet_file_says_which_log_and_which_row(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        compact(store)
+        kept = numbers(store.log("a").read())
+    # Two logs of one schema share a file.
+    rows = [row for path in sorted(tmp_path.glob("*1of2.parquet")) for row in pq.read_table(path).to_pylist()]
+    rows += [row for path in sorted(tmp_path.glob("*2of2.parquet")) for row in pq.read_table(path).to_pylist()]
+    of_a = [row for row in rows if row["fastflight.log"] == "a"]
+    assert of_a and all(row["data"] == f"a:{row['fastflight.seq']}".encode() for row in of_a)
+    assert {row["fastflight.seq"] for row in of_a} <= kept
+
+
+def test_trimmed_rows_do_not_come_along(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        store.log("a").trim(30).result()
+        before = everything(store)
+        compact(store)
+        assert everything(store) == before
+    rows = [row for path in tmp_path.glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    assert min(row["fastflight.seq"] for row in rows if row["fastflight.log"] == "a") >= 30
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        assert everything(store) == before
+
+
+def test_values_that_equal_nothing_survive(tmp_path: Path) -> None:
+    schema = pa.schema([PLAIN.field(0), ("value", pa.float64()), ("nested", pa.list_(pa.float32()))])
+    batch = pa.record_batch(
+        [
+            batch_of("x", 0, 2, PLAIN).column(0),
+            pa.array([math.nan, -0.0]),
+            pa.array([[math.nan], None], pa.list_(pa.float32())),
+        ],
+        schema=schema,
+    )
+    with Store(tmp_path, sync_ms=0, segment_bytes=1) as store:
+        log = store.open("x", schema)
+        for _ in range(2):
+            log.append(batch).result()
+        assert compact(store)
+        (first, _) = [item for item in log.read() if hasattr(item, "batch")]
+        assert repr(first.batch.to_pylist()) == repr(batch.to_pylist())
+
+
+def test_a_type_that_parquet_lacks_stays_in_segments(tmp_path: Path) -> None:
+    schema = pa.schema([PLAIN.field(0), ("span", pa.month_day_nano_interval())])
+    with Store(tmp_path, sync_ms=0, segment_bytes=1) as store:
+        log = store.open("x", schema)
+        for i in range(3):
+            times = pa.array([i], schema.field(0).type)
+            log.append(pa.record_batch([times, pa.array([(1, 2, 3)], schema.field(1).type)], schema=schema)).result()
+        assert compact(store) == []
+        assert numbers(log.read()) == {0, 1, 2}
+    assert not list(tmp_path.glob("*.parquet"))
