@@ -49,6 +49,7 @@ class Device:
         self._board = Board()
         # Asking for raw paste hung the board once.
         self._hangs = False
+        self._trouble = ""
         self._counting = threading.Lock()
         self._listeners = 0
         self._listening: concurrent.futures.Future[None] | None = None
@@ -62,6 +63,11 @@ class Device:
     def holder(self) -> str | None:
         """Who has it now; None when nobody has."""
         return self._lock.holder
+
+    @property
+    def trouble(self) -> str:
+        """Why those that listen hear nothing: the line was lost or cannot be opened. Empty when it is well."""
+        return self._trouble
 
     @property
     def is_open(self) -> bool:
@@ -149,7 +155,7 @@ class Device:
         reader = self.tap.reader(seq=seq, since_ns=since_ns)
         with self._counting:
             if self._listeners == 0:
-                self._listening = self._shard.submit(listen(self._lock, self._aopened, self._aclose_line))
+                self._listening = self._shard.submit(listen(self._lock, self._aopened, self._abandon))
             self._listeners += 1
         try:
             yield reader
@@ -163,17 +169,21 @@ class Device:
         """The open line."""
         if self._port is None:
             self._port = tapped(self._address.open(OPEN_SECONDS), self.tap)
+            self._trouble = ""
         return self._port
 
     async def _aopened(self) -> Port:
         """As `_opened`."""
         if self._port is None:
             self._port = tapped(await off_loop(self._address.open, OPEN_SECONDS, discard=_close), self.tap)
+            self._trouble = ""
         return self._port
 
-    async def _aclose_line(self) -> None:
+    async def _abandon(self, error: TransportError) -> None:
+        """Close the line that failed those that listen."""
         port = self._port
         self._drop()
+        self._trouble = error.what
         if port is not None:
             await port.aclose()
 

@@ -23,8 +23,10 @@ FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
 
 
-async def listen(lock: Exclusive, opened: Callable[[], Awaitable[Port]], close: Callable[[], Awaitable[None]]) -> None:
-    """Until cancelled. `opened` gives the open line, `close` is for one that broke; both run while `lock` is held."""
+async def listen(
+    lock: Exclusive, opened: Callable[[], Awaitable[Port]], abandon: Callable[[TransportError], Awaitable[None]]
+) -> None:
+    """Until cancelled. `opened` gives the open line, `abandon` is told how it failed; both run under `lock`."""
     retry = FIRST_RETRY_SECONDS
     while True:
         async with lock.aheld_until_wanted(HOLDER) as wanted:
@@ -32,8 +34,8 @@ async def listen(lock: Exclusive, opened: Callable[[], Awaitable[Port]], close: 
                 port = await opened()
                 retry = FIRST_RETRY_SECONDS
                 await _until(wanted, _read(port))
-            except TransportError:
-                await close()
+            except TransportError as error:
+                await abandon(error)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(wanted.wait(), retry)
                 retry = min(retry * 2, LAST_RETRY_SECONDS)
