@@ -7,7 +7,7 @@ import typer
 from fastflight.cli import board, bridge, doctor, files, get, put, serve
 
 app = typer.Typer(
-    help="MicroPython devices as tables. `serve` owns the boards; the other commands ask a server.",
+    help="MicroPython devices as tables. `serve` and `bridge` own boards; the other commands ask a server.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
