@@ -107,7 +107,8 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], N
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     processes: Any = multiprocessing.get_context(method)
     if method == "forkserver":
-        processes.set_forkserver_preload(["fastflight_benchmark.kill_campaign", __name__])
+        # With its first array Arrow loads pandas: a second that each process would spend before it records.
+        processes.set_forkserver_preload(["pandas", "fastflight_benchmark.kill_campaign", __name__])
     outcome = Outcome()
     for _ in range(runs):
         before = dict(outcome.following)

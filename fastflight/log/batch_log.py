@@ -9,7 +9,7 @@ need not ascend.
 is done, and not before. A log has many readers and, at a time, one writer: the `expected` number makes a second one
 notice, and a lease of `Owners` keeps it from trying. Ranges include both ends.
 
-What is here can be carried by a replicated log as well (docs/decisions/0012-a-replicated-log.md); `store.Store` is the
+What is here can be carried by a replicated log as well (docs/decisions/0014-a-replicated-log.md); `store.Store` is the
 embedded engine.
 """
 

@@ -164,30 +164,28 @@ class _Compaction:
     def _groups(self, number: int, codec: Codec) -> Iterator[tuple[Entry, pa.RecordBatch | None]]:
         """A log's rows in lots that follow each other without a hole, and the holes that are known."""
         waiting: list[pa.RecordBatch] = []
-        entry = Entry(0, 0, 0, 0, END_OF_TIME, BEGINNING)
+        lot = Entry(0, 0, 0, 0, END_OF_TIME, BEGINNING)
         size = 0
-        for first, batch, rows in self._rows(number, codec):
-            apart = batch is None or first != entry.first + entry.rows
-            if waiting and (apart or entry.rows + rows > GROUP_ROWS or size >= GROUP_BYTES):
-                yield entry, pa.concat_batches(waiting)
+        for piece, batch in self._pieces(number, codec):
+            apart = batch is None or piece.first != lot.first + lot.rows
+            if waiting and (apart or lot.rows + piece.rows > GROUP_ROWS or size >= GROUP_BYTES):
+                yield lot, pa.concat_batches(waiting)
                 waiting, size = [], 0
             if batch is None:
-                yield Entry(0, 0, first, rows, END_OF_TIME, BEGINNING), None
+                yield piece, None
                 continue
-            low, high = codec.times(batch)
             if waiting:
-                entry = Entry(
-                    0, 1, entry.first, entry.rows + rows, min(entry.first_time, low), max(entry.last_time, high)
-                )
+                times = min(lot.first_time, piece.first_time), max(lot.last_time, piece.last_time)
+                lot = Entry(0, 1, lot.first, lot.rows + piece.rows, *times)
             else:
-                entry = Entry(0, 1, first, rows, low, high)
+                lot = piece
             waiting.append(batch)
-            size += batch.nbytes
+            size += piece.size
         if waiting:
-            yield entry, pa.concat_batches(waiting)
+            yield lot, pa.concat_batches(waiting)
 
-    def _rows(self, number: int, codec: Codec) -> Iterator[tuple[int, pa.RecordBatch | None, int]]:
-        """The batches of a log that are not trimmed, with their first numbers; None for rows never written."""
+    def _pieces(self, number: int, codec: Codec) -> Iterator[tuple[Entry, pa.RecordBatch | None]]:
+        """The batches of a log that are not trimmed, none too long; None for rows that were never written."""
         start = self._firsts[number]
         for segment in self._run:
             entries = segment.entries(number)
@@ -198,13 +196,16 @@ class _Compaction:
                     if reason:
                         raise _Unfit(segment)
                     first = max(entry.first, start)
-                    rows = entry.last + 1 - first
-                    for at in range(0, rows, GROUP_ROWS) if batch is not None else [0]:
-                        if batch is None:
-                            yield first, None, rows
-                        else:
-                            piece = batch.slice(first - entry.first + at, min(GROUP_ROWS, rows - at))
-                            yield first + at, piece, piece.num_rows
+                    if batch is None:
+                        yield entry._replace(first=first, rows=entry.last + 1 - first), None
+                    elif first == entry.first and entry.rows <= GROUP_ROWS:
+                        yield entry, batch
+                    else:
+                        for at in range(first, entry.last + 1, GROUP_ROWS):
+                            rows = min(GROUP_ROWS, entry.last + 1 - at)
+                            piece = batch.slice(at - entry.first, rows)
+                            size = entry.size * rows // entry.rows + 1
+                            yield Entry(0, size, at, rows, *codec.times(piece)), piece
 
     def _describe(self, part: Compacted, groups: Sequence[Sequence[tuple[int, Entry]]]) -> None:
         """Fill in the places and the index, from what was written."""

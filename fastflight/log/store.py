@@ -1,7 +1,7 @@
 """The embedded engine: all logs of a folder in one sequence of segments.
 
 Records of every log lie in one file one after another, so that a thousand boards cost one write and one sync where a
-file for each would cost a thousand (docs/decisions/0011-the-recording-log.md has the figures). There is no manifest:
+file for each would cost a thousand (docs/decisions/0013-the-recording-log.md has the figures). There is no manifest:
 the names of the segments say what there is, each names the logs in it, and their sequence is the order of the appends.
 
 `Store(folder)` writes, and is the only one that does; `fastflight.log.viewer.StoreReader` reads beside it. Opening cuts
