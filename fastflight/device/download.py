@@ -16,10 +16,11 @@ import binascii
 import struct
 import zlib
 
+from fastflight.device import method
 from fastflight.device.failure import routine_failure
 from fastflight.device.link import WINDOW_BITS, Link
 from fastflight.device.transfer import AUTO, Transfer
-from fastflight.errors import ProtocolError, RequestError, TransportTimeout
+from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, Deliver
 
 # A flash read between two blocks takes milliseconds; garbage collection on a large heap a few hundred.
@@ -62,8 +63,8 @@ def download(
     link: Link, path: str, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
 ) -> Conversation[None]:
     """Deliver the bytes of the file at `path` from `offset` on, at most `limit`."""
-    reading = _Reading(link, path, method(link, transfer, path), offset, limit)
-    routine = "zget" if reading.method == "binary" and (yield from link.packs(transfer.deflate)) else "get"
+    reading = _Reading(link, path, method.down(link, transfer, path), offset, limit)
+    routine = "zget" if reading.form == "binary" and (yield from link.packs(transfer.deflate)) else "get"
     fruitless = 0
     while True:
         reached = reading.offset
@@ -86,25 +87,12 @@ def download(
     raise link.was_reset(path)
 
 
-def method(link: Link, transfer: Transfer, where: str) -> str:
-    """In what form to have blocks sent. Raises `RequestError` if the board cannot do what was asked for."""
-    able = link.capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
-    base64 = link.capabilities.has("binascii.a2b_base64")
-    if transfer.method == "auto":
-        return "binary" if able else "base64" if base64 else "literal"
-    if (transfer.method == "binary" and not able) or (transfer.method == "base64" and not base64):
-        raise RequestError(
-            f"the board does not send files as {transfer.method}", where=where, hint="Leave the method to what it can"
-        )
-    return transfer.method
-
-
 class _Reading:
     """What is left to be read: `limit` bytes (None: all) from `offset` on."""
 
-    def __init__(self, link: Link, path: str, method: str, offset: int, limit: int | None) -> None:
+    def __init__(self, link: Link, path: str, form: str, offset: int, limit: int | None) -> None:
         self.offset = offset
-        self.method = method
+        self.form = form
         self._link = link
         self._path = path
         self._left = -1 if limit is None else limit
@@ -114,12 +102,12 @@ class _Reading:
         link, repl = self._link, self._link.repl
         spelled = link.capabilities.spelled(self._path)
         size = link.capabilities.block_bytes
-        if self.method == "binary":
+        if self.form == "binary":
             size = link.block
             yield from link.resident.call(routine, spelled, self.offset, self._left, size, where=self._path)
             block = _binary_block
         else:
-            base64 = self.method == "base64"
+            base64 = self.form == "base64"
             code = TEXT.format(
                 imports=" import binascii\n" if base64 else "",
                 path=spelled,

@@ -48,6 +48,8 @@ class Link:
         self.pace: float | None = None
         self.window = RINGS.get(capabilities.platform, USUAL_RING) - RING_MARGIN
         self.block = capabilities.block_bytes
+        # It had no memory for the routine that takes files.
+        self.cramped = False
         # How many files were written by code that is not kept.
         self.short_writes = 0
         self._unpacks: float | None = None

@@ -19,7 +19,8 @@ from fastflight.device.execute import execute
 from fastflight.device.link import Link
 from fastflight.device.parts import WRITE_SECONDS, Unfinished, place, place_all
 from fastflight.device.transfer import Transfer, WrittenTree
-from fastflight.device.upload import Upload, damaged, verify
+from fastflight.device.upload import Upload
+from fastflight.device.verify import damaged, verify
 from fastflight.errors import DeviceFull, RequestError
 from fastflight.protocol import Conversation
 

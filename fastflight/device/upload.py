@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from fastflight.device import frames, once, pieces
+from fastflight.device import frames, method, once, pieces
 from fastflight.device.digest import Digest, algorithm, digest
-from fastflight.device.download import download
 from fastflight.device.entry import Written
 from fastflight.device.failure import routine_failure
 from fastflight.device.link import Link
@@ -22,8 +21,9 @@ from fastflight.device.listing import stat
 from fastflight.device.parts import Unfinished, place
 from fastflight.device.resident import sha256
 from fastflight.device.transfer import Resumption, Transfer
-from fastflight.errors import DeviceError, DeviceMemory, FileMissing, ProtocolError, RequestError, TransportTimeout
-from fastflight.protocol import Conversation, Deliver, Fetch, Receive, Send
+from fastflight.device.verify import damaged, verify
+from fastflight.errors import DeviceError, DeviceMemory, FileMissing, ProtocolError, TransportTimeout
+from fastflight.protocol import Conversation, Fetch, Receive, Send
 
 # A line that breaks this often in a row without a byte more on the board does not carry files.
 FRUITLESS_ATTEMPTS = 3
@@ -43,7 +43,7 @@ class Upload:
         self._link = link
         self._unfinished = unfinished
         self._transfer = transfer
-        self._method = method(link, transfer, unfinished.path)
+        self._method = method.up(link, transfer, unfinished.path)
         # All that is flushed to the board's storage; after it, the piece in hand, of which `done` bytes are written.
         self._stored = Digest(resume)
         self._piece: bytes | None = None
@@ -100,6 +100,7 @@ class Upload:
                     return algorithm(self._link)
                 return (yield from self._attempt(alone))
             except DeviceMemory:
+                self._link.cramped = True
                 if self._transfer.method == "binary" or self._at:
                     raise
                 return ""
@@ -312,55 +313,3 @@ class Upload:
         verified = yield from self._decide(found, content)
         self._stored, self._piece = content, b""
         return verified
-
-
-def method(link: Link, transfer: Transfer, where: str) -> str:
-    """How to send: `binary`, or what else was asked for. Raises `RequestError` if the board cannot take that."""
-    known = link.capabilities
-    # Firmware without raw paste is too old to know its ring by its name. Nothing interrupts code in the WebAssembly
-    # port: a host that goes away in mid-block would lose the machine.
-    able = known.has("stdin.buffer", "stdout.buffer", "binascii.crc32", "os.stat") and bool(link.repl.paste)
-    able = able and known.platform != "webassembly"
-    base64 = known.has("binascii.a2b_base64")
-    if transfer.method == "auto":
-        return "binary" if able else "base64" if base64 else "literal"
-    if (transfer.method == "binary" and not able) or (transfer.method == "base64" and not base64):
-        raise RequestError(
-            f"the board does not take files as {transfer.method}", where=where, hint="Leave the method to what it can"
-        )
-    return transfer.method
-
-
-def verify(link: Link, unfinished: Unfinished, sent: Digest) -> Conversation[str]:
-    """Compare what lies in the part with what was sent; how it was compared."""
-    name, found = yield from digest(link, unfinished.part)
-    if not name:
-        name, found = "read back", (yield from _read_back(link, unfinished.part))
-    if found != sent.hex(name if name == "crc32" else "sha256"):
-        raise damaged(unfinished.path)
-    return name
-
-
-def damaged(path: str) -> ProtocolError:
-    """What the board has is not what was sent."""
-    return ProtocolError(
-        "what the board wrote is not what was sent; the old file is untouched",
-        where=path,
-        hint="Write it again; if it happens often, use a lower speed or a better cable",
-    )
-
-
-def _read_back(link: Link, part: str) -> Conversation[str]:
-    """The sha256 of a file as it is read from the board."""
-    back = Digest()
-    steps = download(link, part)
-    try:
-        step = next(steps)
-        while True:
-            if isinstance(step, Deliver):
-                back.add(step.data)
-                step = steps.send(b"")
-            else:
-                step = steps.send((yield step))
-    except StopIteration:
-        return back.sha256

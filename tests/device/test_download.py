@@ -15,7 +15,7 @@ from fastflight.device.capabilities import Capabilities
 from fastflight.device.download import BASE64, FRUITLESS_ATTEMPTS, TEXT, download
 from fastflight.device.link import Link, deflated
 from fastflight.device.resident import ADD, INSTALL, NAME, source
-from fastflight.errors import FileMissing, ProtocolError, RequestError, TransportTimeout
+from fastflight.errors import FileMissing, ProtocolError, TransportTimeout
 from fastflight.protocol import RawRepl, Send
 from fastflight.testing.memory import Answer, Entry, Silence, play
 
@@ -138,10 +138,3 @@ def test_text(form: str) -> None:
     transfer = Transfer("base64" if base64 else "literal")
     script = [*pasted(code), Answer(line + b"\x04\x04>")]
     assert play(download(link(), "/x", 3, None, transfer), script).data == content
-
-
-def test_what_a_board_cannot_send_is_refused() -> None:
-    poor = Link(RawRepl(False), Capabilities(frozenset()))
-    for name in ("binary", "base64"):
-        with pytest.raises(RequestError, match=f"/x: the board does not send files as {name}"):
-            play(download(poor, "/x", 0, None, Transfer(name)), [])

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from fastflight.device import Inventory, Resumption, Transfer, once, upload
+from fastflight.device import Inventory, Resumption, Transfer, method, once
 
 CONTENT = bytes(range(256)) * 40
 TEXT = b"".join(b"%d,%d\n" % (i, i * i) for i in range(2000))
@@ -16,7 +16,7 @@ TEXT = b"".join(b"%d,%d\n" % (i, i * i) for i in range(2000))
 @pytest.fixture
 def in_binary(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the WebAssembly port could be interrupted: it is not offered these routines, because it cannot be."""
-    monkeypatch.setattr(upload, "method", lambda link, transfer, where: "binary")
+    monkeypatch.setattr(method, "up", lambda link, transfer, where: "binary")
 
 
 @pytest.mark.firmware

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from fastflight.device import Part, Resumption, Transfer, routines
+from fastflight.device import Part, Resumption, Transfer, parts, pieces, routines
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.entry import Written
 from fastflight.device.frames import buffer_bytes, check, end, escaped, header, step_bytes
@@ -16,8 +16,8 @@ from fastflight.device.link import Link
 from fastflight.device.listing import STAT
 from fastflight.device.parts import Unfinished
 from fastflight.device.resident import ADD, INSTALL, NAME, source
-from fastflight.device.upload import FRUITLESS_ATTEMPTS, Upload, method
-from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, RequestError, TransportTimeout
+from fastflight.device.upload import FRUITLESS_ATTEMPTS, Upload
+from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import RawRepl, Send
 from fastflight.testing.memory import Answer, Entry, Silence, play
 
@@ -208,11 +208,29 @@ def test_a_soft_reset_before_is_found_out_by_the_call() -> None:
     run([*call, missing, *first], b"abc", on=on)
 
 
-def test_a_heap_that_is_too_small_gets_text() -> None:
-    with pytest.raises(DeviceMemory):
-        upload = Upload(link(), Unfinished("/x"), None, Transfer(method="binary"))
-        refused = [*called()[:-1], Answer(b"\x04MemoryError: \r\n\x04>")]
-        play(upload.run(), refused, content=[b"abc"])
+REFUSED = Answer(b"\x04MemoryError: memory allocation failed, allocating 2192 bytes\r\n\x04>")
+
+
+def test_a_heap_that_is_too_small_gets_text_from_then_on() -> None:
+    on = link()
+    part = {"path": "/x", "part": PART}
+    text: list[Entry] = [*pasted(pieces.OPEN.format(**part, start=0, mode="wb")), Answer(b"\x04\x04>")]
+    text += [*pasted(pieces.statement(b"abc", base64=False, deflating=False)), Answer(b"3\r\n\x04\x04>")]
+    text += [*pasted(pieces.FLUSH), Answer(b"\x04\x04>"), *pasted(pieces.CLOSE), Answer(b"\x04\x04>")]
+    summed = ADD.format(code=source("sum", BOARD), name=NAME, routine="sum")
+    shown = f"{SHOW}{NAME}.show(('{PART}',),-1,{BLOCK})"
+    digest = Answer(b"R" + crc32(b"abc").hex().encode() + b"\r\n\x04\x04>")
+    renamed = [*pasted(parts.RENAME.format(**part)), Answer(b"\x04\x04>")]
+    script = [*called()[:-1], REFUSED, *text, *pasted(INSTALL.format(name=NAME) + summed + shown), digest, *renamed]
+    assert run(script, b"abc", on=on).verified == "crc32"
+    script = [*text, *pasted(f"{NAME}.show(('{PART}',),-1,{BLOCK})"), digest, *renamed]
+    assert run(script, b"abc", on=on).verified == "crc32"
+
+
+def test_a_heap_that_is_too_small_is_told_to_who_insists() -> None:
+    upload = Upload(link(), Unfinished("/x"), None, Transfer(method="binary"))
+    with pytest.raises(DeviceMemory, match="/x: the board ran out of memory"):
+        play(upload.run(), [*called()[:-1], REFUSED], content=[b"abc"])
 
 
 def test_resuming_begins_where_the_part_ends() -> None:
@@ -221,19 +239,6 @@ def test_resuming_begins_where_the_part_ends() -> None:
     sha256 = hashlib.sha256(b"abcd").hexdigest()
     script = [*called(2), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abcd")]
     assert run(script, b"cd", resume=Resumption(part, sha256)) == Written(4, sha256, "crc32")
-
-
-def test_what_a_board_cannot_take_is_refused() -> None:
-    poor = Link(RawRepl(False), Capabilities(frozenset()))
-    assert method(poor, Transfer(), "/x") == "literal"
-    assert method(poor, Transfer("literal"), "/x") == "literal"
-    assert method(link(), Transfer(), "/x") == "binary"
-    assert method(Link(RawRepl(False), BOARD), Transfer(), "/x") == "literal"
-    unstoppable = Capabilities(FEATURES | {"binascii.a2b_base64"}, platform="webassembly")
-    assert method(Link(RawRepl(True), unstoppable), Transfer(), "/x") == "base64"
-    for name in ("binary", "base64"):
-        with pytest.raises(RequestError, match=f"/x: the board does not take files as {name}"):
-            method(poor, Transfer(name), "/x")
 
 
 def test_no_routine_grows_beyond_a_small_heap() -> None:
