@@ -27,7 +27,7 @@ from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
 from fastflight.client.rows import Rows
 from fastflight.client.work import Steps
-from fastflight.errors import DataError, FileMissing, RequestError
+from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
 from fastflight.service.requests import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES, DeviceListing, DeviceTree
 
 # Called as files move: the path of the one under way, the bytes moved so far, and those to be moved in all.
@@ -81,12 +81,9 @@ class PutTree(Steps):
         return CopiedTree(tuple(entry.path for entry in wanted), done, kept, folder.skipped)
 
     def _wanted(self, folder: LocalFolder) -> list[LocalEntry]:
-        if not self._skip_unchanged:
+        there = hashed(self._connection, self._request) if self._skip_unchanged else None
+        if there is None:
             return list(folder.files)
-        try:
-            there = hashed(self._connection, self._request)
-        except FileMissing:
-            there = {}
         with os_errors_of(self._source):
             return [
                 entry for entry in folder.files if not (entry.path in there and there[entry.path].same(entry.local))
@@ -128,7 +125,9 @@ class GetTree(Steps):
 
     def run(self) -> CopiedTree:
         """Read the files that are not here, each put in the place of the old one when it is whole."""
-        there = hashed(self._connection, self._request) if self._skip_unchanged else self._listed()
+        there = hashed(self._connection, self._request) if self._skip_unchanged else None
+        if there is None:
+            there = self._listed()
         if FOLDS_CASE and (pair := clash(list(there))):
             raise DataError(f"{pair[0]!r} and {pair[1]!r} would be one file here", hint="Rename one on the device")
         with os_errors_of(self._target):
@@ -167,11 +166,19 @@ class GetTree(Steps):
             raise DataError("what arrived is not what the device sent", where=str(self._target), hint="Try again")
 
 
-def hashed(connection: Connection, request: DeviceTree) -> dict[str, RemoteEntry]:
-    """The files below the folder of a request, with the digests that the device takes of them in one pass."""
-    results = connection.act(
-        "file.hash", device=request.device, path=request.path, interrupt=request.interrupt, recursive=True
-    )
+def hashed(connection: Connection, request: DeviceTree) -> dict[str, RemoteEntry] | None:
+    """The files below the folder of a request, with the digests that the device takes of them in one pass.
+
+    None where there is no such folder, or the board can take no digests.
+    """
+    try:
+        results = connection.act(
+            "file.hash", device=request.device, path=request.path, interrupt=request.interrupt, recursive=True
+        )
+    except DeviceError as error:
+        if type(error) in (FileMissing, DeviceError):
+            return None
+        raise
     entries = ((each["path"], RemoteEntry(each["size"], each["algorithm"], each["digest"])) for each in results)
     return below(request.path, entries)
 

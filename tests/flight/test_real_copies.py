@@ -80,3 +80,6 @@ def test_a_tree_there_and_back(client: FastFlightClient, tmp_path: Path, mode: M
     copied = client.get_tree("demo", folder, tmp_path / "back", mode=mode)
     assert set(files) <= set(copied.files)
     assert {name: (tmp_path / "back" / name).read_bytes() for name in files} == files
+    again = client.put_tree("demo", folder, tmp_path / "src", mode=mode, skip_unchanged=True)
+    able = {"hashlib.sha256", "binascii.crc32"} & set(client.info("demo")["features"])
+    assert again.unchanged == (tuple(files) if able else ())
