@@ -50,6 +50,8 @@ class Device:
         # Asking for raw paste hung the board once.
         self._hangs = False
         self._trouble = ""
+        # How often the line was lost, or could not be opened for those that listen.
+        self.outages = 0
         self._counting = threading.Lock()
         self._listeners = 0
         self._listening: concurrent.futures.Future[None] | None = None
@@ -121,8 +123,8 @@ class Device:
             port = self._opened()
             try:
                 yield port
-            except TransportError:
-                self._drop()
+            except TransportError as error:
+                self._lost(error)
                 port.close()
                 raise
             finally:
@@ -136,8 +138,8 @@ class Device:
                 port = await self._aopened()
                 try:
                     yield port
-                except TransportError:
-                    self._drop()
+                except TransportError as error:
+                    self._lost(error)
                     await port.aclose()
                     raise
                 finally:
@@ -170,6 +172,7 @@ class Device:
         if self._port is None:
             self._port = tapped(self._address.open(OPEN_SECONDS), self.tap)
             self._trouble = ""
+            self.tap.nudge()
         return self._port
 
     async def _aopened(self) -> Port:
@@ -177,15 +180,22 @@ class Device:
         if self._port is None:
             self._port = tapped(await off_loop(self._address.open, OPEN_SECONDS, discard=_close), self.tap)
             self._trouble = ""
+            self.tap.nudge()
         return self._port
 
     async def _abandon(self, error: TransportError) -> None:
         """Close the line that failed those that listen."""
         port = self._port
-        self._drop()
-        self._trouble = error.what
+        self._lost(error)
         if port is not None:
             await port.aclose()
+
+    def _lost(self, error: TransportError) -> None:
+        """The line failed whoever had it: those that listen want to know."""
+        self._drop()
+        self._trouble = error.what
+        self.outages += 1
+        self.tap.nudge()
 
     def _ready(self, interrupt: bool) -> Port:
         """The open line, with a board behind it that is ready for conversations."""

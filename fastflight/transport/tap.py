@@ -58,6 +58,8 @@ class Tap:
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0
         self._next = 0
+        # Whether what the device says next is known to begin a line.
+        self._line_begins = False
         self._closed = False
         # Readers that wait; each is woken once.
         self._waiting: list[Callable[[], object]] = []
@@ -72,6 +74,8 @@ class Tap:
         if not data:
             return
         with self._lock:
+            if direction == "rx":
+                self._line_begins = data.endswith(b"\n")
             self._chunks.append(Chunk(self._next, self._clock(), direction, data))
             self._next += 1
             self._bytes += len(data) + CHUNK_BYTES
@@ -98,7 +102,21 @@ class Tap:
                 start = seq
             elif since_ns is not None:
                 start = next((chunk.seq for chunk in self._chunks if chunk.time_ns >= since_ns), self._next)
-        return TapReader(self, start)
+            return TapReader(self, start, self._begins_line(start))
+
+    def _begins_line(self, start: int) -> bool:
+        """Whether the first byte that the device sent in chunk `start` or later begins a line, as far as is known."""
+        if start == self._next:
+            return self._line_begins
+        kept = self._next - len(self._chunks)
+        before = (chunk for chunk in islice(self._chunks, max(0, start - kept)) if chunk.direction == "rx")
+        return next((chunk.data.endswith(b"\n") for chunk in reversed(list(before))), False)
+
+    def nudge(self) -> None:
+        """Wake the readers that wait, with nothing: something about the line is worth a look."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        _wake(waiting)
 
     def close(self) -> None:
         """The line is over: readers take what is kept and then end."""
@@ -127,17 +145,21 @@ class Tap:
 
 
 class TapReader:
-    """A place in a tap. Belongs to one thread or one task at a time; there is nothing to close."""
+    """A place in a tap. Belongs to one thread or one task at a time; there is nothing to close.
 
-    def __init__(self, tap: Tap, start: int) -> None:
+    `begins_line`: what the device says first is known to be the beginning of a line.
+    """
+
+    def __init__(self, tap: Tap, start: int, begins_line: bool = False) -> None:
         self._tap = tap
         self._next = start
+        self.begins_line = begins_line
         self.ended = False
 
     def take(self, timeout: float | None) -> list[Chunk | Gap]:
         """What came, in order; waits up to `timeout` seconds (None: for ever) while there is nothing.
 
-        Empty after the timeout, or when the tap was closed: then `ended` is true.
+        Empty after the timeout, after a `Tap.nudge`, or when the tap was closed: then `ended` is true.
         """
         came = threading.Event()
         if not (items := self._taken(came.set)) and not self.ended:
