@@ -22,10 +22,9 @@ from typing import Self
 
 from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError
-from fastflight_benchmark.carriers import ASYNC, HOLDER, SYNC, pieces
 from fastflight_benchmark.contents import KINDS, Kind, make
 from fastflight_benchmark.simulated import SimulatedBoard
-from fastflight_benchmark.transfer_summary import DOWNLOAD, UPLOAD
+from fastflight_benchmark.ways import ASYNC, DOWNLOAD, HOLDER, SYNC, UPLOAD, pieces
 
 # From call to end, whatever strikes: more than all the time limits of a transfer and its recovery together.
 DEADLINE_SECONDS = 90.0
@@ -138,7 +137,7 @@ FAULTS: Mapping[str, Callable[[random.Random, str, int], list[str]]] = {
 
 
 @dataclass(slots=True)
-class _Attempt:
+class Attempt:
     """What came of a transfer: an error, or bytes (those read, or nothing); neither while it runs."""
 
     error: BaseException | None = None
@@ -180,7 +179,7 @@ class Station:
         began = time.perf_counter()
         attempt = self._attempt(case, content)
         seconds = time.perf_counter() - began
-        ended, reason = self._judge(case, attempt, content, old)
+        ended, reason = self.judge(case, attempt, content, old)
         struck = tuple(self._board.mend())
         if not self._board.is_alive:
             self._board.stop()
@@ -191,16 +190,16 @@ class Station:
         began = time.perf_counter()
         again = self._attempt(case, content)
         next_seconds = time.perf_counter() - began
-        went, why = self._judge(case, again, content, old)
+        went, why = self.judge(case, again, content, old)
         if went != COMPLETED and ended not in BAD:
             ended, reason = STUCK, f"after {ended} ({reason or 'no error'}) the next transfer {went}: {why}"
         if went == HUNG:
             self._renew()
         return Outcome(case, ended, reason, seconds, struck, self._baud, self._ring, next_seconds)
 
-    def _attempt(self, case: Case, content: bytes) -> _Attempt:
+    def _attempt(self, case: Case, content: bytes) -> Attempt:
         """Transfer, in a thread of its own: a thread that hangs can only be left behind."""
-        device, attempt = self._inventory.device("board"), _Attempt()
+        device, attempt = self._inventory.device("board"), Attempt()
 
         def work() -> None:
             try:
@@ -216,7 +215,7 @@ class Station:
         attempt.thread.join(DEADLINE_SECONDS)
         return attempt
 
-    def _judge(self, case: Case, attempt: _Attempt, content: bytes, old: bytes) -> tuple[str, str]:
+    def judge(self, case: Case, attempt: Attempt, content: bytes, old: bytes) -> tuple[str, str]:
         """How it ended, and why."""
         if attempt.thread.is_alive():
             frame = sys._current_frames().get(attempt.thread.ident or 0)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -18,17 +18,14 @@ from typing import Any, Protocol, Self, TypeVar
 from mpremote.transport import TransportError as MpremoteError  # type: ignore[import-untyped]
 from mpremote.transport_serial import SerialTransport  # type: ignore[import-untyped]
 
-from fastflight.device import AsyncSession, Device, Session
+from fastflight.device import Device
 from fastflight.errors import FastFlightError, ProtocolError, TransportError
 from fastflight_benchmark.mock_data_service import WrongPath
+from fastflight_benchmark.ways import HOLDER, path_of, pieces
 
 T = TypeVar("T")
 
-SYNC, ASYNC, MPREMOTE, MPREMOTE_PTY = "sync", "async", "mpremote", "mpremote-pty"
-OURS = (SYNC, ASYNC)
-PEERS = (MPREMOTE, MPREMOTE_PTY)
-# Who has the board, as others would be told.
-HOLDER = "benchmark"
+MPREMOTE, MPREMOTE_PTY = "mpremote", "mpremote-pty"
 
 
 class Carrier(Protocol):
@@ -160,20 +157,10 @@ class MpremoteCarrier:
             return content, time.perf_counter() - began
 
 
-def path_of(session: Session | AsyncSession) -> str:
-    """The path that a session's calls take."""
-    return ASYNC if isinstance(session, AsyncSession) else SYNC
-
-
 def check_path(carrier: Carrier, asked: str) -> None:
     """`WrongPath` unless the carrier runs what was asked for."""
     if carrier.path != asked:
         raise WrongPath(f"asked for the path {asked!r}, moved on {carrier.path!r}")
-
-
-async def pieces(content: bytes) -> AsyncIterator[bytes]:
-    """`content`, as coroutines take it."""
-    yield content
 
 
 class PortName:

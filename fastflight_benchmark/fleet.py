@@ -16,9 +16,8 @@ from typing import Any
 
 from fastflight.device import AsyncSession, Inventory, Session
 from fastflight.errors import FastFlightError
-from fastflight_benchmark.carriers import HOLDER, SYNC, path_of, pieces
 from fastflight_benchmark.cores import Usage
-from fastflight_benchmark.transfer_summary import DOWNLOAD, UPLOAD
+from fastflight_benchmark.ways import DOWNLOAD, HOLDER, SYNC, UPLOAD, path_of, pieces
 
 UP, DOWN = "/up.bin", "/down.bin"
 # Moved both ways first, on each line: what runs on the boards is installed then.

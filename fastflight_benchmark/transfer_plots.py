@@ -10,10 +10,12 @@ import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from fastflight_benchmark.plots import ASYNC_COLOUR, LIMIT_COLOUR, SYNC_COLOUR, finish
 from fastflight_benchmark.transfer_report import line_name, size_name
-from fastflight_benchmark.transfer_summary import DOWNLOAD, STEADY, TUNING, UPLOAD, WITHOUT_PACE
+from fastflight_benchmark.transfer_summary import STEADY, TUNING, WITHOUT_PACE
+from fastflight_benchmark.ways import DOWNLOAD, UPLOAD
 
 # Percent of the limit at which the colours of random bytes begin: what is below is far below.
 PALEST, FULL = 50.0, 100.0
@@ -111,6 +113,8 @@ def against_mpremote(cells: pd.DataFrame, description: Mapping[str, Any]) -> Fig
         for place, (rate, times) in enumerate(zip(highest, by_path["async"]["vs_mpremote"], strict=True)):
             axes.text(place - bar, rate / 1e3 * 1.15, f"{times:.3g}x", ha="center", fontsize=8)
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
         axes.margins(y=0.2)
         axes.set_ylabel(f"{operation}, kB/s", fontsize=9)
         axes.set_xticks(range(len(names)), names, fontsize=8)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from fastflight_benchmark.carriers import ASYNC, MPREMOTE, MPREMOTE_PTY, OURS, SYNC
+from fastflight_benchmark.carriers import MPREMOTE, MPREMOTE_PTY
+from fastflight_benchmark.ways import ASYNC, OURS, SYNC
 
-UPLOAD, DOWNLOAD = "upload", "download"
 # What a transfer shows: a connection's first one, one like any other, one of the sweep of chunks and drains.
 FIRST, STEADY, TUNING = "first", "steady", "tuning"
 # The speed of a line that is bound by nothing but the processes at its ends.

@@ -22,13 +22,12 @@ import pandas as pd
 
 from fastflight.errors import FastFlightError, TransportError
 from fastflight_benchmark import machine, output, report
-from fastflight_benchmark.carriers import ASYNC, OURS
 from fastflight_benchmark.contents import make
 from fastflight_benchmark.mock_data_service import WrongPath
 from fastflight_benchmark.report import table
 from fastflight_benchmark.simulated import SimulatedBoard
 from fastflight_benchmark.suites.options import Options
-from fastflight_benchmark.transfer_summary import DOWNLOAD, UPLOAD
+from fastflight_benchmark.ways import ASYNC, DOWNLOAD, OURS, UPLOAD
 
 FLEET = "fastflight_benchmark.fleet"
 BAUD = 115_200

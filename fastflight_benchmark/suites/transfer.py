@@ -24,11 +24,8 @@ from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.transport import parse_url
 from fastflight_benchmark import limits, machine, output, report, transfer_report, transfer_summary
 from fastflight_benchmark.carriers import (
-    ASYNC,
     MPREMOTE,
     MPREMOTE_PTY,
-    OURS,
-    SYNC,
     AsyncCarrier,
     Carrier,
     MpremoteCarrier,
@@ -39,16 +36,8 @@ from fastflight_benchmark.carriers import (
 from fastflight_benchmark.contents import KINDS, Kind, make
 from fastflight_benchmark.simulated import RING, SimulatedBoard
 from fastflight_benchmark.suites.options import Options
-from fastflight_benchmark.transfer_summary import (
-    CELL,
-    DOWNLOAD,
-    FIRST,
-    RAW_COLUMNS,
-    STEADY,
-    TUNING,
-    UPLOAD,
-    WITHOUT_PACE,
-)
+from fastflight_benchmark.transfer_summary import CELL, FIRST, RAW_COLUMNS, STEADY, TUNING, WITHOUT_PACE
+from fastflight_benchmark.ways import ASYNC, DOWNLOAD, OURS, SYNC, UPLOAD
 
 KB, MB = 1_000, 1_000_000
 # What a port is opened with that stands for a line without a pace: the highest that systems know.
@@ -57,9 +46,13 @@ HIGHEST_BAUD = 4_000_000
 # goes in one shot, which installs nothing. Its content is the cell's: other content may need other code.
 FIRST_SIZE = 4 * KB
 # A cell whose four transfers take longer is run with random bytes only; one that takes more than a moment, once.
-LONGEST_CELL_SECONDS, OFTEN_CELL_SECONDS = 30.0, 5.0
+LONGEST_CELL_SECONDS, OFTEN_CELL_SECONDS = 30.0, 3.0
+# There are many cells of the sweep of chunks and drains.
+OFTEN_TUNED_SECONDS = 0.6
 # Transfers that take milliseconds differ by as much: a visit repeats them for about so long, and no more often.
 ROUNDS_SECONDS, MOST_ROUNDS = 0.1, 7
+# What deflate leaves of text is between a quarter and a third, and more where it does not pay.
+ASSUMED_DEFLATED = 0.5
 # For the estimate of the whole time: a visit's connections, and what a line without a pace and mpremote move.
 ASSUMED_VISIT_SECONDS, ASSUMED_BYTES_PER_SECOND, ASSUMED_MPREMOTE = 0.4, 2e6, 30e3
 
@@ -139,9 +132,13 @@ class Cell:
     @property
     def seconds(self) -> float:
         """About how long a visit takes."""
-        ours = len(self.operations) * (
-            self.rounds * len(self.paths) * transfer_seconds(self.line, self.size)
-            + transfer_seconds(self.line, FIRST_SIZE)
+        ours = (
+            (1.0 if self.content == "random" else ASSUMED_DEFLATED)
+            * len(self.operations)
+            * (
+                self.rounds * len(self.paths) * transfer_seconds(self.line, self.size)
+                + transfer_seconds(self.line, FIRST_SIZE)
+            )
         )
         # mpremote sends about three bytes for a random one.
         rate = min(ASSUMED_MPREMOTE, self.line / limits.BITS_PER_BYTE / 3 or ASSUMED_MPREMOTE)
@@ -184,6 +181,7 @@ def plan(scope: Scope, *, tunable: bool) -> list[Cell]:
                 (ASYNC,),
                 chunk=chunk,
                 drain=drain,
+                once=transfer_seconds(line, size) > OFTEN_TUNED_SECONDS,
                 operations=(UPLOAD,),
                 skipped="" if tunable else NOT_BY_OPTION,
             )

@@ -18,7 +18,7 @@ from fastflight_benchmark import plot_benchmark_results, run_benchmark
 from fastflight_benchmark.spawned import spawned
 
 FOLDER = Path(fastflight_benchmark.__file__).parent
-SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_benchmark_results"]
+SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_benchmark_results", "fault_campaign"]
 
 
 def started(script: str, *arguments: str) -> subprocess.Popen[str]:
@@ -37,7 +37,7 @@ def test_each_script_explains_itself() -> None:
     running = {script: started(script, "--help") for script in SCRIPTS}
     said = {script: process.communicate()[0] for script, process in running.items()}
 
-    assert [process.returncode for process in running.values()] == [0, 0, 0, 0]
+    assert [process.returncode for process in running.values()] == [0] * len(SCRIPTS)
     assert "--device" in said["start_flight_server"]
     assert "pyarrow alone" in said["mock_data_service"]
     for option in ("--suite", "--quick", "--runs", "--output", "--server"):
@@ -51,7 +51,7 @@ def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
     no_result.with_suffix(".json").write_text("{}")
 
     for app, argument, says in (
-        (run_benchmark.app, "--suite=flihgt", "is not one of flight, memory"),
+        (run_benchmark.app, "--suite=flihgt", "is not one of flight, memory, transfer, boards, faults"),
         (run_benchmark.app, f"--output={tmp_path}", "cannot be written: Is a directory"),
         (run_benchmark.app, f"--output={no_result}/file.csv", "cannot be written"),
         (plot_benchmark_results.app, str(tmp_path / "missing.csv"), "No such file"),
