@@ -111,7 +111,13 @@ def against_mpremote(cells: pd.DataFrame, description: Mapping[str, Any]) -> Fig
             )
         highest = pd.concat([values for _, values, _ in bars[:2]], axis=1).max(axis=1)
         for place, (rate, times) in enumerate(zip(highest, by_path["async"]["vs_mpremote"], strict=True)):
-            axes.text(place - bar, rate / 1e3 * 1.15, f"{times:.3g}x", ha="center", fontsize=8)
+            axes.text(
+                place - bar,
+                rate / 1e3 * 1.15,
+                f"{times:,.0f}x" if times >= 100 else f"{times:.1f}x",
+                ha="center",
+                fontsize=8,
+            )
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
@@ -120,7 +126,7 @@ def against_mpremote(cells: pd.DataFrame, description: Mapping[str, Any]) -> Fig
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper right", ncols=4, frameon=False, fontsize=9)
+    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.01, 0.965), ncols=4, frameon=False, fontsize=9)
     figure.suptitle("Against mpremote, on the same line", x=0.02, ha="left", fontsize=12)
     note = f"Figures: async by mpremote on a serial port. mpremote {description['mpremote']}, by its Python interface"
     finish(figure, note, description)
