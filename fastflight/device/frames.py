@@ -29,6 +29,8 @@ END = 4
 VERIFY = 8
 # Steps on the way at once: fewer leave the line idle while an answer comes back, more are more answers to read.
 STEPS = 3
+# How much of a piece a board that is reset may lose: the file systems of boards take a flush as a write of metadata.
+FLUSH_BYTES = 64 * 1024
 # A payload is deflated if that saves at least an eighth: less is not worth the board's time.
 WORTH = 7 / 8
 
@@ -62,7 +64,7 @@ def step_bytes(window: int) -> int:
 
 
 def steps(piece: bytes, start: int, block: int, step: int, deflating: bool) -> Iterator[Step]:
-    """What to send for `piece` from `start` on. The board flushes at its end."""
+    """What to send for `piece` from `start` on. The board flushes at its end, and now and then before."""
     limit = buffer_bytes(block)
     while start < len(piece):
         size = min(block, len(piece) - start)
@@ -77,8 +79,8 @@ def steps(piece: bytes, start: int, block: int, step: int, deflating: bool) -> I
             # Each byte too many stands for an escape; half of them may go with the bytes that are cut off.
             size -= max(1, (len(body) - limit) // 2)
             kind = 0
-        start += size
-        if start == len(piece):
+        before, start = start, start + size
+        if start == len(piece) or start // FLUSH_BYTES > before // FLUSH_BYTES:
             kind |= FLUSH
         head = header(kind, len(body))
         for at in range(0, len(body), step):

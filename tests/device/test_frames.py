@@ -47,7 +47,7 @@ def test_steps_fit_and_add_up_and_interrupt_nobody(
     found, kinds = taken(wire)
     assert found == content[start:]
     assert all(length <= buffer_bytes(block) for _, length in kinds)
-    # Only the end of a piece is flushed, and every block's last step says how far it goes.
+    # Only the end of so short a piece is flushed, and every block's last step says how far it goes.
     assert [bool(kind & FLUSH) for kind, _ in kinds] == [False] * (len(kinds) - 1) + [True] * bool(kinds)
     done = [each.done for each in sent if each.done is not None]
     assert len(done) == len(kinds)
@@ -88,3 +88,9 @@ def test_headers_hold_no_control_characters(length: int) -> None:
 def test_the_end_says_whether_to_take_the_digest() -> None:
     assert frames.end(verify=True) == header(END | VERIFY, 0)
     assert frames.end(verify=False) == header(END, 0)
+
+
+def test_a_long_piece_is_flushed_now_and_then() -> None:
+    piece = bytes(3 * frames.FLUSH_BYTES)
+    _, kinds = taken(b"".join(each.wire for each in steps(piece, 0, 2048, 160, False)))
+    assert [at for at, (kind, _) in enumerate(kinds, 1) if kind & FLUSH] == [32, 64, 96]
