@@ -62,11 +62,12 @@ async def get(
 ) -> None:
     """Read a file of a device: as it is, converted, or onto the screen.
 
-    With `-o` and the same ending the bytes are copied. Another ending (.csv, .jsonl, .arrow, .parquet) converts. A
-    copy that breaks off leaves FILE.part: the same command goes on from there.
+    With `-o` and the same ending the bytes are copied; another (.csv, .jsonl, .arrow, .parquet) converts.
+    A copy that breaks off leaves FILE.part: the same command goes on from there.
 
-    With -r the files in a folder, and in those below it, get the same paths below FILE. Where that ends in /, or is
-    left out, they land in there in a folder of the same name. What else is there stays.
+    With -r the files in a folder, and in those below it, get the same paths below FILE.
+    Where that ends in /, or is left out, they land in a folder of the same name in there.
+    What else is there stays.
     """
     at = target(file, folder=recursive)
     if to is not None and output is not None:

@@ -48,11 +48,12 @@ async def put(
 ) -> None:
     """Write a local file to a device: as it is where the endings agree, converted where they do not.
 
-    The old file on the device stays until the new one is there and verified. A copy that breaks off leaves what it
-    has stored: the same command goes on from there.
+    The old file on the device stays until the new one is there and verified.
+    A copy that breaks off leaves what it has stored: the same command goes on from there.
 
-    With -r the files in a folder, and in those below it, get the same paths below DEVICE:PATH. Where that ends in /,
-    they land in there in a folder of the same name. Links are left out. What else is there stays.
+    With -r the files in a folder, and in those below it, get the same paths below DEVICE:PATH.
+    Where that ends in /, they land in a folder of the same name in there.
+    Links are left out. What else is there stays.
     """
     if recursive and (format or columns or record):
         raise typer.BadParameter("-r copies files as they are: leave --format, --columns and --record out")

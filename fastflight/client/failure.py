@@ -23,6 +23,7 @@ from fastflight.errors import (
     FastFlightError,
     FileMissing,
     RequestError,
+    SequenceConflict,
     TransportClosed,
     TransportError,
     TransportTimeout,
@@ -49,6 +50,8 @@ def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
 
 
 CLASS_OF_CODE = {cls.code: cls for cls in _classes(FastFlightError)}
+# It is made of numbers, of which a description has only the text.
+CLASS_OF_CODE[SequenceConflict.code] = BusyError
 # Those that a text is enough for.
 CLASS_OF_NAME = {cls.__name__: cls for cls in (RequestError, UnknownName, DataError, FileMissing)}
 

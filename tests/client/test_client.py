@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ import pytest
 from pyarrow import flight
 
 from fastflight.client import Device, Digest, Entry, FastFlightClient
+from fastflight.client.failure import CLASS_OF_CODE, typed
 from fastflight.errors import (
     BusyError,
     DataError,
@@ -213,3 +215,11 @@ def test_plain_flight_can_ask_the_same(server: HandmadeServer) -> None:
 def test_an_address_is_one(location: str) -> None:
     with pytest.raises(RequestError, match="Give one as grpc://127.0.0.1:8815"):
         FastFlightClient(location)
+
+
+def test_every_error_that_a_server_describes_is_raised() -> None:
+    for code, kind in CLASS_OF_CODE.items():
+        described = {"code": code, "what": "it broke", "where": "demo", "hint": "Mend it"}
+        error = typed(flight.FlightServerError("it broke", json.dumps(described).encode()), "grpc://nowhere")
+        assert type(error) is kind
+        assert (error.what, error.where, error.hint) == ("it broke", "demo", "Mend it")
