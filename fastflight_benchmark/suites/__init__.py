@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fastflight_benchmark.suites import boards, faults, flight, memory, transfer
+from fastflight_benchmark.suites import boards, bridge, faults, flight, memory, transfer
 from fastflight_benchmark.suites.options import Options
 
 __all__ = ["SUITES", "Options"]
@@ -18,4 +18,5 @@ SUITES: Mapping[str, Suite] = {
     "transfer": transfer.run,
     "boards": boards.run,
     "faults": faults.run,
+    "bridge": bridge.run,
 }

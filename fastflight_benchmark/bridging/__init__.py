@@ -1,0 +1,1 @@
+"""What the suite `bridge` measures with: devices that only move bytes, servers in front of them, and clients."""

@@ -1,0 +1,138 @@
+"""The bare end of a line to a null device: as little code as possible, so that what lies between is what is measured.
+
+Through an RFC 2217 server, Telnet's options are agreed on first; afterwards the wire carries the content with each
+0xFF doubled and nothing else, which is made before and compared after the clock runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import socket
+import time
+import tty
+from types import TracebackType
+from typing import Self
+
+from fastflight.errors import DataError, TransportClosed, TransportTimeout
+from fastflight_benchmark.bridging.device import READ_BYTES, content
+from fastflight_benchmark.bridging.servers import RFC2217, Endpoint
+
+IAC, WILL, DO = b"\xff", b"\xfb", b"\xfd"
+BINARY, SUPPRESS_GO_AHEAD, COM_PORT = b"\x00", b"\x03", b"\x2c"
+# Both sides take bytes as they are, and the client may set the serial line.
+AGREEMENT = b"".join(
+    IAC + verb + option for verb, option in ((WILL, COM_PORT), (WILL, BINARY), (DO, BINARY), (DO, SUPPRESS_GO_AHEAD))
+)
+PATIENCE = 60.0
+
+
+class Wire:
+    """An open line, by a terminal's path or over TCP; `port` says what the server speaks."""
+
+    def __init__(self, descriptor: int, port: str) -> None:
+        os.set_blocking(descriptor, True)
+        self._descriptor = descriptor
+        self._telnet = port == RFC2217
+
+    @classmethod
+    def to_terminal(cls, path: str) -> Self:
+        """The device itself."""
+        descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY)
+        tty.setraw(descriptor)
+        return cls(descriptor, "").ready()
+
+    @classmethod
+    def to(cls, endpoint: Endpoint, port: str) -> Self:
+        """A device's socket, or a server in front of it."""
+        stream = socket.create_connection(endpoint, PATIENCE)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(stream.detach(), port).ready()
+
+    def ready(self) -> Self:
+        """Agree with the server, and find the device listening."""
+        self.send((AGREEMENT if self._telnet else b"") + b"hello\n")
+        seen = b""
+        while not seen.endswith(b"ready\n"):
+            seen += self._more(READ_BYTES)
+        return self
+
+    def encoded(self, data: bytes) -> bytes:
+        """As it crosses this wire."""
+        return data.replace(IAC, IAC + IAC) if self._telnet else data
+
+    def round_trip(self) -> float:
+        """Seconds that a byte takes there and back, once the device has been told to `echo`."""
+        began = time.perf_counter()
+        os.write(self._descriptor, b"x")
+        os.read(self._descriptor, 1)
+        return time.perf_counter() - began
+
+    def echo(self, count: int) -> None:
+        """The next bytes come back."""
+        self.send(f"echo {count}\n".encode())
+
+    def take(self, kind: str, count: int) -> float:
+        """Let the device take content: seconds. `DataError` where it has other bytes than were sent."""
+        data = content(kind, count)
+        encoded = self.encoded(data)
+        self.send(f"take {count} {kind}\n".encode())
+        began = time.perf_counter()
+        self.send(encoded)
+        self._exactly(1)
+        seconds = time.perf_counter() - began
+        if self._exactly(65).decode(errors="replace").strip() != hashlib.sha256(data).hexdigest():
+            raise DataError("what the device got is not what was sent")
+        return seconds
+
+    def give(self, kind: str, count: int) -> float:
+        """Take content from the device: seconds. `DataError` where other bytes came."""
+        expected = self.encoded(content(kind, count))
+        began = time.perf_counter()
+        self.send(f"give {count} {kind}\n".encode())
+        found = self._exactly(len(expected))
+        seconds = time.perf_counter() - began
+        if found != expected:
+            raise DataError("what came is not what the device sent")
+        return seconds
+
+    def send(self, data: bytes) -> None:
+        """All of `data`."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest[:READ_BYTES]) :]
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _exactly(self, count: int) -> bytes:
+        found = bytearray(count)
+        rest = memoryview(found)
+        while rest:
+            self._wait()
+            got = os.readv(self._descriptor, [rest[:READ_BYTES]])
+            if not got:
+                raise TransportClosed("the line was closed")
+            rest = rest[got:]
+        rest.release()
+        return bytes(found)
+
+    def _more(self, count: int) -> bytes:
+        self._wait()
+        data = os.read(self._descriptor, count)
+        if not data:
+            raise TransportClosed("the line was closed")
+        return data
+
+    def _wait(self) -> None:
+        if not select.select([self._descriptor], [], [], PATIENCE)[0]:
+            raise TransportTimeout(f"nothing came for {PATIENCE:g} s")
