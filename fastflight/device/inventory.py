@@ -157,6 +157,8 @@ class Device:
         reader = self.tap.reader(seq=seq, since_ns=since_ns)
         with self._counting:
             if self._listeners == 0:
+                # Of an earlier time: the line is tried again now.
+                self._trouble = ""
                 self._listening = self._shard.submit(listen(self._lock, self._aopened, self._abandon))
             self._listeners += 1
         try:

@@ -2,7 +2,8 @@
 
 `sync_answer` reads in the calling thread, `async_answer` on the shard; both end in one generator that Flight iterates.
 It sends batches of a size that every client takes, then one empty batch whose app metadata is the trailer: JSON with
-rows, bytes, duration_seconds and the source's summary. It owns the source's iterator: however it ends, that is closed.
+rows, bytes, duration_seconds and the source's summary. A batch that the source
+`Noted` carries its note as app metadata. It owns the source's iterator: however it ends, that is closed.
 
 While an async source is idle the client is looked after every 20 ms. A sync source is asked in the handler's thread,
 where nothing can interrupt it: one that can be idle must give an empty batch now and then, as DESIGN's live streams do.
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ from fastflight.server.ledger import Stream
 from fastflight.server.status import flight_error
 from fastflight.service import dispatch, encode
 from fastflight.service.requests import Mode, Request
-from fastflight.service.source import AsyncReading, Source, Summary
+from fastflight.service.source import AsyncReading, Noted, Reading, Source
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
@@ -35,26 +37,48 @@ HEARTBEAT_SECONDS = 5.0
 HANDOFF_BYTES = 8 * 1024 * 1024
 
 
+# What Flight takes: a batch, or one with its app metadata.
+Message = Any
+Opened = tuple[pa.Schema, Generator[Message, None, None]]
+
+
 def sync_answer(source: Source[Any], request: Request, stream: Stream) -> flight.FlightDataStream:
     """Open the source here and answer from this thread."""
-    reading = dispatch.reader(source)(request)
-    schema = described(reading.schema, request, "sync")
-    return _begin(schema, reading.batches, reading.summary, stream)
+    read = dispatch.reader(source)
+    return flight.GeneratorStream(*sync_messages(lambda: read(request), request, stream))
 
 
 def async_answer(source: Source[Any], request: Request, stream: Stream, shard: Shard) -> flight.FlightDataStream:
     """Open and iterate the source on the shard; answer from this thread."""
-    items = _on_loop(dispatch.async_reader(source), request)
+    read = dispatch.async_reader(source)
+    return flight.GeneratorStream(*async_messages(lambda: read(request), request, stream, shard))
+
+
+def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream) -> Opened:
+    """The schema and the messages of an answer that is read in this thread."""
+    reading = read()
+    schema = described(reading.schema, request, "sync")
+    return schema, _begin(replace(reading, schema=schema), stream)
+
+
+def async_messages(
+    read: Callable[[], Awaitable[AsyncReading]], request: Request, stream: Stream, shard: Shard
+) -> Opened:
+    """The schema and the messages of an answer that is read on the shard."""
+    items = _on_loop(read, request)
     drained = drain(shard, items, max_bytes=HANDOFF_BYTES, size_of=_size, still_wanted=stream.check)
     reading = cast(AsyncReading, next(drained))
-    return _begin(reading.schema, cast("Iterator[pa.RecordBatch]", drained), reading.summary, stream)
+    batches = cast("Iterator[pa.RecordBatch | Noted]", drained)
+    return reading.schema, _begin(Reading(reading.schema, batches, reading.summary, reading.drain), stream)
 
 
-async def _on_loop(read: Callable[[Request], Any], request: Request) -> AsyncIterator[AsyncReading | pa.RecordBatch]:
+async def _on_loop(
+    read: Callable[[], Awaitable[AsyncReading]], request: Request
+) -> AsyncIterator[AsyncReading | Noted | pa.RecordBatch]:
     """The reading, then its batches: opened and iterated by one task, so that one cancellation ends both."""
-    reading: AsyncReading = await read(request)
+    reading = await read()
     try:
-        yield AsyncReading(described(reading.schema, request, "async"), reading.batches, reading.summary)
+        yield replace(reading, schema=described(reading.schema, request, "async"))
         async for batch in reading.batches:
             yield batch
     finally:
@@ -75,44 +99,46 @@ def plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields, schema.metadata)
 
 
-def _size(item: AsyncReading | pa.RecordBatch) -> int:
-    return 0 if isinstance(item, AsyncReading) else pa.ipc.get_record_batch_size(item)
+def _size(item: AsyncReading | Noted | pa.RecordBatch) -> int:
+    if isinstance(item, AsyncReading):
+        return 0
+    return int(pa.ipc.get_record_batch_size(item.batch if isinstance(item, Noted) else item))
 
 
-def _begin(
-    schema: pa.Schema, batches: Iterator[pa.RecordBatch], summary: Callable[[], Summary], stream: Stream
-) -> flight.FlightDataStream:
-    generator = _send(schema, batches, summary, stream)
+def _begin(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
+    if reading.drain is not None:
+        stream.when_draining(reading.drain)
+    generator = _send(reading, stream)
     next(generator)  # from here on, dropping it runs its `finally`: a client may leave before the first batch
-    return flight.GeneratorStream(schema, generator)
+    return generator
 
 
-def _send(
-    schema: pa.Schema, batches: Iterator[pa.RecordBatch], summary: Callable[[], Summary], stream: Stream
-) -> Generator[Any, None, None]:
+def _send(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
     outcome = "cancelled"
     measured = _Measured()
+    schema = reading.schema
     try:
         yield None
         sent = time.monotonic()
-        for batch in batches:
+        for item in reading.batches:
             stream.passing()
+            batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
             now = time.monotonic()
-            if not batch.num_rows and now - sent < HEARTBEAT_SECONDS:
+            if not batch.num_rows and note is None and now - sent < HEARTBEAT_SECONDS:
                 continue
             sent = now
             if not batch.schema.equals(schema):
                 batch = _conformed(batch, schema)
             stream.count(batch.num_rows, measured.size(batch))
-            if pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES:
-                yield batch
-            else:
-                yield from split(batch)
+            pieces = split(batch)
+            if note is not None:
+                yield next(pieces), pa.py_buffer(json.dumps(note).encode())
+            yield from pieces
         trailer = {
             "rows": stream.rows,
             "bytes": stream.bytes,
             "duration_seconds": round(time.perf_counter() - stream.began, 6),
-            **summary(),
+            **reading.summary(),
         }
         yield pa.RecordBatch.from_pylist([], schema=schema), pa.py_buffer(json.dumps(trailer, default=str).encode())
         outcome = "finished"
@@ -123,7 +149,7 @@ def _send(
         raise flight_error(error) from None
     finally:
         stream.close(outcome)
-        close = getattr(batches, "close", None)
+        close = getattr(reading.batches, "close", None)
         if close is not None:
             close()
 

@@ -15,7 +15,7 @@ import pyarrow.flight as flight
 import structlog
 
 from fastflight.concurrency import Shard
-from fastflight.server import answers, listing, uploads
+from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import Actions, RawAction, own_actions
 from fastflight.server.connections import cut
 from fastflight.server.ledger import Ledger, Stream
@@ -93,6 +93,21 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             stream = self._open(request, context)
             with stream.failing():
                 uploads.take(source, request, stream, reader, writer, self._shard)
+            stream.close("finished")
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        with mapped():
+            request = listing.request_of(descriptor, self._catalog)
+            source = self._catalog.source_of(request)
+            stream = self._open(request, context)
+            with stream.failing():
+                exchanges.talk(source, request, stream, reader, writer, self._shard)
             stream.close("finished")
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:

@@ -35,6 +35,21 @@ class Stream:
         self.bytes = 0
         self.began = self._looked = time.perf_counter()
         self.why_stop = ""
+        # How it went; known before it closes where its handler has more to do than to answer.
+        self.outcome = ""
+        self.lasting = False
+        self._drain: Callable[[], None] | None = None
+
+    def when_draining(self, drain: Callable[[], None]) -> None:
+        """A live stream: `drain` makes it end by itself when the server shuts down."""
+        self._drain = drain
+        if self._ledger.draining:
+            drain()
+
+    def drain(self) -> None:
+        """The server shuts down."""
+        if self._drain is not None:
+            self._drain()
 
     def check(self) -> bool:
         """True while the stream is wanted; raises `Stopped` when it no longer is."""
@@ -69,8 +84,10 @@ class Stream:
             raise
 
     def close(self, outcome: str) -> None:
-        """The stream has `finished`, `failed`, or was `cancelled`."""
-        self._ledger.closed(self, outcome)
+        """The stream has `finished`, `failed`, or was `cancelled`. A `lasting` one is not closed, but remembers it."""
+        self.outcome = self.outcome or outcome
+        if not self.lasting:
+            self._ledger.closed(self, self.outcome)
 
 
 class Ledger:
@@ -120,9 +137,12 @@ class Ledger:
         return len(found)
 
     def drain(self) -> None:
-        """Admit no more streams."""
+        """Admit no more streams, and let live ones come to their end."""
         with self._changed:
             self._draining = True
+            running = list(self._open)
+        for stream in running:
+            stream.drain()
 
     def stop_all(self) -> None:
         """End every open stream."""

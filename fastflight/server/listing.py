@@ -48,10 +48,15 @@ def flights(criteria: bytes, catalog: Catalog) -> Iterator[flight.FlightInfo]:
 
 
 def name(request: Request) -> str:
-    """What a glob is matched with: `demo/readings.csv` for a file of a device, else the request's type."""
+    """What a glob is matched with: `demo/readings.csv` for a file of a device, else the request's type.
+
+    The session of a device is `demo/device.session`.
+    """
     device, path = getattr(request, "device", None), getattr(request, "path", None)
-    if device is None or path is None:
+    if device is None:
         return request.type
+    if path is None:
+        return f"{device}/{request.type}"
     return f"{device}/{path.lstrip('/')}"
 
 

@@ -54,7 +54,7 @@ def take(
     shard: Shard,
 ) -> None:
     """Carry the upload out; returns when the source has it all and the client was told."""
-    incoming = _Incoming(reader, stream)
+    incoming = Incoming(reader, stream)
     if request.mode == "sync":
         write = dispatch.writer(source)
         with _Acks(writer, incoming) as acks:
@@ -67,7 +67,7 @@ def take(
             acks.done(_on_loop(awrite, request, incoming, acks, stream, shard))
 
 
-class _Incoming(Iterator[pa.RecordBatch]):
+class Incoming(Iterator[pa.RecordBatch]):
     """The client's batches, each validated."""
 
     def __init__(self, reader: flight.MetadataRecordBatchReader, stream: Stream) -> None:
@@ -121,7 +121,7 @@ class _Incoming(Iterator[pa.RecordBatch]):
 
 
 def _on_loop(
-    write: AsyncWriter[Any], request: Request, incoming: _Incoming, acks: _Acks, stream: Stream, shard: Shard
+    write: AsyncWriter[Any], request: Request, incoming: Incoming, acks: _Acks, stream: Stream, shard: Shard
 ) -> Summary:
     batches: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, stream.check)
 
@@ -172,7 +172,7 @@ def _result(writing: concurrent.futures.Future[Summary]) -> Summary:
 class _Acks:
     """Writes acknowledgements from a thread of its own; leaving the context ends it."""
 
-    def __init__(self, writer: flight.FlightMetadataWriter, incoming: _Incoming) -> None:
+    def __init__(self, writer: flight.FlightMetadataWriter, incoming: Incoming) -> None:
         self._writer = writer
         self._incoming = incoming
         self._changed = threading.Condition()

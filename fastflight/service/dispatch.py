@@ -6,7 +6,15 @@ from typing import Any, TypeVar
 
 from fastflight.errors import RequestError
 from fastflight.service.requests import Mode
-from fastflight.service.source import AsyncReader, AsyncWriter, Reader, Source, Writer
+from fastflight.service.source import (
+    AsyncExchanger,
+    AsyncReader,
+    AsyncWriter,
+    Exchanger,
+    Reader,
+    Source,
+    Writer,
+)
 
 F = TypeVar("F")
 
@@ -29,6 +37,16 @@ def writer(source: Source[Any]) -> Writer[Any]:
 def async_writer(source: Source[Any]) -> AsyncWriter[Any]:
     """What serves a write with mode `async`."""
     return _registered(source, "async", "written", source.awrite, source.write)
+
+
+def exchanger(source: Source[Any]) -> Exchanger[Any]:
+    """What serves an exchange with mode `sync`."""
+    return _registered(source, "sync", "exchanged", source.exchange, source.aexchange)
+
+
+def async_exchanger(source: Source[Any]) -> AsyncExchanger[Any]:
+    """What serves an exchange with mode `async`."""
+    return _registered(source, "async", "exchanged", source.aexchange, source.exchange)
 
 
 def _registered(source: Source[Any], mode: Mode, done: str, function: F | None, other: object) -> F:

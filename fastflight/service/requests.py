@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
+SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
 OnError = Literal["skip", "fail"]
 # How the bytes of a file cross the line; `auto` is the fastest that the board can do.
 Method = Literal["auto", "binary", "base64", "literal"]
@@ -27,6 +28,10 @@ MAX_CODE_CHARACTERS = 128 * 1024
 MAX_FILES = 10_000
 # How the names begin under which a device keeps what a write that broke off has left: no part of a tree.
 LEFT_BEHIND = ".fastflight-"
+# A year: longer than any server runs, short enough that times stay within what Arrow can hold.
+MAX_SECONDS = 366 * 86_400
+# Sequence numbers are uint64; JSON numbers are exact up to here.
+MAX_SEQ = 2**53
 # The largest file of littlefs and FAT (4 GiB less one byte) has no later offset.
 MAX_OFFSET = 2**32
 
@@ -109,6 +114,29 @@ class DeviceExec(Request):
     # Seconds of silence after which the code is taken to hang and is interrupted.
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     interrupt: bool = False
+
+
+class DeviceSession(Request):
+    """The live traffic of a device, or bytes to be sent to it.
+
+    It begins now, at the number `since_seq`, or `since_seconds` back, as far as it is kept. `schema` is for `jsonl` and
+    `csv`, and needed there; `columns` are those to keep, of all columns. Rows wait for their batch at most `flush_ms`.
+    With `reconnect` it goes on when the device is gone and comes back, else it ends.
+    """
+
+    type: ClassVar[str] = "device.session"
+
+    device: DeviceName
+    since_seq: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
+    since_seconds: Annotated[float | None, Field(ge=0, le=MAX_SECONDS)] = None
+    format: SessionFormat = "bytes"
+    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
+    columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
+    batch_rows: BatchRows = 4096
+    flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
+    limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
+    limit_seconds: Annotated[float | None, Field(ge=0, le=MAX_SECONDS)] = None
+    reconnect: bool = False
 
 
 class Mock(Request):

@@ -29,21 +29,34 @@ def no_summary() -> Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """A batch, and what is to be known at this place among the rows: before its rows, which may be none."""
+
+    batch: pa.RecordBatch
+    note: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
-    """An answer that is read in the asking thread. `summary` may be called once `batches` has ended."""
+    """An answer that is read in the asking thread. `summary` may be called once `batches` has ended.
+
+    A live answer has a `drain`, callable from any thread: its batches end soon then, with what came so far.
+    """
 
     schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
+    batches: Iterator[pa.RecordBatch | Noted]
     summary: Callable[[], Summary] = no_summary
+    drain: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncReading:
-    """An answer that is read on an event loop. `summary` may be called once `batches` has ended."""
+    """As `Reading`, read on an event loop."""
 
     schema: pa.Schema
-    batches: AsyncIterator[pa.RecordBatch]
+    batches: AsyncIterator[pa.RecordBatch | Noted]
     summary: Callable[[], Summary] = no_summary
+    drain: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +116,34 @@ class AsyncWriter(Protocol[R_contra]):
     ) -> Awaitable[Summary]: ...
 
 
+class Incoming(Protocol):
+    """A client's batches, as they come. Closed, from any thread, it ends for whoever iterates."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncIncoming(Protocol):
+    """The same on an event loop."""
+
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Exchanger(Protocol[R_contra]):
+    """Answers while it takes `batches`; closes them when the answer ends or is closed."""
+
+    def __call__(self, request: R_contra, schema: pa.Schema, batches: Incoming) -> Reading: ...
+
+
+class AsyncExchanger(Protocol[R_contra]):
+    """The same on an event loop."""
+
+    def __call__(self, request: R_contra, schema: pa.Schema, batches: AsyncIncoming) -> Awaitable[AsyncReading]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """What can be known of an answer without reading it: -1 where it cannot be known."""
@@ -124,5 +165,7 @@ class Source(Generic[R]):
     aread: AsyncReader[R] | None = None
     write: Writer[R] | None = None
     awrite: AsyncWriter[R] | None = None
+    exchange: Exchanger[R] | None = None
+    aexchange: AsyncExchanger[R] | None = None
     describe: Callable[[R], Estimate] | None = None
     requests: Callable[[], Iterator[tuple[R, Estimate]]] | None = None

@@ -1,4 +1,4 @@
-"""What the server offers: the files, trees, listings and code of devices, and the benchmark table."""
+"""What the server offers: the files, trees, listings, code and live traffic of devices, and the benchmark table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastflight.sources.actions import device_actions
 from fastflight.sources.device_exec import DeviceExecs
 from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import DeviceListings
+from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
 
 __all__ = ["device_actions", "device_sources"]
@@ -22,4 +23,5 @@ def device_sources(inventory: Inventory) -> list[Source[Any]]:
         DeviceTrees(inventory).source(),
         DeviceListings(inventory).source(),
         DeviceExecs(inventory).source(),
+        DeviceSessions(inventory).source(),
     ]

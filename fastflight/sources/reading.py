@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Generator
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from fastflight.service.source import AsyncReading, Reading, Summary
+from fastflight.service.source import AsyncReading, Noted, Reading, Summary
 
-Lot = list[pa.RecordBatch]
+Lot: TypeAlias = list[pa.RecordBatch | Noted]
 
 
 class Rows(Protocol):
@@ -65,7 +65,7 @@ class Batches:
     def __iter__(self) -> Batches:
         return self
 
-    def __next__(self) -> pa.RecordBatch:
+    def __next__(self) -> pa.RecordBatch | Noted:
         if not self._ready:
             self._ready += next(self._lots)
         return self._ready.popleft() if self._ready else self._silence
@@ -86,7 +86,7 @@ class AsyncBatches:
     def __aiter__(self) -> AsyncBatches:
         return self
 
-    async def __anext__(self) -> pa.RecordBatch:
+    async def __anext__(self) -> pa.RecordBatch | Noted:
         if not self._ready:
             self._ready += await anext(self._lots)
         return self._ready.popleft() if self._ready else self._silence

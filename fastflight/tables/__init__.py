@@ -21,6 +21,7 @@ from fastflight.tables.batching import Batcher
 from fastflight.tables.codec import Layout, Rejected, RejectedRow, RowReader, RowWriter
 from fastflight.tables.csv import csv_reader
 from fastflight.tables.jsonl import jsonl_reader
+from fastflight.tables.lines import LineParser
 from fastflight.tables.packed import PackedReader, PackedWriter
 from fastflight.tables.raw import RawReader, RawWriter
 from fastflight.tables.schemas import schema_from_names
@@ -29,6 +30,7 @@ from fastflight.tables.writing import CsvWriter, JsonlWriter
 __all__ = [
     "Batcher",
     "Layout",
+    "LineParser",
     "Rejected",
     "RejectedRow",
     "RowReader",

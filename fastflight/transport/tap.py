@@ -156,6 +156,11 @@ class TapReader:
         self.begins_line = begins_line
         self.ended = False
 
+    @property
+    def next_seq(self) -> int:
+        """The number of the chunk that it takes next."""
+        return self._next
+
     def take(self, timeout: float | None) -> list[Chunk | Gap]:
         """What came, in order; waits up to `timeout` seconds (None: for ever) while there is nothing.
 

@@ -129,11 +129,12 @@ def sha256(data: bytes) -> str:
 def serving(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterator[Board]:
     """A server as the command line puts it together."""
     with ExitStack() as parts:
-        inventory = parts.enter_context(Inventory(devices, **limits))
+        shard = Shard()
+        inventory = parts.enter_context(Inventory(devices, shard=shard, **limits))
+        parts.enter_context(shard)
         catalog = Catalog()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
-        shard = parts.enter_context(Shard())
         server = FlightServer(catalog, device_actions(inventory), shard=shard, location="grpc://127.0.0.1:0")
         parts.callback(server.close)
         board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)

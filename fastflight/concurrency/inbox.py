@@ -1,0 +1,80 @@
+"""From one thread to another: items in order, bounded by bytes, and an end that both sides can bring about.
+
+A thread `put`s items, and blocks while `max_bytes` are waiting; another iterates. `finish` is the iterator's end, `fail`
+its error, after the items before it. `close`, from any thread, ends it at once for both: `put` raises `Stopped` then.
+As `HandIn`, for a consumer that is a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from fastflight.errors import Stopped
+
+T = TypeVar("T")
+
+# How often a blocked producer asks whether its items are still wanted.
+POLL_SECONDS = 0.02
+
+
+class Inbox(Iterator[T], Generic[T]):
+    """While `put` blocks, `still_wanted` is asked every `POLL_SECONDS`: `Stopped` is raised once it says no."""
+
+    def __init__(self, max_bytes: int, still_wanted: Callable[[], bool]) -> None:
+        self._max_bytes = max_bytes
+        self._still_wanted = still_wanted
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[T, int]] = deque()
+        self._bytes = 0
+        self._ended = False
+        self._error: BaseException | None = None
+        self._closed = False
+
+    def put(self, item: T, size: int) -> None:
+        """Hand in one item of `size` bytes."""
+        with self._changed:
+            while self._bytes >= self._max_bytes and not self._closed:
+                self._changed.wait(POLL_SECONDS)
+                if not self._still_wanted():
+                    self._closed = True
+            if self._closed:
+                raise Stopped("nobody takes what is handed in")
+            self._waiting.append((item, size))
+            self._bytes += size
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """There are no more items."""
+        self._end(None)
+
+    def fail(self, error: BaseException) -> None:
+        """There are no more items because of `error`."""
+        self._end(error)
+
+    def close(self) -> None:
+        """Nobody wants more of it."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def __next__(self) -> T:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._ended or self._closed)
+            if self._waiting:
+                item, size = self._waiting.popleft()
+                self._bytes -= size
+                self._changed.notify_all()
+                return item
+            if self._error is not None and not self._closed:
+                raise self._error
+            raise StopIteration
+
+    def _end(self, error: BaseException | None) -> None:
+        with self._changed:
+            if not self._ended:
+                self._ended, self._error = True, error
+                self._changed.notify_all()

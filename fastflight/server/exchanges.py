@@ -1,0 +1,94 @@
+"""do_exchange: a client's batches in, the source's batches out, at the same time.
+
+The handler's thread sends the answer, as do_get's does, to its trailer; another thread takes what the client sends,
+validated as do_put's is. The call ends when the client has ended its side: Flight gives a server no way to end it
+first, and leaving a reader while a thread is in it would crash. So a client that sees the trailer ends its side; one
+that does not is heard, and not listened to, until it leaves or the server shuts down.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from fastflight.concurrency import HandIn, Shard
+from fastflight.concurrency.inbox import Inbox
+from fastflight.errors import FastFlightError, Stopped
+from fastflight.server import answers
+from fastflight.server.ledger import Stream
+from fastflight.server.uploads import HANDIN_BYTES, Incoming
+from fastflight.service import dispatch
+from fastflight.service.requests import Request
+from fastflight.service.source import Source
+
+
+def talk(
+    source: Source[Any],
+    request: Request,
+    stream: Stream,
+    reader: flight.MetadataRecordBatchReader,
+    writer: flight.MetadataRecordBatchWriter,
+    shard: Shard,
+) -> None:
+    """Carry the exchange out; returns when both sides have ended."""
+    sync = dispatch.exchanger(source) if request.mode == "sync" else None
+    asynchronous = dispatch.async_exchanger(source) if request.mode == "async" else None
+    incoming = Incoming(reader, stream)
+    # Whoever shuts down must know of a client that does not end its side.
+    stream.lasting = True
+    batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]
+    if sync is not None:
+        inbox = batches = Inbox(HANDIN_BYTES, stream.check)
+        schema, messages = answers.sync_messages(lambda: sync(request, incoming.schema, inbox), request, stream)
+    else:
+        assert asynchronous is not None
+        batches = HandIn(shard.loop, HANDIN_BYTES, stream.check)
+        given = _Given(batches)
+        schema, messages = answers.async_messages(
+            lambda: asynchronous(request, incoming.schema, given), request, stream, shard
+        )
+    taking = threading.Thread(target=_take, args=(incoming, batches), name="exchange-input", daemon=True)
+    taking.start()
+    try:
+        writer.begin(schema)
+        for message in messages:
+            if isinstance(message, tuple):
+                writer.write_with_metadata(*message)
+            else:
+                writer.write_batch(message)
+    finally:
+        messages.close()
+        batches.close()
+        taking.join()
+        stream.lasting = False
+
+
+class _Given:
+    """A `HandIn` to be iterated and closed by a source."""
+
+    def __init__(self, batches: HandIn[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        return self._batches
+
+    async def aclose(self) -> None:
+        await self._batches.aclose()
+
+
+def _take(incoming: Incoming, batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]) -> None:
+    try:
+        for batch in incoming:
+            batches.put(batch, pa.ipc.get_record_batch_size(batch))
+    except Stopped:
+        batches.finish()  # the client has left, or the source takes no more: both know by themselves
+    except FastFlightError as error:
+        batches.fail(error)
+    else:
+        batches.finish()
+    while incoming.discard():
+        pass

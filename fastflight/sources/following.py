@@ -1,0 +1,118 @@
+"""How a live session goes on and how it ends: what the sync and the async path share.
+
+A `Following` is given what a tap's reader took, and says how long to wait for more and whether that was the end. It may
+be told to end from any thread; it then gives what had crossed the line until then.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from fastflight.device import Device
+from fastflight.errors import RequestError, TransportError
+from fastflight.service.requests import DeviceSession
+from fastflight.service.source import Summary
+from fastflight.sources.reading import Lot
+from fastflight.sources.session_rows import SessionRows
+from fastflight.transport.tap import Chunk, Gap, TapReader
+
+LIMIT = "limit reached"
+GONE = "device gone"
+DRAINING = "server draining"
+CLIENT = "client ended"
+
+
+class Following:
+    """One session of `request` on `device`. `start` it with a reader, then `feed` it until it has `ended`."""
+
+    def __init__(self, device: Device, request: DeviceSession, clock: Callable[[], float] = time.monotonic) -> None:
+        if request.since_seq is not None and request.since_seconds is not None:
+            raise RequestError("it begins in one place", where="since_seconds", hint="Leave it or since_seq out")
+        self.rows = SessionRows(request, clock)
+        self.ended = ""
+        self._device = device
+        self._request = request
+        self._clock = clock
+        self._outages = device.outages
+        self._until = None if request.limit_seconds is None else clock() + request.limit_seconds
+        self._ending = threading.Lock()
+        # Why it is to end, and the number of the first chunk that is no longer part of it.
+        self._end: tuple[str, int] | None = None
+        self._why = ""
+        self._failure: BaseException | None = None
+        self._reader: TapReader | None = None
+
+    @property
+    def since_ns(self) -> int | None:
+        """Where the session begins, where that is a time."""
+        seconds = self._request.since_seconds
+        return None if seconds is None else time.time_ns() - round(seconds * 1e9)
+
+    def start(self, reader: TapReader) -> None:
+        """The place in the traffic that the session has."""
+        self._reader = reader
+        self.rows.begin(reader.begins_line)
+
+    def is_opening(self) -> bool:
+        """Whether nobody knows yet if the device is there. `TransportError` if it is not, unless it may come back."""
+        if self._device.is_open or self._request.reconnect:
+            self._outages = self._device.outages
+            return False
+        if self._device.trouble:
+            raise TransportError(self._device.trouble, where=self._device.name, hint="Is it plugged in, and free?")
+        return True
+
+    def patience(self, at_most: float) -> float:
+        """Seconds to wait for more."""
+        now = self._clock()
+        deadlines = [each for each in (self._until, self.rows.deadline) if each is not None]
+        return max(0.0, min([at_most, *(deadline - now for deadline in deadlines)]))
+
+    def feed(self, items: Sequence[Chunk | Gap]) -> Lot:
+        """The batches that are ready; the last ones once it has `ended`. Raises what made it fail."""
+        assert self._reader is not None
+        if self._failure is not None:
+            raise self._failure
+        ready = self.rows.feed(self._wanted(items))
+        if self._device.outages != self._outages:
+            self._outages = self._device.outages
+            if self._request.reconnect:
+                ready += self.rows.outage(self._device.trouble)
+            else:
+                self.end(GONE, self._device.trouble)
+        if self.rows.full or (self._until is not None and self._clock() >= self._until):
+            self.ended = LIMIT
+        elif self._reader.ended:
+            self.ended = DRAINING
+        elif self._end is not None and self._reader.next_seq >= self._end[1]:
+            self.ended = self._end[0]
+        return ready + self.rows.finish() if self.ended else ready
+
+    def end(self, reason: str, why: str = "") -> None:
+        """Come to an end with what crossed the line until now; the first reason counts. From any thread."""
+        with self._ending:
+            if self._end is None:
+                self._end, self._why = (reason, self._device.tap.next_seq), why
+        self._device.tap.nudge()
+
+    def fail(self, error: BaseException) -> None:
+        """Raise `error` to whoever reads. From any thread."""
+        self._failure = error
+        self._device.tap.nudge()
+
+    def drain(self) -> None:
+        """The server shuts down. From any thread."""
+        self.end(DRAINING)
+
+    def summary(self) -> Summary:
+        """What passed, and why no more does."""
+        why = {"why": self._why} if self.ended == GONE and self._why else {}
+        return {"ended": self.ended, **why, **self.rows.summary()}
+
+    def _wanted(self, items: Sequence[Chunk | Gap]) -> Sequence[Chunk | Gap]:
+        """Those before the end."""
+        if self._end is None:
+            return items
+        return [item for item in items if (item.first if isinstance(item, Gap) else item.seq) < self._end[1]]

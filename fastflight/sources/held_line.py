@@ -1,0 +1,137 @@
+"""A line that is held to write to it, and read meanwhile.
+
+What the device says while somebody writes to it would be lost if nobody read it; what is read is seen by the line's
+tap, and so by every session. A port is used by one thread at a time: `LineThread` is that thread, and others hand it
+what they want written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Self
+
+from fastflight.errors import TransportError, TransportTimeout
+from fastflight.transport import Port
+from fastflight.transport.port import Gathering
+
+# Without progress for so long, the device takes nothing any more: it is stopped, or its flow control is.
+WRITE_SECONDS = 30.0
+# How long a thread's write may have to wait for the reading to look up.
+POLL_SECONDS = 0.01
+# Written between two looks at what the device says: less than the receive buffers that the system has for it.
+WRITE_BYTES = 512
+# A quiet device is waited for again after this.
+QUIET_SECONDS = 3600.0
+
+
+class LineThread:
+    """Reads `port` and writes to it what is sent, for a `with` block. `failed` is called when the line breaks."""
+
+    def __init__(self, port: Port, failed: Callable[[TransportError], None]) -> None:
+        self.failure: TransportError | None = None
+        self._port = port
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[bytes, concurrent.futures.Future[None]]] = deque()
+        self._over = False
+        self._thread = threading.Thread(target=self._run, name="held-line", daemon=True)
+
+    def send(self, data: bytes) -> None:
+        """Return when `data` is handed to the line. From any thread; `TransportError` when the line broke."""
+        done: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with self._lock:
+            if self._over:
+                raise self.failure or TransportError("the line was given back")
+            self._waiting.append((data, done))
+        done.result()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            self._over = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._over:
+                with self._lock:
+                    data, done = self._waiting.popleft() if self._waiting else (b"", None)
+                try:
+                    for start in range(0, len(data), WRITE_BYTES):
+                        self._port.write(data[start : start + WRITE_BYTES], WRITE_SECONDS)
+                        self._read(0.0)
+                except TransportError as error:
+                    if done is not None:
+                        done.set_exception(error)
+                    raise
+                if done is None:
+                    self._read(POLL_SECONDS)
+                else:
+                    done.set_result(None)
+        except TransportError as error:
+            self.failure = error
+        with self._lock:
+            self._over = True
+            waiting, self._waiting = self._waiting, deque()
+        for _, done in waiting:
+            done.set_exception(self.failure or TransportError("the line was given back"))
+        if self.failure is not None:
+            self._failed(self.failure)
+
+    def _read(self, timeout: float) -> None:
+        with contextlib.suppress(TransportTimeout):
+            self._port.read(timeout)
+
+
+class LineTask:
+    """As `LineThread`, for an `async with` block."""
+
+    def __init__(self, port: Port, failed: Callable[[TransportError], None]) -> None:
+        self.failure: TransportError | None = None
+        self._port = port
+        self._failed = failed
+        self._task: asyncio.Task[None] | None = None
+
+    async def send(self, data: bytes) -> None:
+        """Return when `data` is handed to the line."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            await self._port.awrite(data, WRITE_SECONDS)
+            if isinstance(self._port, Gathering):
+                await self._port.adrain(WRITE_SECONDS)
+        except TransportError as error:
+            self._fail(error)
+            raise
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.ensure_future(self._run())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                with contextlib.suppress(TransportTimeout):
+                    await self._port.aread(QUIET_SECONDS)
+                # A device that floods its line is always ready: let the loop's other tasks run.
+                await asyncio.sleep(0)
+        except TransportError as error:
+            self._fail(error)
+
+    def _fail(self, error: TransportError) -> None:
+        if self.failure is None:
+            self.failure = error
+            self._failed(error)

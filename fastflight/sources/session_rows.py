@@ -1,0 +1,295 @@
+"""The traffic of a line as rows, live or out of a recording. No I/O.
+
+`SessionRows` is fed chunks and gaps in order, and gives batches: one row per chunk (`bytes`), or one per line that the
+device sent (`lines`, `jsonl`, `csv`), with the number and the time of the chunk that holds the line's first byte.
+
+A line is never put together over a gap: what was held before it and what follows up to the next line end are two rows
+of text, and set aside where lines are parsed. There the first line is set aside, too, unless it is known to begin where
+the reading does: half a number is a number. A gap is told between the rows before it and those after it, as
+`{"gap": {"first": a, "last": b}}` with the numbers of the chunks that are missing, both included.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from fastflight.errors import RequestError
+from fastflight.service.requests import DeviceSession
+from fastflight.service.source import Noted, Summary
+from fastflight.tables import LineParser, Rejected
+from fastflight.tables.schemas import project
+from fastflight.transport.tap import Chunk, Gap
+
+# Output without line ends is cut into rows of this length, or set aside where lines are parsed.
+MAX_LINE_BYTES = 64 * 1024
+# A batch is given when it holds as much: half a message, since the last chunk may be large.
+BATCH_BYTES = 1024 * 1024
+
+TIME = pa.timestamp("us", tz="UTC")
+_PLACE = [pa.field("seq", pa.uint64(), nullable=False), pa.field("time", TIME, nullable=False)]
+BYTES_SCHEMA = pa.schema(
+    [
+        *_PLACE,
+        pa.field("direction", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+LINES_SCHEMA = pa.schema([*_PLACE, pa.field("text", pa.string(), nullable=False)])
+DIRECTIONS = ("rx", "tx")
+CUT = "the line was cut by a gap"
+
+Batch: TypeAlias = pa.RecordBatch | Noted
+
+
+class Line(NamedTuple):
+    """A line without its end, and the chunk of its first byte. `cut` says why it is not whole; empty if it is."""
+
+    seq: int
+    time_ns: int
+    data: bytes
+    cut: str = ""
+
+
+class Lines:
+    """Cuts what the device sent into lines."""
+
+    def __init__(self, begins_line: bool) -> None:
+        self._seq = 0
+        self._time_ns = 0
+        self._held = b""
+        self._cut = "" if begins_line else "the line may have begun before the session"
+
+    def feed(self, chunk: Chunk) -> list[Line]:
+        """The lines that this chunk completes."""
+        if chunk.direction != "rx":
+            return []
+        found: list[Line] = []
+        pieces = chunk.data.split(b"\n")
+        for piece in pieces[:-1]:
+            self._hold(chunk, piece, found)
+            if not self._held:  # a blank line
+                self._seq, self._time_ns = chunk.seq, chunk.time_ns
+            found.append(self._line())
+            self._held, self._cut = b"", ""
+        self._hold(chunk, pieces[-1], found)
+        return found
+
+    def end(self, reason: str) -> list[Line]:
+        """No more of this line will come."""
+        self._cut = self._cut or reason
+        found = [self._line()] if self._held else []
+        self._held, self._cut = b"", reason
+        return found
+
+    def _hold(self, chunk: Chunk, piece: bytes, found: list[Line]) -> None:
+        if piece and not self._held:
+            self._seq, self._time_ns = chunk.seq, chunk.time_ns
+        self._held += piece
+        while len(self._held) > MAX_LINE_BYTES:
+            self._cut = self._cut or f"the line is longer than {MAX_LINE_BYTES} bytes"
+            found.append(self._line()._replace(data=self._held[:MAX_LINE_BYTES]))
+            self._held = self._held[MAX_LINE_BYTES:]
+            self._seq, self._time_ns = chunk.seq, chunk.time_ns
+
+    def _line(self) -> Line:
+        return Line(self._seq, self._time_ns, self._held, self._cut)
+
+
+class SessionRows:
+    """Chunks to batches, as `request` wants them. `RequestError` for keys that do not go together."""
+
+    def __init__(self, request: DeviceSession, clock: Callable[[], float] = time.monotonic) -> None:
+        self._request = request
+        self._clock = clock
+        self._parser = parser_of(request)
+        self._lines = None if request.format == "bytes" else Lines(False)
+        self._whole = schema_of(request, self._parser)
+        self.schema = project(self._whole, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
+        self._waiting: list[Chunk | Line] = []
+        self._waiting_bytes = 0
+        self._since = 0.0
+        self._gap: Gap | None = None
+        self._rows = 0
+        self._bytes = dict.fromkeys(DIRECTIONS, 0)
+        self._gaps = 0
+        self._lost = 0
+        self._outages = 0
+        self._next: int | None = None
+        self.rejected = Rejected()
+
+    @property
+    def full(self) -> bool:
+        """The limit of rows is reached."""
+        return self._room == 0
+
+    @property
+    def deadline(self) -> float | None:
+        """When `due` will have something to give, by the clock; None while nothing waits."""
+        return self._since + self._request.flush_ms / 1000 if self._waiting or self._gap else None
+
+    def begin(self, begins_line: bool) -> None:
+        """Before the first chunk: whether its first byte is known to begin a line."""
+        if self._lines is not None:
+            self._lines = Lines(begins_line)
+
+    def feed(self, items: Iterable[Chunk | Gap]) -> list[Batch]:
+        """The batches that are ready after the next of the traffic."""
+        ready: list[Batch] = []
+        for item in items:
+            if isinstance(item, Gap):
+                self._missed(item, ready)
+            else:
+                self._take(item, ready)
+            if self.full:
+                return ready
+        return ready + self.due()
+
+    def outage(self, reason: str) -> list[Batch]:
+        """The line was lost and will be opened again: nobody knows what the device said meanwhile."""
+        ready: list[Batch] = []
+        if self._lines is not None:
+            for line in self._lines.end("the line to the device was lost"):
+                self._add(line, ready)
+        self._outages += 1
+        silence = pa.RecordBatch.from_pylist([], self.schema)
+        return [*ready, *self._flush(), Noted(silence, {"outage": {"reason": reason, "next_seq": self._next}})]
+
+    def due(self) -> list[Batch]:
+        """What has waited for long enough."""
+        deadline = self.deadline
+        return self._flush() if deadline is not None and self._clock() >= deadline else []
+
+    def finish(self) -> list[Batch]:
+        """The rest."""
+        if self._lines is not None and not self.full:
+            for line in self._lines.end("the session ended within the line"):
+                self._add(line, [])
+        return self._flush()
+
+    def summary(self) -> Summary:
+        """What passed: `next_seq` is where a later session goes on."""
+        return {
+            **{f"{direction}_bytes": count for direction, count in self._bytes.items()},
+            "next_seq": self._next,
+            "gaps": self._gaps,
+            "lost": self._lost,
+            "outages": self._outages,
+            "rejected": self.rejected.count,
+            "rejected_rows": [{"seq": each.offset, "reason": each.reason} for each in self.rejected.examples],
+        }
+
+    @property
+    def _room(self) -> int | None:
+        limit = self._request.limit_rows
+        return None if limit is None else limit - self._rows
+
+    def _missed(self, gap: Gap, ready: list[Batch]) -> None:
+        if self._lines is not None:
+            for line in self._lines.end(CUT):
+                self._add(line, ready)
+        ready += self._flush()
+        self._gap = gap
+        self._since = self._clock()
+        self._gaps += 1
+        self._lost += gap.last - gap.first + 1
+        self._next = gap.last + 1
+
+    def _take(self, chunk: Chunk, ready: list[Batch]) -> None:
+        self._bytes[chunk.direction] += len(chunk.data)
+        self._next = chunk.seq + 1
+        for row in [chunk] if self._lines is None else self._lines.feed(chunk):
+            self._add(row, ready)
+
+    def _add(self, row: Chunk | Line, ready: list[Batch]) -> None:
+        if not self._waiting and self._gap is None:
+            self._since = self._clock()
+        self._waiting.append(row)
+        self._waiting_bytes += len(row.data)
+        enough = self._request.batch_rows if self._room is None else min(self._request.batch_rows, self._room)
+        if len(self._waiting) >= enough or self._waiting_bytes >= BATCH_BYTES:
+            ready += self._flush()
+
+    def _flush(self) -> list[Batch]:
+        """All that waits, as at most one batch."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        gap, self._gap = self._gap, None
+        batch = self._batch(waiting).slice(0, self._room).select(self.schema.names)
+        self._rows += batch.num_rows
+        if gap is not None:
+            return [Noted(batch, {"gap": gap._asdict()})]
+        return [batch] if batch.num_rows else []
+
+    def _batch(self, rows: list[Any]) -> pa.RecordBatch:
+        if self._parser is not None:
+            return self._parsed(self._parser, rows)
+        place = _place(rows)
+        if self._lines is not None:
+            text = [line.data.removesuffix(b"\r").decode("utf-8", "replace") for line in rows]
+            return pa.record_batch([*place, pa.array(text, pa.string())], schema=self._whole)
+        codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in rows], pa.int8())
+        direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
+        data = pa.array([chunk.data for chunk in rows], pa.binary())
+        return pa.record_batch([*place, direction, data], schema=self._whole)
+
+    def _parsed(self, parser: LineParser, lines: list[Line]) -> pa.RecordBatch:
+        whole = [line for line in lines if not line.cut]
+        parsed = parser.parse([line.data for line in whole])
+        refused = [(whole[index].seq, reason) for index, reason in parsed.refused]
+        refused += [(line.seq, line.cut) for line in lines if line.cut and line.data.strip()]
+        for seq, reason in sorted(refused):
+            self.rejected.add(seq, reason)
+        place = _place([whole[index] for index in parsed.lines])
+        return pa.record_batch([*place, *parsed.rows.columns], schema=self._whole)
+
+
+def parser_of(request: DeviceSession) -> LineParser | None:
+    """What makes rows of lines, where the format has one."""
+    if request.format == "bytes" or request.format == "lines":
+        if request.schema_ is not None:
+            raise RequestError(
+                f"{request.format} has the columns that it has",
+                where="schema",
+                hint="Leave it out, or ask for jsonl or csv",
+            )
+        return None
+    if not request.schema_:
+        raise RequestError(
+            f"{request.format} needs a schema",
+            where="schema",
+            hint='What has not come yet cannot be looked at: give {"column": "type", ...}',
+        )
+    for name in ("seq", "time"):
+        if name in request.schema_:
+            raise RequestError("the session's own column has this name", where=f"schema.{name}", hint="Give another")
+    return LineParser(request.format, request.schema_)
+
+
+def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
+    """All columns of the format."""
+    if parser is not None:
+        return pa.schema([*_PLACE, *parser.schema])
+    return LINES_SCHEMA if request.format == "lines" else BYTES_SCHEMA
+
+
+def _place(rows: list[Any]) -> list[pa.Array]:
+    return [
+        pa.array([row.seq for row in rows], pa.uint64()),
+        pa.array([row.time_ns // 1000 for row in rows], TIME),
+    ]
+
+
+def _time_metadata() -> bytes:
+    clock: Mapping[str, Any] = {
+        "clock": "the server's, UTC",
+        "resolution_us": max(1, round(time.get_clock_info("time").resolution * 1e6)),
+        "meaning": "rx: when the read returned, so at or after the last byte arrived; tx: when the write began",
+    }
+    return json.dumps(clock).encode()
+
+
+TIME_METADATA = _time_metadata()
