@@ -193,7 +193,11 @@ class Station:
         went, why = self.judge(case, again, content, old)
         if went != COMPLETED and ended not in BAD:
             ended, reason = STUCK, f"after {ended} ({reason or 'no error'}) the next transfer {went}: {why}"
-        if went == HUNG:
+        if ended == STUCK or went == HUNG:
+            # The next case is not to suffer from this one.
+            self._board.stop()
+            self._board.start()
+            self._plug()
             self._renew()
         return Outcome(case, ended, reason, seconds, struck, self._baud, self._ring, next_seconds)
 

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from fastflight_benchmark import output
+from fastflight_benchmark.run_benchmark import PIPE_COLUMNS
 from fastflight_benchmark.suites import Options, faults
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -35,7 +36,10 @@ def main(
     """Carry a campaign out, and write what came of each transfer."""
     path = output_file or output.default_path("faults")
     output.prepare(path)
-    options = Options("", False, 1, path, Console())
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_COLUMNS)
+    options = Options("", False, 1, path, console)
     bad = faults.carry_out(options, seed, only or range(transfers), boards)
     raise typer.Exit(1 if bad else 0)
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
@@ -38,8 +39,8 @@ Direction = Literal["rx", "tx"]
 DROP_SEED = 2026
 # What a process that was unplugged exits with, to tell it from a crash (1) and from a bad option (2).
 UNPLUGGED = 3
-# A ring that finds no reader for 5 ms at 115200 baud loses about so many in a row.
-OVERFLOW_BYTES = 64
+# A ring that finds no reader for 5 ms at 115200 baud loses about so many in a row; what comes later finds room again.
+OVERFLOW_BYTES, OVERFLOW_SECONDS = 64, 0.05
 # Of a changed byte: in the middle, so that neither its parity as text nor its order is kept.
 FLIPPED_BIT = 0x10
 # A mix: so many strikes, so far apart on average, none before a host could talk to the board at all.
@@ -87,10 +88,12 @@ class Faults:
         seed: int = DROP_SEED,
         unplug: Callable[[], None] = _unplug,
         told: Callable[[str], None] = lambda spec: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.told = told
         self._unplug = unplug
         self._random = random.Random(seed)
+        self._clock = clock
         self.clear()
 
     def clear(self) -> None:
@@ -102,6 +105,7 @@ class Faults:
         self.flash_stall = 0
         self.full_after: int | None = None
         self._overflowing = 0
+        self._overflow_end = 0.0
 
     @classmethod
     def parse(cls, specs: Iterable[str], *, seed: int = DROP_SEED, unplug: Callable[[], None] = _unplug) -> Faults:
@@ -209,10 +213,13 @@ class Faults:
                 left.append(data[strike.at - 1 - before] ^ FLIPPED_BIT)
             elif strike.act == "overflow":
                 self._overflowing = OVERFLOW_BYTES - 1
+                self._overflow_end = self._clock() + OVERFLOW_SECONDS
             start = strike.at
         return bytes(left + self._overflow(data[start - before :])), ""
 
     def _overflow(self, data: bytes) -> bytes:
+        if self._overflowing and self._clock() > self._overflow_end:
+            self._overflowing = 0
         lost = min(self._overflowing, len(data))
         self._overflowing -= lost
         return data[lost:]

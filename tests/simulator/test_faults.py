@@ -68,6 +68,15 @@ def test_an_overflow_loses_bytes_in_a_row(cut: int) -> None:
     assert received(["overflow-rx=11"], data, cut) == data[:10] + data[10 + OVERFLOW_BYTES :]
 
 
+def test_an_overflow_is_over_when_the_line_was_quiet() -> None:
+    now = 0.0
+    faults = Faults(clock=lambda: now)
+    faults.join(Faults.parse(["overflow-rx=1"]), received=0, sent=0)
+    assert faults.on_receive(b"abc", 0) == (b"", "")
+    now = 1.0
+    assert faults.on_receive(b"def", 3) == (b"def", "")
+
+
 def test_a_strike_in_what_a_reset_swallowed_does_not_come_later() -> None:
     faults = Faults.parse(["reset-after-rx=3", "lose-rx=5"])
     assert faults.on_receive(b"0123456", 0) == (b"012", "reset")
