@@ -25,10 +25,11 @@ from fastflight.errors import BusyError, TransportError
 
 log = structlog.get_logger(__name__)
 
-# Connections at once, those counted that are just being told to go. A process often may have 1024 descriptors.
-MAX_CONNECTIONS = 768
-# Connections that the system keeps until they are accepted.
-BACKLOG = 1024
+# Connections at once, those counted that are just being told to go. A process often may have 1024 descriptors, and a
+# bridge accepts a whole backlog before it can refuse one of it.
+MAX_CONNECTIONS = 512
+# Connections that the system keeps until they are accepted: a fleet's tools that all start at the same time.
+BACKLOG = 512
 # Each costs a copy of what the device says.
 MAX_VIEWERS = 32
 # What clients get in all to be told of the end and to hang up.
@@ -78,6 +79,7 @@ class Bridge:
         self._writers: set[Writer] = set()
         self._viewers: set[Viewer] = set()
         self._linger = LINGER_SECONDS
+        self._closing = False
 
     async def start(self) -> None:
         """Listen. `TransportError` where a port cannot be had."""
@@ -95,6 +97,7 @@ class Bridge:
     async def aclose(self) -> None:
         """Tell everybody, hang up, and give the ports back: done within about a second, whatever clients do."""
         self._linger = CLOSE_SECONDS
+        self._closing = True
         for server in self._servers:
             server.close()
         for client in (*self._writers, *self._viewers):
@@ -138,6 +141,9 @@ class Bridge:
         return number
 
     def _accept(self, connection: Connection, serve: Callable[[Connection], Awaitable[None]]) -> None:
+        if self._closing:  # it came in the moment before the port was closed
+            connection.abort()
+            return
         if len(self._tasks) >= MAX_CONNECTIONS:
             connection.send(told("too many connections"))
             task = asyncio.create_task(connection.finish(linger=0))

@@ -83,6 +83,10 @@ class Connection(asyncio.Protocol):
         """Wait until the connection is closed."""
         await self._gone.wait()
 
+    def abort(self) -> None:
+        """End the connection without a word."""
+        self._transport.abort()
+
     async def finish(self, last: bytes = b"", linger: float = LINGER_SECONDS) -> None:
         """End the connection after `last`, in `linger` seconds at most. The socket is closed when this returns."""
         try:
@@ -99,7 +103,7 @@ class Connection(asyncio.Protocol):
         except TimeoutError:
             pass
         finally:
-            self._transport.abort()
+            self.abort()
             await self._gone.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
