@@ -1,4 +1,4 @@
-"""Draw the plots of a result as PNG files beside its CSV: of the suites `flight`, `transfer` and `boards`."""
+"""Draw the plots of a result as PNG files beside its CSV: of the suites `flight`, `transfer`, `boards`, `bridge`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from fastflight_benchmark import output, plots, summary, transfer_plots
+from fastflight_benchmark.bridging import plots as bridge_plots
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -70,6 +71,7 @@ FIGURES: Mapping[str, Callable[[pd.DataFrame, Mapping[str, Any]], dict[str, Figu
     "flight": _flight,
     "transfer": transfer_plots.transfer,
     "boards": transfer_plots.boards,
+    "bridge": bridge_plots.bridge,
 }
 
 

@@ -35,7 +35,7 @@ class Scope:
 
 
 FULL = Scope(
-    visits=dict.fromkeys(visits.OURS, 30) | {visits.PYSERIAL: 5, visits.MPREMOTE: 3},
+    visits=dict.fromkeys(visits.OURS, 15) | {visits.PYSERIAL: 5, visits.MPREMOTE: 3},
     pairs=16,
     round_trips=1000,
     bulk={traffic.TERMINAL: 16_000_000, traffic.SOCKET: 256_000_000},
@@ -43,7 +43,7 @@ FULL = Scope(
     idle_seconds=10.0,
 )
 QUICK = Scope(
-    visits=dict.fromkeys(visits.OURS, 3) | {visits.PYSERIAL: 1, visits.MPREMOTE: 1},
+    visits=dict.fromkeys(visits.OURS, 2) | {visits.PYSERIAL: 1, visits.MPREMOTE: 1},
     pairs=2,
     round_trips=200,
     bulk={traffic.TERMINAL: 2_000_000, traffic.SOCKET: 32_000_000},
