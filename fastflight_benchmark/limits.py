@@ -15,7 +15,7 @@ import time
 import tty
 from dataclasses import dataclass
 
-from fastflight.errors import TransportTimeout
+from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight_benchmark.simulated import RING, SimulatedBoard
 
 ROUND_TRIPS = 50
@@ -97,7 +97,9 @@ class _Line:
         for _ in range(ROUND_TRIPS):
             began = time.perf_counter()
             self._send(b"x")
-            self._take(1)
+            came = self._more(1)
+            if came != b"x":
+                raise ProtocolError(f"the simulated board echoed {came!r} while its line was measured")
             seconds.append(time.perf_counter() - began)
         self._until(b"\x04\x04>")
         return statistics.median(seconds)
