@@ -1,8 +1,6 @@
 """A port on a POSIX file descriptor that can be waited for: a pseudo-terminal.
 
-The descriptor is set non-blocking. Nothing stays registered with an event loop between two calls, so the port changes
-hands between threads and loops without ceremony. A wait registers with the loop only when the descriptor is not ready
-at once.
+The descriptor is set non-blocking. `Watch` waits for it on event loops, and lets it change hands.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from collections.abc import Callable
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.readiness import readable, writable
+from fastflight.transport.watch import Watch
 
 # What the system says when the other end is gone: EIO from a terminal whose child ended, ENXIO and ENODEV from a
 # serial port that was pulled.
@@ -34,6 +32,7 @@ class DescriptorPort:
         self._release = release
         self._closing = threading.Lock()
         self._closed = False
+        self._watch = Watch(descriptor, self._take)
         # Wakes a thread that waits in `read` or `write` when another one closes the port.
         self._wake_reader, self._wake_writer = os.pipe()
 
@@ -43,10 +42,13 @@ class DescriptorPort:
 
     def read(self, timeout: float) -> bytes:
         while True:
-            data = self._try_read()
-            if data is not None:
-                return data
-            self._wait(select.POLLIN, timeout, "sent nothing")
+            try:
+                left = self._watch.left()
+                return self._received(self._take() if left is None else left)
+            except (BlockingIOError, InterruptedError):
+                self._wait(select.POLLIN, timeout, "sent nothing")
+            except OSError as error:
+                raise self._translated(error) from error
 
     def write(self, data: bytes, timeout: float) -> None:
         rest = memoryview(data)
@@ -62,6 +64,7 @@ class DescriptorPort:
                 return
             self._closed = True
         os.write(self._wake_writer, b"x")
+        self._watch.end()
         try:
             self._release()
         finally:
@@ -69,14 +72,12 @@ class DescriptorPort:
             os.close(self._wake_reader)
 
     async def aread(self, timeout: float) -> bytes:
-        while True:
-            data = self._try_read()
-            if data is not None:
-                return data
-            try:
-                await readable(self._descriptor, timeout)
-            except TimeoutError:
-                raise self._timed_out("sent nothing", timeout) from None
+        try:
+            return self._received(await self._watch.read(timeout))
+        except TimeoutError:
+            raise self._timed_out("sent nothing", timeout) from None
+        except OSError as error:
+            raise self._translated(error) from error
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         rest = memoryview(data)
@@ -85,29 +86,30 @@ class DescriptorPort:
             rest = rest[written:]
             if rest and not written:
                 try:
-                    await writable(self._descriptor, timeout)
+                    await self._watch.room(timeout)
                 except TimeoutError:
                     raise self._timed_out("took no byte", timeout) from None
 
     async def aclose(self) -> None:
         self.close()
 
-    def _try_read(self) -> bytes | None:
-        self._check_open()
-        try:
-            data = os.read(self._descriptor, READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return None
-        except OSError as error:
-            raise self._translated(error) from error
+    def _take(self) -> bytes:
+        return os.read(self._open(), READ_BYTES)
+
+    def _open(self) -> int:
+        """The descriptor. Its number may be another's when the port is closed."""
+        if self._closed:
+            raise OSError(errno.EBADF, "closed")
+        return self._descriptor
+
+    def _received(self, data: bytes) -> bytes:
         if not data:
             raise TransportClosed("the device closed the line", where=self._where, hint="Plug it in or start it again")
         return data
 
     def _try_write(self, data: memoryview) -> int:
-        self._check_open()
         try:
-            return os.write(self._descriptor, data)
+            return os.write(self._open(), data)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
@@ -120,14 +122,12 @@ class DescriptorPort:
         if not poll.poll(timeout * 1000):
             raise self._timed_out(what, timeout)
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise TransportClosed("the line was closed on this side", where=self._where)
-
     def _timed_out(self, what: str, timeout: float) -> TransportTimeout:
         return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
 
     def _translated(self, error: OSError) -> TransportError:
+        if self._closed:
+            return TransportClosed("the line was closed on this side", where=self._where)
         if error.errno in GONE:
             return TransportClosed(
                 f"the line went away ({error.strerror})", where=self._where, hint="Plug it in or start it again"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES, LineSettings
-from fastflight.transport.readiness import readable, writable
+from fastflight.transport.watch import Watch
 
 # A peer that makes progress takes this much within a write's deadline, on any line worth using.
 WRITE_BYTES = 64 * 1024
@@ -67,6 +67,7 @@ class SocketPort:
         self._release = release
         self._bytes_per_second = bytes_per_second
         self._written = 0
+        self._watch = Watch(stream.fileno(), self._take)
 
     @property
     def written(self) -> int:
@@ -80,7 +81,8 @@ class SocketPort:
     def read(self, timeout: float) -> bytes:
         try:
             self._stream.settimeout(timeout)
-            return self._received(self._stream.recv(READ_BYTES))
+            left = self._watch.left()
+            return self._received(self._take() if left is None else left)
         except OSError as error:
             raise self._translated(error, "sent nothing", timeout) from error
 
@@ -97,34 +99,39 @@ class SocketPort:
         # Wakes a thread that waits in recv; closing alone would not.
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
+        self._watch.end()
         self._stream.close()
         self._release()
 
     async def aread(self, timeout: float) -> bytes:
         try:
-            self._stream.setblocking(False)
-            while True:
-                try:
-                    return self._received(self._stream.recv(READ_BYTES))
-                except BlockingIOError:
-                    await readable(self._stream.fileno(), timeout)
+            self._do_not_block()
+            return self._received(await self._watch.read(timeout))
         except OSError as error:
             raise self._translated(error, "sent nothing", timeout) from error
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         try:
-            self._stream.setblocking(False)
+            self._do_not_block()
             rest = memoryview(data)
             while rest:
                 try:
                     rest = rest[self._sent(self._stream.send(rest[:WRITE_BYTES])) :]
                 except BlockingIOError:
-                    await writable(self._stream.fileno(), timeout)
+                    await self._watch.room(timeout)
         except OSError as error:
             raise self._translated(error, "took no byte", timeout) from error
 
     async def aclose(self) -> None:
         self.close()
+
+    def _do_not_block(self) -> None:
+        # Setting it is a call of the system, so only after a thread had the port.
+        if self._stream.gettimeout() != 0:
+            self._stream.setblocking(False)
+
+    def _take(self) -> bytes:
+        return self._stream.recv(READ_BYTES)
 
     def _sent(self, count: int) -> int:
         self._written += count
