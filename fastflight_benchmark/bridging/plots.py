@@ -31,7 +31,7 @@ def bridge(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Fi
     """All plots of a result."""
     # An empty text is read as no value.
     texts = ["server", "port", "device", "client", "work", "content", "note"]
-    result = result.assign(**{name: result[name].fillna("") for name in texts})
+    result = result.assign(**{name: result[name].astype(object).fillna("") for name in texts})
     return {
         "visits": visited(result[result["part"] == rows.CONNECT], description),
         "round_trips": round_trips(result[result["part"] == rows.ROUND_TRIP], description),
@@ -123,12 +123,10 @@ def bulk(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
                     axes.text(place, rate * 1.05, f"{rate:.3g}", ha="center", fontsize=7.5)
             if device == SOCKET:
                 port = RAW if content == RANDOM else RFC2217
-                place = [(row["server"], row["port"]) for row in ways.to_dict("records")].index(
-                    (servers.FASTFLIGHT, port)
-                )
-                axes.hlines(
-                    BULK_RATES[port], place - 0.45, place + 0.45, colors=TARGET_COLOUR, ls="--", lw=1.5, label="target"
-                )
+                for place, row in enumerate(ways.to_dict("records")):
+                    if (row["server"], row["port"]) == (servers.FASTFLIGHT, port):
+                        ends = place - 0.45, place + 0.45
+                        axes.hlines(BULK_RATES[port], *ends, colors=TARGET_COLOUR, ls="--", lw=1.5, label="target")
             _decades(axes)
             axes.margins(y=0.15)
             axes.set_xticks(range(len(ways)), _names(ways), fontsize=8)

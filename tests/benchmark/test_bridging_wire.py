@@ -1,0 +1,81 @@
+"""The bare end of a line: through a bridge both ways, and before a device that is not honest."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fastflight.errors import DataError, TransportClosed
+from fastflight.testing.bridged import bridged
+from fastflight_benchmark.bridging.device import ESCAPED, RANDOM, serve
+from fastflight_benchmark.bridging.servers import RAW, RFC2217, endpoint
+from fastflight_benchmark.bridging.wire import Wire
+
+
+@pytest.fixture
+def device() -> Iterator[str]:
+    """`host:port` of a null device for one client."""
+
+    def run() -> None:
+        client, _ = listener.accept()
+        with client:
+            serve(client.fileno())
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=run)
+        serving.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        serving.join()
+
+
+@pytest.mark.parametrize("port", [RAW, RFC2217])
+def test_content_crosses_a_bridge_both_ways(device: str, port: str) -> None:
+    with bridged(f"socket://{device}") as urls:
+        address = endpoint(urls["socket" if port == RAW else "rfc2217"].partition("://")[2])
+        with Wire.to(address, port) as wire:
+            for kind in (RANDOM, ESCAPED):
+                assert wire.take(kind, 20_000) > 0
+                assert wire.give(kind, 20_000) > 0
+            wire.echo(2)
+            assert wire.round_trip() > 0
+
+
+def pair(port: str = RAW) -> tuple[Wire, socket.socket]:
+    ours, theirs = socket.socketpair()
+    return Wire(ours.detach(), port), theirs
+
+
+def test_a_device_that_gives_other_bytes_is_found_out() -> None:
+    wire, device = pair()
+    with wire, device:
+        device.sendall(b"not these")
+        with pytest.raises(DataError, match="not what the device sent"):
+            wire.give(RANDOM, 9)
+
+
+def test_a_device_that_got_other_bytes_is_found_out() -> None:
+    wire, device = pair()
+    with wire, device:
+        device.sendall(b"k" + b"0" * 64 + b"\n")
+        with pytest.raises(DataError, match="what the device got is not what was sent"):
+            wire.take(RANDOM, 9)
+
+
+def test_a_line_that_ends_early_is_said_to_be_closed() -> None:
+    wire, device = pair()
+    with wire:
+        device.sendall(b"abc")
+        device.shutdown(socket.SHUT_WR)
+        with pytest.raises(TransportClosed):
+            wire.give(RANDOM, 9)
+        device.close()
+
+
+@pytest.mark.parametrize(("port", "crosses"), [(RAW, b"\xff\x00"), (RFC2217, b"\xff\xff\x00")])
+def test_only_telnet_doubles(port: str, crosses: bytes) -> None:
+    wire, device = pair(port)
+    with wire, device:
+        assert wire.encoded(b"\xff\x00") == crosses
