@@ -1,17 +1,19 @@
 """A fastflight server's devices, from Python: rows in, rows out, and no device code."""
 
-from fastflight.client.aio import AsyncFastFlightClient, AsyncRowStream
+from fastflight.client.aio import AsyncFastFlightClient, AsyncInteraction, AsyncRowStream
 from fastflight.client.call import DEFAULT_LOCATION, Device, Digest, Entry, Written
 from fastflight.client.client import FastFlightClient
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import Resuming
+from fastflight.client.interaction import Interaction
 from fastflight.client.progress import Report
-from fastflight.client.stream import RowStream
+from fastflight.client.stream import Missed, RowStream
 from fastflight.client.tree_copy import TreeReport
 
 __all__ = [
     "DEFAULT_LOCATION",
     "AsyncFastFlightClient",
+    "AsyncInteraction",
     "AsyncRowStream",
     "Copied",
     "CopiedTree",
@@ -19,6 +21,8 @@ __all__ = [
     "Digest",
     "Entry",
     "FastFlightClient",
+    "Interaction",
+    "Missed",
     "Report",
     "Resuming",
     "RowStream",

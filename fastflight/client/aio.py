@@ -20,14 +20,26 @@ from fastflight.client.call import Device, Digest, Entry, Written
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
+from fastflight.client.interaction import Interaction, Seeking
 from fastflight.client.progress import Meter, Report
-from fastflight.client.stream import RowStream, Summary
+from fastflight.client.stream import Missed, RowStream, Summary
 from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
 from fastflight.client.work import Work
 from fastflight.concurrency.handin import HandIn
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
-from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Method, Mode, OnError, Request
+from fastflight.service.requests import (
+    DeviceExec,
+    DeviceFile,
+    DeviceListing,
+    DeviceSession,
+    Format,
+    Method,
+    Mode,
+    OnError,
+    Request,
+    SessionFormat,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +80,11 @@ class AsyncRowStream:
     def summary(self) -> Summary:
         """What the server said at the end: rows, bytes, sha256, rows set aside, duration."""
         return self._stream.summary
+
+    @property
+    def gaps(self) -> list[Missed]:
+        """Of a live session: the traffic missed so far, because this was too slow or asked too late."""
+        return self._stream.gaps
 
     def __aiter__(self) -> Self:
         return self
@@ -119,6 +136,53 @@ def _read_ahead(stream: RowStream, batches: HandIn[pa.RecordBatch]) -> None:
         batches.fail(error)
     else:
         batches.finish()
+
+
+class AsyncInteraction:
+    """As `Interaction`, for one task."""
+
+    def __init__(self, interaction: Interaction, rows: AsyncRowStream) -> None:
+        self.rows = rows
+        self._interaction = interaction
+
+    async def send(self, data: bytes | str) -> None:
+        """Send this to the device, text as UTF-8."""
+        await off_loop(self._interaction.send, data)
+
+    async def receive(self) -> pa.RecordBatch | None:
+        """The next rows of the session; None when it has ended."""
+        return await anext(self.rows, None)
+
+    async def read_until(self, mark: bytes) -> bytes:
+        """What the device says up to `mark`; for format `bytes`. `Stopped` if the session ends before."""
+        seeking = Seeking(mark)
+        while not seeking.found:
+            seeking.feed(await self.receive())
+        return seeking.data
+
+    async def aclose(self) -> None:
+        """Give the line back. What the device said until then is in `rows`, whose `summary` is there after this."""
+        self._interaction.done()
+        async for _ in self.rows:
+            pass
+        await off_loop(self._interaction.close)
+
+    def cancel(self) -> None:
+        """Leave at once. Whoever reads gets `Stopped`."""
+        self.rows.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                await self.aclose()
+        finally:
+            async with self.rows:
+                await off_loop(self._interaction.cancel)
 
 
 class AsyncFastFlightClient:
@@ -328,6 +392,60 @@ class AsyncFastFlightClient:
         """
         request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
         return await self.read_request(request)
+
+    async def session(
+        self,
+        device: str,
+        *,
+        since_seq: int | None = None,
+        since_seconds: float | None = None,
+        format: SessionFormat = "bytes",
+        schema: Mapping[str, str] | None = None,
+        columns: Sequence[str] | None = None,
+        batch_rows: int | None = None,
+        flush_ms: int | None = None,
+        limit_rows: int | None = None,
+        limit_seconds: float | None = None,
+        reconnect: bool = False,
+        mode: Mode = "async",
+    ) -> AsyncRowStream:
+        """The live traffic of a device, from now on, from number `since_seq`, or from `since_seconds` back.
+
+        Ends by itself at a limit, or when the device is gone and `reconnect` is not given; `summary["ended"]` says why.
+        """
+        request = call.build(
+            DeviceSession,
+            device=device,
+            since_seq=since_seq,
+            since_seconds=since_seconds,
+            format=format,
+            schema=schema,
+            columns=columns,
+            batch_rows=batch_rows,
+            flush_ms=flush_ms,
+            limit_rows=limit_rows,
+            limit_seconds=limit_seconds,
+            reconnect=reconnect,
+            mode=mode,
+        )
+        return await self.read_request(request)
+
+    async def interact(
+        self,
+        device: str,
+        *,
+        format: SessionFormat = "bytes",
+        schema: Mapping[str, str] | None = None,
+        flush_ms: int = 0,
+        mode: Mode = "async",
+    ) -> AsyncInteraction:
+        """Have the device's line, to send to it and to see what it says. `BusyError` while somebody else has it.
+
+        A context manager: leaving it gives the line back.
+        """
+        request = call.build(DeviceSession, device=device, format=format, schema=schema, flush_ms=flush_ms, mode=mode)
+        interaction = await off_loop(self._connection.interaction, request, discard=Interaction.cancel)
+        return AsyncInteraction(interaction, AsyncRowStream(interaction.rows, None))
 
     async def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
         """A file or folder. `FileMissing` where there is none."""

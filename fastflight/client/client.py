@@ -16,10 +16,22 @@ from fastflight.client.call import Device, Digest, Entry, Written
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
+from fastflight.client.interaction import Interaction
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
-from fastflight.service.requests import DeviceExec, DeviceFile, DeviceListing, Format, Method, Mode, OnError, Request
+from fastflight.service.requests import (
+    DeviceExec,
+    DeviceFile,
+    DeviceListing,
+    DeviceSession,
+    Format,
+    Method,
+    Mode,
+    OnError,
+    Request,
+    SessionFormat,
+)
 
 if TYPE_CHECKING:
     from fastflight.client.rows import Writable
@@ -227,6 +239,59 @@ class FastFlightClient:
         """
         request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
         return self.read_request(request)
+
+    def session(
+        self,
+        device: str,
+        *,
+        since_seq: int | None = None,
+        since_seconds: float | None = None,
+        format: SessionFormat = "bytes",
+        schema: Mapping[str, str] | None = None,
+        columns: Sequence[str] | None = None,
+        batch_rows: int | None = None,
+        flush_ms: int | None = None,
+        limit_rows: int | None = None,
+        limit_seconds: float | None = None,
+        reconnect: bool = False,
+        mode: Mode = "async",
+    ) -> RowStream:
+        """The live traffic of a device, from now on, from number `since_seq`, or from `since_seconds` back.
+
+        Ends by itself at a limit, or when the device is gone and `reconnect` is not given; `summary["ended"]` says why.
+        """
+        request = call.build(
+            DeviceSession,
+            device=device,
+            since_seq=since_seq,
+            since_seconds=since_seconds,
+            format=format,
+            schema=schema,
+            columns=columns,
+            batch_rows=batch_rows,
+            flush_ms=flush_ms,
+            limit_rows=limit_rows,
+            limit_seconds=limit_seconds,
+            reconnect=reconnect,
+            mode=mode,
+        )
+        return self.read_request(request)
+
+    def interact(
+        self,
+        device: str,
+        *,
+        format: SessionFormat = "bytes",
+        schema: Mapping[str, str] | None = None,
+        flush_ms: int = 0,
+        mode: Mode = "async",
+    ) -> Interaction:
+        """Have the device's line, to send to it and to see what it says. `BusyError` while somebody else has it.
+
+        A context manager: leaving it gives the line back.
+        """
+        request = call.build(DeviceSession, device=device, format=format, schema=schema, flush_ms=flush_ms, mode=mode)
+        return self._connection.interaction(request)
 
     def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
         """A file or folder. `FileMissing` where there is none."""

@@ -10,6 +10,7 @@ from pyarrow import flight
 
 from fastflight.client import call
 from fastflight.client.failure import typed_errors
+from fastflight.client.interaction import Interaction
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.upload import Upload
@@ -44,6 +45,13 @@ class Connection:
         with typed_errors(self.location):
             reader = self._client.do_get(flight.Ticket(encode(request)))
         return RowStream(reader, self.location)
+
+    def interaction(self, request: Request) -> Interaction:
+        """An exchange, once the device is there."""
+        descriptor = flight.FlightDescriptor.for_command(encode(request))
+        with typed_errors(self.location):
+            writer, reader = self._client.do_exchange(descriptor)
+        return Interaction(writer, reader, self.location)
 
     def upload(self, request: Request, source: Any, report: Report | None) -> Upload:
         """A write of the rows in `source`, ready to run."""

@@ -8,7 +8,9 @@ Leave it early through its context manager or `cancel()`, and the server stops r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,6 +28,19 @@ PATH_KEY = b"fastflight.path"
 
 Summary = Mapping[str, Any]
 
+# What a live stream says between rows; any other message is the server's last.
+NOTES = ("gap", "outage")
+# The newest that are kept; a reader that is always too slow would gather them without end.
+MAX_KEPT_GAPS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Traffic that a live stream could not give: the chunks `first` to `last`, both included."""
+
+    first: int
+    last: int
+
 
 class Outcome:
     """What stands at the end of a stream: the server's summary, checked against the rows that came."""
@@ -35,6 +50,12 @@ class Outcome:
         self._rows = 0
         self._summary: Summary | None = None
         self._ended = False
+        self.gaps: deque[Missed] = deque(maxlen=MAX_KEPT_GAPS)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the server has said its last word."""
+        return self._summary is not None
 
     @property
     def summary(self) -> Summary:
@@ -45,7 +66,11 @@ class Outcome:
     def take(self, chunk: flight.FlightStreamChunk) -> pa.RecordBatch | None:
         """The rows of a chunk, or None for one without rows: a sign of life, or the server's last word."""
         if chunk.app_metadata is not None:
-            self._summary = _summary(chunk.app_metadata.to_pybytes(), self._location)
+            told = _message(chunk.app_metadata.to_pybytes(), self._location)
+            if not any(note in told for note in NOTES):
+                self._summary = told
+            elif "gap" in told:
+                self.gaps.append(_missed(told["gap"], self._location))
         if chunk.data is None or chunk.data.num_rows == 0:
             return None
         self._rows += chunk.data.num_rows
@@ -66,8 +91,12 @@ class Outcome:
 class RowStream:
     """Rows of one answer. `schema` is known from the start; iterate, or ask for all with `to_arrow`/`to_pandas`."""
 
-    def __init__(self, reader: flight.FlightStreamReader, location: str) -> None:
+    def __init__(
+        self, reader: flight.FlightStreamReader, location: str, told: Callable[[], None] | None = None
+    ) -> None:
+        """`told` is called when the server has said its last word; only then will it end the stream."""
         self._reader = reader
+        self._told = told
         self._location = location
         self._meter = Meter(None)
         self._outcome = Outcome(location)
@@ -91,6 +120,11 @@ class RowStream:
         """What the server said at the end: rows, bytes, sha256, rows set aside, duration."""
         return self._outcome.summary
 
+    @property
+    def gaps(self) -> list[Missed]:
+        """Of a live session: the traffic missed so far, because this was too slow or asked too late."""
+        return list(self._outcome.gaps)
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while (batch := self._next()) is not None:
             yield batch
@@ -111,7 +145,10 @@ class RowStream:
                     raise Stopped("this stream was cancelled", where=self._location) from error
                 self._finished = True
                 raise
-            if (batch := self._outcome.take(chunk)) is not None:
+            batch = self._outcome.take(chunk)
+            if self._told is not None and self._outcome.is_told:
+                self._told()
+            if batch is not None:
                 self._meter.add(batch)
                 return batch
         return None
@@ -146,11 +183,18 @@ def path_of(schema: pa.Schema) -> str:
     return path.decode()
 
 
-def _summary(metadata: bytes, location: str) -> Summary:
+def _missed(given: Any, location: str) -> Missed:
+    try:
+        return Missed(int(given["first"]), int(given["last"]))
+    except (TypeError, KeyError, ValueError) as error:
+        raise ProtocolError("a gap that the server tells of is not understood", where=location) from error
+
+
+def _message(metadata: bytes, location: str) -> Summary:
     try:
         given = json.loads(metadata)
     except ValueError:
         given = None
     if not isinstance(given, dict):
-        raise ProtocolError("the server's summary is not a JSON object", where=location)
+        raise ProtocolError("what the server says of its rows is not a JSON object", where=location)
     return given

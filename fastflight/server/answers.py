@@ -117,6 +117,8 @@ def _send(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
     outcome = "cancelled"
     measured = _Measured()
     schema = reading.schema
+    # The stream may count what comes, too.
+    rows = size = 0
     try:
         yield None
         sent = time.monotonic()
@@ -129,14 +131,16 @@ def _send(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
             sent = now
             if not batch.schema.equals(schema):
                 batch = _conformed(batch, schema)
+            rows += batch.num_rows
+            size += measured.size(batch)
             stream.count(batch.num_rows, measured.size(batch))
             pieces = split(batch)
             if note is not None:
                 yield next(pieces), pa.py_buffer(json.dumps(note).encode())
             yield from pieces
         trailer = {
-            "rows": stream.rows,
-            "bytes": stream.bytes,
+            "rows": rows,
+            "bytes": size,
             "duration_seconds": round(time.perf_counter() - stream.began, 6),
             **reading.summary(),
         }

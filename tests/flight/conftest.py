@@ -130,6 +130,7 @@ def serving(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterat
     """A server as the command line puts it together."""
     with ExitStack() as parts:
         shard = Shard()
+        parts.callback(shard.close)
         inventory = parts.enter_context(Inventory(devices, shard=shard, **limits))
         parts.enter_context(shard)
         catalog = Catalog()

@@ -1,0 +1,137 @@
+"""A device's line in both directions: send bytes, and see what the device says.
+
+    with client.interact("demo") as repl:
+        repl.send("print(6 * 7)\\r")
+        print(repl.read_until(b">>> ").decode())
+
+`rows` are those of the session, as of any other, what is sent included. One thread may send while another reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+from pyarrow import flight
+
+from fastflight.client.failure import typed_errors
+from fastflight.client.stream import RowStream
+from fastflight.errors import FastFlightError, RequestError, Stopped
+
+SENT = pa.schema([pa.field("data", pa.binary(), nullable=False)])
+# What may pass before the mark that one waits for; a device that never says it would fill the memory.
+MAX_SOUGHT_BYTES = 16 * 1024 * 1024
+
+
+class Interaction:
+    """One exchange. Leaving its context, or `close`, ends it and gives the line back."""
+
+    def __init__(self, writer: flight.FlightStreamWriter, reader: flight.FlightStreamReader, location: str) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._location = location
+        self._writing = threading.Lock()
+        self._done = False
+        try:
+            with typed_errors(location):
+                writer.begin(SENT)
+            self.rows = RowStream(reader, location, told=self.done)
+        except FastFlightError as error:
+            # What ended the call is told by its end; a writer that failed knows less.
+            raise self._refusal(error) from error
+        self._batches = iter(self.rows)
+
+    def send(self, data: bytes | str) -> None:
+        """Send this to the device, text as UTF-8."""
+        content = data.encode() if isinstance(data, str) else data
+        with self._writing:
+            if self._done:
+                raise Stopped("the session has ended", where=self._location)
+            with typed_errors(self._location):
+                self._writer.write_batch(pa.record_batch([pa.array([content], pa.binary())], schema=SENT))
+
+    def receive(self) -> pa.RecordBatch | None:
+        """The next rows of the session; None when it has ended."""
+        return next(self._batches, None)
+
+    def read_until(self, mark: bytes) -> bytes:
+        """What the device says up to `mark`; for format `bytes`. `Stopped` if the session ends before."""
+        seeking = Seeking(mark)
+        while not seeking.found:
+            seeking.feed(self.receive())
+        return seeking.data
+
+    def done(self) -> None:
+        """Nothing more will be sent; the session ends with that."""
+        with self._writing:
+            if not self._done:
+                self._done = True
+                with contextlib.suppress(pa.ArrowException, OSError):  # it has ended, as reading says
+                    self._writer.done_writing()
+
+    def close(self) -> None:
+        """Give the line back. The rest of the rows is passed over; `rows.summary` is there after this."""
+        self.done()
+        for _ in self._batches:
+            pass
+        with typed_errors(self._location):
+            self._writer.close()
+
+    def cancel(self) -> None:
+        """Leave at once. From any thread; one that is reading gets `Stopped`."""
+        self.rows.cancel()
+        self.done()
+        with contextlib.suppress(pa.ArrowException, OSError):  # the call was cancelled, which is what it says
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.close()
+        finally:
+            self.cancel()
+
+    def _refusal(self, error: FastFlightError) -> FastFlightError:
+        self.done()
+        try:
+            with typed_errors(self._location):
+                self._writer.close()
+        except FastFlightError as told:
+            return told
+        return error
+
+
+class Seeking:
+    """What the device says in the rows of a session, up to a mark."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        self._data = bytearray()
+
+    @property
+    def found(self) -> bool:
+        return self._mark in self._data
+
+    @property
+    def data(self) -> bytes:
+        return bytes(self._data)
+
+    def feed(self, batch: pa.RecordBatch | None) -> None:
+        """The next rows; None for the end."""
+        if batch is None:
+            raise Stopped(f"the session ended before the device said {self._mark!r}")
+        if "data" not in batch.schema.names:
+            raise RequestError("these rows are not the device's bytes", where="format", hint='Ask for "bytes"')
+        directions = batch.column("direction").to_pylist()
+        for direction, data in zip(directions, batch.column("data").to_pylist(), strict=True):
+            self._data += data if direction == "rx" else b""
+        if len(self._data) > MAX_SOUGHT_BYTES and not self.found:
+            raise Stopped(f"the device said {len(self._data)} bytes, and not {self._mark!r}")
