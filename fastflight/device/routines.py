@@ -7,7 +7,8 @@ board can do.
 `put(path, part, offset, size, step)` takes blocks (`frames`) into the file `part`, from `offset` on. Every `step`
 bytes are answered by `A`, the last ones of a block when it is written; a failure by `E`, the traceback and `\x04`. What
 still comes then is thrown away until Ctrl-C, lest it be taken for code. At the end come the part's digest, as read back
-from the storage, and, for the answer `Y`, the renaming.
+from the storage, and, for an answer that begins it in hexadecimal (8 characters), the renaming: a board that lost bytes
+may take some of a block for the end, and the next ones for the answer, and must not put a file in its place for that.
 
 `get(path, offset, count, size)` sends blocks: a kind (1 as it is, 2 deflated), a length (2 bytes) and a crc32
 (4 bytes), both little endian, and the bytes. A negative count means all.
@@ -80,9 +81,10 @@ def _ff(p,t,o,z,k):
  finally:
   f.close()
  if g&8:
-  w(b'D'+{name}.sum(t,-1,z))
-  i(m[:1])
-  if m[0]==89:
+  h={name}.sum(t,-1,z)
+  w(b'D'+h)
+  i(m[:8])
+  if bytes(m[:8])==binascii.hexlify(h)[:8]:
    os.rename(t,p)
 """
 
@@ -207,10 +209,10 @@ def _ff(p,z):
 """
 
 # One short file, by code that is not kept: less of it than of `put`. Takes a few hundred bytes at a time, after their
-# length, and answers each lot; then come the digest and, for the answer `Y`, the renaming.
+# length, and answers each lot; then come the digest and, for the answer that `put` wants, the renaming.
 ONCE = """\
 def _ff(p,t):
- import sys,os,{module}
+ import sys,os,binascii{module}
  try:d=os.stat(p)[0]&16384
  except OSError:d=0
  if d:raise OSError('EISDIR')
@@ -222,12 +224,13 @@ def _ff(p,t):
    n=int(i(3))
    f.write(i(n).replace(b'\\x10S',b'\\x03').replace(b'\\x10P',b'\\x10'))
    w(b'A')
- with open(t,'rb')as f:w({digest})
- if i(1)==b'Y':os.rename(t,p)
+ with open(t,'rb')as f:h={digest}
+ w(h)
+ if i(8)==binascii.hexlify(h)[:8]:os.rename(t,p)
 _ff({path!r},{part!r})
 """
-ONCE_SHA256 = {"module": "hashlib", "digest": "hashlib.sha256(f.read()).digest()"}
-ONCE_CRC32 = {"module": "binascii", "digest": "(binascii.crc32(f.read())&0xffffffff).to_bytes(4,'big')"}
+ONCE_SHA256 = {"module": ",hashlib", "digest": "hashlib.sha256(f.read()).digest()"}
+ONCE_CRC32 = {"module": "", "digest": "(binascii.crc32(f.read())&0xffffffff).to_bytes(4,'big')"}
 
 # Prints how many microseconds the board takes to inflate `packed`, which is `SAMPLE` deflated, and to deflate it again.
 # Many boards can do only the one, or neither.

@@ -32,8 +32,11 @@ HASH_SECONDS = 15.0
 # Long enough to see what has come, short enough not to be felt.
 GLANCE_SECONDS = 0.001
 
-YES = b"Y"
-NO = b"N"
+# To put a part in its place the board wants to hear so much of its digest again; nothing else begins so.
+YES_CHARACTERS = 8
+NO = b"N" * YES_CHARACTERS
+# Dots that a board may send before a digest: it sends one for 32 blocks, and no storage holds more than so many.
+MOST_DOTS = 1 << 20
 
 
 class Upload:
@@ -190,8 +193,9 @@ class Upload:
     def _verified(self) -> Conversation[str]:
         """Compare the digest that the board takes with that of what was sent, and have it renamed."""
         inbox, path = self._link.repl.inbox, self._unfinished.path
-        while (mark := (yield from inbox.exactly(1, HASH_SECONDS))) == b".":
-            pass
+        dots = 0
+        while (mark := (yield from inbox.exactly(1, HASH_SECONDS))) == b"." and dots < MOST_DOTS:
+            dots += 1
         if mark != b"D":
             inbox.put_back(mark)
             yield from self._over()
@@ -206,7 +210,7 @@ class Upload:
         renames = self._link.capabilities.has("os.rename")
         if right and renames:
             self._decided = sent
-        yield Send(YES if right and renames else NO)
+        yield Send(found[:YES_CHARACTERS].encode() if right and renames else NO)
         yield from self._over()
         if not right:
             # What is still in hand can be sent again.

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import random
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fastflight.device import Inventory, Resumption, Transfer, method, once
+from fastflight.device import Inventory, Resumption, Transfer, method, once, routines
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.resident import NAME, source
 
 CONTENT = bytes(range(256)) * 40
 TEXT = b"".join(b"%d,%d\n" % (i, i * i) for i in range(2000))
@@ -112,3 +118,45 @@ def test_small_firmware_falls_down_the_ladder(microbit: str) -> None:
         assert [(path, each.verified) for path, each in written.files] == [("/a", "read back"), ("/b", "read back")]
         assert b"".join(session.read("/b")) == b"twothree"
         assert len(session.list("/")) == 3
+
+
+class _Line:
+    """The board's end of a line that brings `data` and then nothing."""
+
+    def __init__(self, data: bytes) -> None:
+        self.buffer = io.BytesIO(data)
+
+
+@pytest.mark.parametrize("content", [b"Yet another line\n", b"N" * 20, b""])
+def test_content_that_is_taken_for_an_end_does_not_replace_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    """A header whose first byte was lost may read like the end, and what follows it like a word to rename."""
+    old, part = tmp_path / "old", tmp_path / "part"
+    old.write_bytes(b"the old content")
+    board = Capabilities(frozenset({"hashlib.sha256", "binascii.crc32"}))
+    resident: Any = type(NAME, (), {})
+    for routine in ("sum", "put"):
+        names: dict[str, Any] = {NAME: resident}
+        exec(source(routine, board), names)
+        setattr(resident, routine, staticmethod(names["_ff"]))
+    monkeypatch.setattr(sys, "stdin", _Line(bytes((0x8C, 0x80)) + content[:1] + content))
+    monkeypatch.setattr(sys, "stdout", _Line(b""))
+    resident.put(str(old), str(part), 0, 256, 64)
+    assert old.read_bytes() == b"the old content"
+
+
+def test_a_short_file_is_put_in_place_by_nothing_but_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, part = tmp_path / "old", tmp_path / "part"
+    old.write_bytes(b"the old content")
+    once_code = routines.ONCE.format(path=str(old), part=str(part), **routines.ONCE_SHA256)
+    monkeypatch.setattr(sys, "stdin", _Line(b"003new000Yes, this is more of the file"))
+    monkeypatch.setattr(sys, "stdout", _Line(b""))
+    exec(once_code, {})
+    assert old.read_bytes() == b"the old content"
+    digest = hashlib.sha256(b"new").hexdigest().encode()
+    monkeypatch.setattr(sys, "stdin", _Line(b"003new000" + digest[:8]))
+    exec(once_code, {})
+    assert old.read_bytes() == b"new"
