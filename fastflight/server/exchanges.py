@@ -38,8 +38,6 @@ def talk(
     sync = dispatch.exchanger(source) if request.mode == "sync" else None
     asynchronous = dispatch.async_exchanger(source) if request.mode == "async" else None
     incoming = Incoming(reader, stream)
-    # Whoever shuts down must know of a client that does not end its side.
-    stream.lasting = True
     batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]
     if sync is not None:
         inbox = batches = Inbox(HANDIN_BYTES, stream.check)
@@ -51,6 +49,8 @@ def talk(
         schema, messages = answers.async_messages(
             lambda: asynchronous(request, incoming.schema, given), request, stream, shard
         )
+    # Whoever shuts down must know of a client that does not end its side.
+    stream.lasting = True
     taking = threading.Thread(target=_take, args=(incoming, batches), name="exchange-input", daemon=True)
     taking.start()
     try:

@@ -1,0 +1,337 @@
+"""Live sessions through a whole server, with plain `pyarrow.flight`: rows, gaps, ends, and who gives way to whom."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.simulator import samples
+from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
+
+from .conftest import SOON, Board, Serve, command, ticket
+
+SESSION = {"type": "device.session", "device": "demo", "flush_ms": 0}
+TELEMETRY = {"ms": "int64", "temperature": "double"}
+SENT = pa.schema([("data", pa.binary())])
+
+
+class Peer:
+    """A device made by hand: says what it is told to, and keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"socket://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def answer(self) -> socket.socket:
+        self.listener.settimeout(SOON)
+        stream, _ = self.listener.accept()
+        stream.settimeout(SOON)
+        return stream
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    peer = Peer()
+    with peer.listener:
+        yield peer
+
+
+@pytest.fixture
+def talking(serve: Serve, tmp_path: Path) -> Board:
+    """The simulated board, printing telemetry."""
+    samples.write_samples(str(tmp_path / "board"))
+    return serve(f"sim:?files={tmp_path / 'board'}&telemetry=50")
+
+
+def batch(*data: bytes) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(data, pa.binary())], schema=SENT)
+
+
+def messages(reader: Any) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """Rows and metadata of each message."""
+    try:
+        while True:
+            chunk = reader.read_chunk()
+            yield chunk.data.to_pylist(), json.loads(chunk.app_metadata.to_pybytes()) if chunk.app_metadata else {}
+    except StopIteration:
+        return
+
+
+def test_telemetry_as_it_comes(talking: Board, mode: str) -> None:
+    got = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, limit_rows=5, mode=mode)
+    assert got.error is None and got.trailer is not None and got.schema is not None
+    assert got.schema.metadata[b"fastflight.path"] == mode.encode()
+    assert json.loads(got.schema.metadata[b"fastflight.time"])["resolution_us"] >= 1
+    rows = got.table.to_pylist()
+    assert list(rows[0]) == ["seq", "time", "ms", "temperature"]
+    assert [row["ms"] for row in rows] == sorted({row["ms"] for row in rows})
+    assert (got.trailer["ended"], got.trailer["rows"], got.trailer["lost"]) == ("limit reached", 5, 0)
+    again = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, limit_rows=5, mode=mode, since_seq=rows[0]["seq"])
+    assert again.table.to_pylist() == rows
+
+
+def test_a_session_goes_on_where_another_ended(talking: Board, mode: str) -> None:
+    first = talking.get(**SESSION, limit_rows=4, mode=mode)
+    assert first.trailer is not None
+    second = talking.get(**SESSION, limit_rows=4, mode=mode, since_seq=first.trailer["next_seq"])
+    numbers = [number for got in (first, second) for number in got.table["seq"].to_pylist()]
+    assert numbers == list(range(numbers[0], numbers[0] + 8))
+
+
+def test_a_session_ends_with_its_time(board: Board, mode: str) -> None:
+    got = board.get(**SESSION, limit_seconds=0, mode=mode)
+    assert got.error is None and got.trailer is not None
+    assert got.trailer["ended"] == "limit reached"
+
+
+def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: Board, mode: str) -> None:
+    reader = talking.client.do_get(ticket(**SESSION, mode=mode))
+    stream = messages(reader)
+    numbers = [row["seq"] for row in next(stream)[0]]
+    assert talking.table(type="device.file", device="demo", path="/log.bin", mode=mode).num_rows
+    after = talking.inventory.device("demo").tap.next_seq + 5
+    while numbers[-1] < after:
+        rows, note = next(stream)
+        assert not note
+        numbers += [row["seq"] for row in rows]
+    reader.cancel()
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def test_a_slow_reader_sees_exactly_what_it_missed_and_holds_nobody_up(
+    peer: Peer, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.server.answers.HANDOFF_BYTES", 64 * 1024)
+    board = serve(peer.url)
+    slow = board.client.do_get(ticket(**SESSION, mode=mode))
+    fast = messages(board.client.do_get(ticket(**SESSION, mode=mode)))
+    piece = b"x" * 64 * 1024
+    with peer.answer() as device:
+        # More than gRPC holds for a client that does not read. The fast one is waited for, so that the tap need not.
+        for _ in range(512):
+            device.sendall(piece)
+            received = 0
+            while received < len(piece):
+                rows, note = next(fast)
+                assert not note, "the fast one missed something"
+                received += sum(len(row["data"]) for row in rows)
+    end = board.inventory.device("demo").tap.next_seq
+    seen: list[int] = []
+    gaps: list[dict[str, int]] = []
+    trailer: dict[str, Any] = {}
+    for rows, note in messages(slow):
+        if "gap" in note:
+            gaps.append(note["gap"])
+            assert note["gap"]["first"] == (seen[-1] + 1 if seen else 0)
+        elif note:
+            trailer = note
+        seen += [row["seq"] for row in rows]
+    lost = [number for gap in gaps for number in range(gap["first"], gap["last"] + 1)]
+    assert lost, "it was not slow enough"
+    assert sorted(seen + lost) == list(range(end))
+    assert (trailer["ended"], trailer["gaps"], trailer["lost"]) == ("device gone", len(gaps), len(lost))
+
+
+def test_what_is_no_longer_kept_is_a_gap(peer: Peer, serve: Serve, mode: str) -> None:
+    board = serve(peer.url)
+    tap = board.inventory.device("demo").tap
+    for _ in range(KEPT_BYTES // CHUNK_BYTES + 10):
+        tap.feed("rx", b".")
+    first = tap.next_seq - KEPT_BYTES // (CHUNK_BYTES + 1)
+    answering = threading.Thread(target=lambda: peer.answer().close())
+    answering.start()
+    reader = board.client.do_get(ticket(**SESSION, since_seq=0, limit_rows=1, mode=mode))
+    rows, note = next(messages(reader))
+    answering.join()
+    assert note == {"gap": {"first": 0, "last": first - 1}}
+    assert [row["seq"] for row in rows] == [first]
+
+
+def test_a_device_that_goes_ends_the_session_and_says_so(peer: Peer, serve: Serve, mode: str) -> None:
+    board = serve(peer.url)
+    stream = messages(board.client.do_get(ticket(**SESSION, format="lines", mode=mode)))
+    with peer.answer() as device:
+        device.sendall(b"last words\nand ha")
+        assert [row["text"] for row in next(stream)[0]] == ["last words"]
+    *rest, (_, trailer) = stream
+    assert [row["text"] for rows, _ in rest for row in rows] == ["and ha"]
+    assert trailer["ended"] == "device gone" and trailer["why"]
+
+
+def test_a_session_goes_on_when_the_device_comes_back(
+    peer: Peer, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
+    board = serve(peer.url)
+    reader = board.client.do_get(ticket(**SESSION, format="lines", reconnect=True, mode=mode))
+    stream = messages(reader)
+    with peer.answer() as device:
+        device.sendall(b"one\n")
+        assert [row["text"] for row in next(stream)[0]] == ["one"]
+    assert "outage" in next(stream)[1]
+    with peer.answer() as device:
+        device.sendall(b"two\n")
+        assert [row["text"] for row in next(stream)[0]] == ["two"]
+        reader.cancel()
+
+
+def test_a_device_that_is_not_there_is_an_error(serve: Serve, mode: str) -> None:
+    got = serve("socket://127.0.0.1:9").get(**SESSION, mode=mode)
+    assert isinstance(got.error, flight.FlightUnavailableError)
+    assert got.schema is None
+
+
+def test_a_server_that_shuts_down_ends_sessions_with_their_rows(peer: Peer, mode: str, tmp_path: Path) -> None:
+    from .conftest import serving
+
+    with serving({"demo": peer.url}, tmp_path) as board:
+        stream = messages(board.client.do_get(ticket(**SESSION, format="lines", mode=mode)))
+        device = peer.answer()
+        device.sendall(b"so far\n")
+        assert [row["text"] for row in next(stream)[0]] == ["so far"]
+        rest: list[dict[str, Any]] = []
+        ending = threading.Thread(target=lambda: rest.extend(note for _, note in stream))
+        ending.start()
+    ending.join()
+    device.close()
+    assert [note["ended"] for note in rest if note] == ["server draining"]
+
+
+def test_what_is_put_is_sent_and_seen(talking: Board, mode: str) -> None:
+    reader = talking.client.do_get(ticket(**SESSION, format="lines", mode=mode))
+    stream = messages(reader)
+    next(stream)
+    put = talking.put(pa.table({"data": [b"print(40", b" + 2)\r"]}, SENT), {**SESSION, "mode": mode}, chunk=1)
+    assert put.error is None
+    assert put.last == {"rows": 2, "bytes": 14, "done": True}
+    assert any(row["text"] == "42" for rows, _ in stream for row in rows)
+    reader.cancel()
+
+
+@contextmanager
+def exchange(board: Board, **keys: Any) -> Iterator[tuple[Any, Any]]:
+    writer, reader = board.client.do_exchange(command(**SESSION, **keys))
+    writer.begin(SENT)
+    try:
+        yield writer, reader
+    finally:
+        writer.close()
+
+
+def said(stream: Iterator[tuple[list[dict[str, Any]], dict[str, Any]]], mark: bytes) -> bytes:
+    data = b""
+    for rows, _ in stream:
+        data += b"".join(row["data"] for row in rows if row["direction"] == "rx")
+        if mark in data:
+            break
+    return data
+
+
+def test_a_prompt_from_afar(board: Board, mode: str) -> None:
+    with exchange(board, mode=mode) as (writer, reader):
+        stream = messages(reader)
+        writer.write_batch(batch(b"1+1\r"))
+        assert said(stream, b"2\r\n>>> ").endswith(b"1+1\r\n2\r\n>>> ")
+        busy = board.get(type="device.listing", device="demo")
+        assert isinstance(busy.error, flight.FlightUnavailableError)
+        assert "device.session request that sends" in str(busy.error)
+        watching = board.client.do_get(ticket(**SESSION, since_seq=0, limit_rows=1, mode=mode)).read_all()
+        assert watching.num_rows == 1
+        writer.done_writing()
+        *_, (_, trailer) = stream
+        assert (trailer["ended"], trailer["tx_bytes"]) == ("client ended", 4)
+    assert board.inventory.device("demo").holder is None
+    assert board.exec("print(3)") == "3\n"
+
+
+def test_an_exchange_ends_when_the_device_is_gone(peer: Peer, serve: Serve, mode: str) -> None:
+    board = serve(peer.url)
+    answered: list[socket.socket] = []
+    answering = threading.Thread(target=lambda: answered.append(peer.answer()))
+    answering.start()
+    with exchange(board, mode=mode) as (writer, reader):
+        writer.write_batch(batch(b"hello"))
+        answering.join()
+        (device,) = answered
+        assert device.recv(5) == b"hello"
+        device.close()
+        for _, note in messages(reader):
+            if note:
+                assert note["ended"] == "device gone"
+                writer.done_writing()
+    assert not board.inventory.device("demo").is_open
+
+
+def test_a_client_that_leaves_gives_the_line_back(board: Board, mode: str) -> None:
+    with flight.connect(board.location) as leaving:
+        writer, reader = leaving.do_exchange(command(**SESSION, mode=mode))
+        writer.begin(SENT)
+        writer.write_batch(batch(b"1+1\r"))
+        said(messages(reader), b"2\r\n")
+        reader.cancel()
+    assert board.exec("print(3)") == "3\n"
+
+
+def test_only_bytes_can_be_sent(board: Board, mode: str) -> None:
+    put = board.put(pa.table({"text": ["1+1"]}), {**SESSION, "mode": mode})
+    assert isinstance(put.error, pa.ArrowInvalid) and "data: binary" in str(put.error)
+    null = board.put(pa.table({"data": [None]}, SENT), {**SESSION, "mode": mode})
+    assert isinstance(null.error, pa.ArrowInvalid) and "no data" in str(null.error)
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"format": "jsonl"}, "schema"),
+        ({"since_seq": 10**6}, "since_seq"),
+        ({"since_seq": 0, "since_seconds": 1}, "since_seconds"),
+        ({"format": "line"}, "lines"),
+        ({"flush_ms": -1}, "flush_ms"),
+        ({"limit_rows": "many"}, "limit_rows"),
+    ],
+)
+def test_bad_requests_name_the_key(board: Board, mode: str, keys: dict[str, Any], named: str) -> None:
+    error = board.get(**{**SESSION, "mode": mode, **keys}).error
+    assert isinstance(error, pa.ArrowInvalid) and named in str(error)
+
+
+def test_sessions_are_listed(board: Board) -> None:
+    (info,) = board.client.list_flights(b"demo/device.session")
+    assert json.loads(info.descriptor.command)["type"] == "device.session"
+    assert info.schema.names == ["seq", "time", "direction", "data"]
+    asked = command(**SESSION, format="csv", schema={"a": "int64"})
+    assert board.client.get_schema(asked).schema.names == ["seq", "time", "a"]
+
+
+def test_what_a_bridges_client_does_is_seen(tmp_path: Path) -> None:
+    from fastflight.bridge import Ports
+    from fastflight.cli.compose import open_server
+    from fastflight.cli.settings import BridgeSettings, ServeSettings
+
+    settings = ServeSettings(
+        "grpc://127.0.0.1:0",
+        {"demo": f"sim:?files={tmp_path}&telemetry=0"},
+        {"demo": BridgeSettings(Ports(None, 0, None))},
+    )
+    with open_server(settings) as running, flight.connect(running.location) as client:
+        reader = client.do_get(ticket(**SESSION))
+        stream = messages(reader)
+        assert said(stream, b">>> ")
+        with socket.create_connection(("127.0.0.1", running.bridges["demo"].socket or 0), SOON) as tool:
+            tool.sendall(b"6*7\r")
+            sent = b""
+            for rows, _ in stream:
+                sent += b"".join(row["data"] for row in rows if row["direction"] == "tx")
+                if any(b"42" in row["data"] for row in rows):
+                    break
+        assert sent == b"6*7\r"
+        reader.cancel()

@@ -1,0 +1,204 @@
+"""Chunks of traffic as rows, without a device: lines and their places, what is set aside, gaps, limits, flushing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.errors import RequestError
+from fastflight.service.requests import DeviceSession
+from fastflight.service.source import Noted
+from fastflight.sources.session_rows import MAX_LINE_BYTES, SessionRows
+from fastflight.transport.tap import Chunk, Gap
+
+READINGS = {"ms": "int64", "celsius": "double"}
+
+
+def session(
+    format: str = "lines", *, begins_line: bool = True, now: list[float] | None = None, **keys: Any
+) -> SessionRows:
+    clock = now or [0.0]
+    request = DeviceSession.model_validate({"device": "demo", "format": format, "flush_ms": 0, **keys})
+    rows = SessionRows(request, lambda: clock[0])
+    rows.begin(begins_line)
+    return rows
+
+
+def chunks(*data: bytes, first: int = 0) -> list[Chunk]:
+    return [Chunk(first + i, 1_000_000 * (first + i), "rx", piece) for i, piece in enumerate(data)]
+
+
+def told(batches: list[Any]) -> list[Any]:
+    """Rows as dicts, and notes where they stand."""
+    seen: list[Any] = []
+    for item in batches:
+        if isinstance(item, Noted):
+            seen.append(item.note)
+        seen += (item.batch if isinstance(item, Noted) else item).to_pylist()
+    return seen
+
+
+def texts(batches: list[Any]) -> list[tuple[int, str]]:
+    return [(row["seq"], row["text"]) for row in told(batches)]
+
+
+def test_bytes_are_a_row_for_each_chunk() -> None:
+    rows = session("bytes")
+    (batch,) = rows.feed([Chunk(7, 1_500_000, "tx", b"1+1\r"), Chunk(8, 2_500_000, "rx", b"1+1\r\n2\r\n")])
+    assert [str(field.type) for field in batch.schema] == [
+        "uint64", "timestamp[us, tz=UTC]", "dictionary<values=string, indices=int8, ordered=0>", "binary"
+    ]  # fmt: skip
+    assert batch.column("time").cast(pa.int64()).to_pylist() == [1500, 2500]
+    assert [(row["seq"], row["direction"], row["data"]) for row in batch.to_pylist()] == [
+        (7, "tx", b"1+1\r"),
+        (8, "rx", b"1+1\r\n2\r\n"),
+    ]
+    assert {"rx_bytes": 8, "tx_bytes": 4, "next_seq": 9}.items() <= rows.summary().items()
+
+
+def test_a_line_stands_at_its_first_bytes_chunk() -> None:
+    rows = session()
+    seen = rows.feed([*chunks(b"on", b"e\r\ntwo\nth"), Chunk(2, 0, "tx", b"unseen\n"), *chunks(b"ree", first=3)])
+    assert texts(seen + rows.finish()) == [(0, "one"), (1, "two"), (1, "three")]
+
+
+@given(data=st.binary(max_size=60).map(lambda raw: raw.replace(b"\x07", b"\n")), cuts=st.lists(st.integers(1, 59)))
+def test_any_split_gives_the_same_lines(data: bytes, cuts: list[int]) -> None:
+    edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    pieces = [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    rows = session()
+    seen = rows.feed(chunks(*pieces)) + rows.finish()
+    lines = data.split(b"\n")
+    lines = lines if lines[-1] else lines[:-1]
+    assert [text for _, text in texts(seen)] == [line.removesuffix(b"\r").decode("utf-8", "replace") for line in lines]
+    starts = [sum(len(line) + 1 for line in lines[:index]) for index in range(len(lines))]
+    assert [seq for seq, _ in texts(seen)] == [sum(edge <= start for edge in edges[1:-1]) for start in starts]
+
+
+@given(
+    lines=st.lists(
+        st.one_of(
+            st.tuples(st.integers(-(2**40), 2**40), st.floats(-1e6, 1e6)).map(
+                lambda row: f"{row[0]},{row[1]!r}".encode()
+            ),
+            st.sampled_from([b"", b"Traceback", b'1,"2', b'"1","2"', b"1,2,3", b"\xff,1", b"ms,celsius", b'a"b,1']),
+        ),
+        max_size=12,
+    ),
+    cuts=st.lists(st.integers(1, 200)),
+    flush_at_once=st.booleans(),
+)
+def test_any_split_gives_the_same_csv_rows(lines: list[bytes], cuts: list[int], flush_at_once: bool) -> None:
+    data = b"".join(line + b"\r\n" for line in lines)
+    edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    pieces = [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    rows = session("csv", schema=READINGS, flush_ms=0 if flush_at_once else 1000)
+    seen = told(rows.feed(chunks(*pieces)) + rows.finish())
+    good = [line for line in lines if line.count(b",") == 1 and line[:1] in b'-0123456789"' and line != b'1,"2']
+    expected = [line.replace(b'"', b"").split(b",") for line in good]
+    assert [(row["ms"], row["celsius"]) for row in seen] == [(int(ms), float(value)) for ms, value in expected]
+    bad = [line for line in lines if line and line not in good and line != b"ms,celsius"]
+    assert rows.summary()["rejected"] == len(bad)
+
+
+def test_json_lines_are_parsed_and_the_others_set_aside_with_a_reason() -> None:
+    rows = session("jsonl", schema=READINGS)
+    seen = rows.feed(chunks(b'{"ms":1,"celsius":2.5}\nTraceback:\n{"ms":"x"}\n', b'\n{"ms":2}\n{"ms":3'))
+    assert [(row["seq"], row["ms"], row["celsius"]) for row in told(seen)] == [(0, 1, 2.5), (1, 2, None)]
+    assert told(rows.finish()) == []
+    summary = rows.summary()
+    assert [row["seq"] for row in summary["rejected_rows"]] == [0, 0, 1]
+    assert summary["rejected"] == 3
+    assert "ended within the line" in summary["rejected_rows"][2]["reason"]
+
+
+def test_the_end_of_a_line_is_no_line() -> None:
+    """Of `1,23.5` somebody who came late saw `3.5`."""
+    rows = session("csv", begins_line=False, schema={"celsius": "double"})
+    assert [row["celsius"] for row in told(rows.feed(chunks(b"3.5\n24.5\n")))] == [24.5]
+    assert rows.summary()["rejected"] == 1
+
+
+def test_a_gap_stands_between_its_rows_and_cuts_lines() -> None:
+    rows = session("csv", schema={"celsius": "double"})
+    seen = rows.feed([*chunks(b"1.5\n2."), Gap(1, 4), *chunks(b"5\n3.5\n", first=5)])
+    assert [each if "gap" in each else each["celsius"] for each in told(seen)] == [
+        1.5, {"gap": {"first": 1, "last": 4}}, 3.5
+    ]  # fmt: skip
+    summary = rows.summary()
+    assert (summary["gaps"], summary["lost"], summary["rejected"], summary["next_seq"]) == (1, 4, 2, 6)
+
+
+def test_text_keeps_both_ends_of_a_cut_line() -> None:
+    rows = session()
+    seen = told(rows.feed([*chunks(b"be"), Gap(1, 1), *chunks(b"fore\n", first=2)]))
+    assert [each.get("text", each) for each in seen] == ["be", {"gap": {"first": 1, "last": 1}}, "fore"]
+
+
+def test_gaps_without_rows_are_told_each() -> None:
+    rows = session("bytes", flush_ms=1000)
+    seen = told(rows.feed([Gap(0, 3), Gap(4, 9)]) + rows.finish())
+    assert seen == [{"gap": {"first": 0, "last": 3}}, {"gap": {"first": 4, "last": 9}}]
+
+
+def test_rows_wait_for_the_flush_or_for_enough() -> None:
+    now = [0.0]
+    rows = session("bytes", now=now, flush_ms=100, batch_rows=3)
+    assert rows.feed(chunks(b"a", b"b")) == []
+    assert rows.deadline == pytest.approx(0.1)
+    now[0] = 0.1
+    assert [batch.num_rows for batch in rows.due()] == [2]
+    assert rows.deadline is None
+    assert [batch.num_rows for batch in rows.feed(chunks(b"c", b"d", b"e", b"f", first=2))] == [3]
+
+
+def test_the_limit_is_exact_though_lines_are_set_aside() -> None:
+    rows = session("csv", schema={"n": "int64"}, limit_rows=3, flush_ms=1000)
+    seen = told(rows.feed(chunks(b"1\nx\n2\n", b"3\n4\n5\n")))
+    assert ([row["n"] for row in seen], rows.full) == ([1, 2, 3], True)
+    assert rows.finish() == []
+
+
+def test_output_without_line_ends_is_bounded() -> None:
+    flood = chunks(b"x" * (MAX_LINE_BYTES + 1), b"y\nok\n")
+    assert [len(text) for _, text in texts(session().feed(flood))] == [MAX_LINE_BYTES, 2, 2]
+    rows = session("jsonl", schema={"a": "int64"})
+    assert rows.feed([*flood, *chunks(b'{"a":1}\n', first=2)])[-1].num_rows == 1
+    assert {row["reason"] for row in rows.summary()["rejected_rows"][:2]} == {
+        f"the line is longer than {MAX_LINE_BYTES} bytes"
+    }
+
+
+def test_a_line_that_was_lost_is_said_and_cuts() -> None:
+    rows = session()
+    rows.feed(chunks(b"hal"))
+    assert [each.get("text", each) for each in told(rows.outage("unplugged"))] == [
+        "hal", {"outage": {"reason": "unplugged", "next_seq": 1}}
+    ]  # fmt: skip
+
+
+def test_columns_are_chosen_of_all() -> None:
+    rows = session("csv", schema=READINGS, columns=["celsius", "seq"])
+    assert told(rows.feed(chunks(b"1,2.5\n"))) == [{"celsius": 2.5, "seq": 0}]
+    assert rows.schema.names == ["celsius", "seq"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "where"),
+    [
+        ({"format": "jsonl"}, "schema"),
+        ({"format": "csv", "schema": {}}, "schema"),
+        ({"format": "lines", "schema": {"a": "int64"}}, "schema"),
+        ({"format": "csv", "schema": {"time": "int64"}}, "schema.time"),
+        ({"format": "csv", "schema": {"a": "int65"}}, "schema.a"),
+        ({"format": "bytes", "columns": ("text",)}, "columns"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_named(keys: dict[str, Any], where: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        session(**keys)
+    assert raised.value.where == where
