@@ -16,6 +16,7 @@ from typing import Self
 
 import structlog
 
+from fastflight.bridge.acceptor import Acceptor, listening
 from fastflight.bridge.client import Viewer, Writer, notice, told
 from fastflight.bridge.connection import LINGER_SECONDS, Connection
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
@@ -25,11 +26,8 @@ from fastflight.errors import BusyError, TransportError
 
 log = structlog.get_logger(__name__)
 
-# Connections at once, those counted that are just being told to go. A process often may have 1024 descriptors, and a
-# bridge accepts a whole backlog before it can refuse one of it.
+# Connections at once, those counted that are just being told to go. A process often may have 1024 descriptors.
 MAX_CONNECTIONS = 512
-# Connections that the system keeps until they are accepted: a fleet's tools that all start at the same time.
-BACKLOG = 512
 # Each costs a copy of what the device says.
 MAX_VIEWERS = 32
 # What clients get in all to be told of the end and to hang up.
@@ -73,10 +71,11 @@ class Bridge:
         self._host = host
         self._takeover = takeover
         self._max_viewers = max_viewers
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._running: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[Writer] = set()
+        self._newest: Writer | None = None
         self._viewers: set[Viewer] = set()
         self._linger = LINGER_SECONDS
         self._closing = False
@@ -98,8 +97,7 @@ class Bridge:
         """Tell everybody, hang up, and give the ports back: done within about a second, whatever clients do."""
         self._linger = CLOSE_SECONDS
         self._closing = True
-        for server in self._servers:
-            server.close()
+        await asyncio.gather(*(acceptor.aclose() for acceptor in self._acceptors))
         for client in (*self._writers, *self._viewers):
             client.end("the bridge is closing")
         if self._tasks:
@@ -121,14 +119,8 @@ class Bridge:
     async def _listen(self, port: int | None, serve: Callable[[Connection], Awaitable[None]]) -> int | None:
         if port is None:
             return None
-        loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(
-                lambda: Connection(lambda connection: self._accept(connection, serve)),
-                self._host,
-                port,
-                backlog=BACKLOG,
-            )
+            listener = await listening(self._host, port)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
             raise TransportError(
@@ -136,15 +128,14 @@ class Bridge:
                 where=f"{self._host}:{port}",
                 hint="Another program has the port: choose another one, or 0 for a free one" if taken else str(error),
             ) from error
-        self._servers.append(server)
-        number: int = server.sockets[0].getsockname()[1]
-        return number
+        acceptor = Acceptor(listener, lambda: Connection(lambda connection: self._accept(connection, serve)))
+        self._acceptors.append(acceptor)
+        return acceptor.port
 
     def _accept(self, connection: Connection, serve: Callable[[Connection], Awaitable[None]]) -> None:
         if self._closing:  # it came in the moment before the port was closed
             connection.abort()
-            return
-        if len(self._tasks) >= MAX_CONNECTIONS:
+        if self._closing or len(self._tasks) >= MAX_CONNECTIONS:
             connection.send(told("too many connections"))
             task = asyncio.create_task(connection.finish(linger=0))
         else:
@@ -164,11 +155,11 @@ class Bridge:
     async def _write(self, connection: Connection, dialect: Dialect) -> None:
         writer = Writer(connection, dialect)
         connection.send(dialect.greeting())
-        if self._takeover:
-            await self._make_room(writer)
-        self._writers.add(writer)
         began = False
         try:
+            if self._takeover:
+                await self._make_room(writer)
+            self._writers.add(writer)
             async with self._front.hold(writer.name, writer) as channel:
                 began = True
                 self._log("writer connected", writer)
@@ -183,10 +174,13 @@ class Bridge:
         await connection.finish(dialect.encode(last), self._linger)
 
     async def _make_room(self, newest: Writer) -> None:
-        while self._writers:
+        self._newest = newest
+        while self._writers and self._newest is newest:
             writer = next(iter(self._writers))
-            writer.end(f"{newest.name} took the device over")
+            writer.end(_taken_over(newest))
             await writer.released.wait()
+        if self._newest is not newest:  # who came while this one waited is newer
+            raise BusyError(_taken_over(self._newest), holder=self._newest.name)
 
     async def _view(self, connection: Connection) -> None:
         if len(self._viewers) >= self._max_viewers:
@@ -217,3 +211,7 @@ class Bridge:
         log.info(
             event, device=self._front.name, client=client.name, **{key: text for key, text in more.items() if text}
         )
+
+
+def _taken_over(by: Writer) -> str:
+    return f"{by.name} took the device over"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 import resource
 import socket
@@ -200,11 +201,14 @@ def test_with_takeover_the_newest_writer_gets_the_device_and_the_old_one_is_told
 def test_of_many_that_take_over_at_the_same_time_one_has_the_device_and_the_others_end() -> None:
     async def test(line: MemoryLine, bridge: Bridge) -> None:
         clients = await asyncio.gather(*(connect(bridge, KINDS[number % 2]) for number in range(20)))
+        pending = {asyncio.ensure_future(client.rest()) for client in clients}
+        while len(pending) > 1:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            assert all(b"took the device over" in told.result() for told in done)
         newest = await writing(bridge, "socket")
-        for client in clients:
-            assert b"took the device over" in await client.rest()
+        assert f"{newest.name} (raw socket) took the device over".encode() in await pending.pop()
+        for client in (*clients, newest):
             await client.close()
-        await newest.close()
 
     run(test, takeover=True)
 
@@ -423,6 +427,21 @@ def test_closing_under_load_ends_everybody() -> None:
             client.writer.transport.abort()
 
     run(test)
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_closing_while_a_crowd_comes_in_leaves_no_connection_open(turns: int) -> None:
+    async def main() -> None:
+        with contextlib.ExitStack() as crowd:
+            async with bridged(MemoryLine()) as bridge:
+                for port in (bridge.ports.rfc2217, bridge.ports.socket, bridge.ports.viewers):
+                    for _ in range(50):  # the system connects them; the loop has not seen them yet
+                        crowd.enter_context(socket.create_connection(("127.0.0.1", port)))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            gc.collect()  # a socket that was dropped complains
+
+    asyncio.run(main())
 
 
 def test_idle_sessions_wake_nobody_up() -> None:

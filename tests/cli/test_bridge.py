@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import signal
@@ -31,7 +32,8 @@ DEVICE = f"exec:{shlex.join([sys.executable, '-c', ECHO])}"
 @contextmanager
 def sharing(*options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, int]]]:
     """A bridge process, and its ports by kind."""
-    command = [sys.executable, "-m", "fastflight", "bridge", *options]
+    # What is dropped unclosed says so on stderr.
+    command = [sys.executable, "-W", "always::ResourceWarning", "-m", "fastflight", "bridge", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -72,6 +74,27 @@ def test_a_signal_under_load_ends_it_in_order(number: signal.Signals) -> None:
         log = process.stderr.read()
         assert "the bridge is closing" in log
         assert "Traceback" not in log
+
+
+def test_sigterm_in_a_storm_of_connections_ends_it_in_order_and_leaves_none_open() -> None:
+    with sharing(DEVICE, *PORTS) as (process, ports), contextlib.ExitStack() as crowd:
+        assert process.stderr is not None
+        log: list[str] = []
+        # The bridge would wait for a log that nobody reads.
+        reading = threading.Thread(target=lambda: log.extend(process.stderr or ()))
+        reading.start()
+        with contextlib.suppress(ConnectionError):  # in the end nobody listens any more
+            for number in range(100_000):
+                crowd.enter_context(connected(ports[("rfc2217", "socket", "viewers")[number % 3]]))
+                if number == 300:
+                    process.send_signal(signal.SIGTERM)
+                if number > 300:
+                    crowd.pop_all().close()
+        assert process.wait(SECONDS) == 0
+        reading.join()
+        said = "".join(log)
+    for sign in ("unclosed", "Traceback", "never retrieved", "was destroyed"):
+        assert sign not in said
 
 
 def test_the_second_signal_ends_it_at_once() -> None:
