@@ -22,8 +22,9 @@ from fastflight_benchmark.simulated import SimulatedBoard
 BOARD = "board"
 BAUD = 115_200
 RESUME, SOFT_RESET = "resume", "soft reset"
-# Between two visits, for the server and the board to have done with the last one.
-SETTLE_SECONDS = 0.05
+# Between two visits, for the server and the board to have done with the last one: a small write to a serial port may
+# wait 50 ms to be gathered with others.
+SETTLE_SECONDS = 0.1
 SCHEMES = {RAW: "socket", RFC2217: "rfc2217"}
 STARTS: Mapping[str, Sequence[str]] = {
     "python -c pass": ("-c", "pass"),

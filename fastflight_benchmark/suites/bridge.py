@@ -35,7 +35,7 @@ class Scope:
 
 
 FULL = Scope(
-    visits=dict.fromkeys(visits.OURS, 15) | {visits.PYSERIAL: 5, visits.MPREMOTE: 3},
+    visits=dict.fromkeys(visits.OURS, 10) | {visits.PYSERIAL: 5, visits.MPREMOTE: 3},
     pairs=16,
     round_trips=1000,
     bulk={traffic.TERMINAL: 16_000_000, traffic.SOCKET: 256_000_000},
