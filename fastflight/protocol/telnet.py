@@ -34,6 +34,8 @@ MAX_CHANGES = 32
 # after a command, where the next one is likely, and doubled each time that there was none.
 FIRST_LOOK_BYTES = 256
 MAX_LOOK_BYTES = 32 * 1024
+# Of each power of two, the longest first: those that the end of a look consists of are the digits of its length.
+_RUNS = [IAC * (1 << digit) for digit in reversed(range(MAX_LOOK_BYTES.bit_length()))]
 
 
 class Code(IntEnum):
@@ -195,6 +197,8 @@ class Telnet:
                 at = after
             else:
                 window = data[at : at + look]
+                if _ends_in_half(window):
+                    window = window[:-1]
                 text = unescape(window)
                 # Every IAC is half of a pair: no command among them.
                 if window.count(IAC) != 2 * (len(window) - len(text)):
@@ -313,6 +317,16 @@ def unescape(data: bytes) -> bytes:
     if RUN not in data:
         return data.replace(PAIR, IAC)
     return HALF_RUN.join([piece and piece.replace(PAIR, IAC) for piece in data.split(RUN)])
+
+
+def _ends_in_half(window: bytes) -> bool:
+    """Whether the last byte is the first half of a pair, or begins a command: the IACs at the end are odd in number."""
+    end, odd = len(window), False
+    if window.endswith(IAC):
+        for run in _RUNS:
+            if odd := window.endswith(run, 0, end):
+                end -= len(run)
+    return odd
 
 
 def _single(data: bytes, start: int, end: int) -> int:

@@ -284,3 +284,14 @@ def test_commands_between_much_data() -> None:
         events = telnet.feed(wire)
         nop = Command(Code.NOP)
         assert events == [Data(IAC * gap), nop, Data(b"x" * gap), nop, Data(b"x" + IAC * gap)]
+
+
+@pytest.mark.parametrize("piece", [1447, 4095, 32 * 1024 + 1, 65535, 1 << 20])
+@pytest.mark.parametrize("unit", [IAC * 2, b"a" + IAC * 2, IAC * 4 + b"\xf0"])
+def test_pairs_that_are_split_everywhere_are_taken_back(unit: bytes, piece: int) -> None:
+    units = 300_000 // len(unit)
+    wire = unit * units + says(Code.WILL, 99) + unit
+    telnet = in_binary()
+    events = [event for at in range(0, len(wire), piece) for event in telnet.feed(wire[at : at + piece])]
+    assert joined(events) == [Data(unit.replace(IAC * 2, IAC) * (units + 1))]
+    assert telnet.take() == says(Code.DONT, 99)
