@@ -7,12 +7,11 @@ file a broken write left behind.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 from collections.abc import Iterator
 from typing import TypeVar
 
-from fastflight.device import digest, listing, parts
+from fastflight.device import digest, listing, literal, parts
 from fastflight.device import path as paths
 from fastflight.device.capabilities import PROBE, Capabilities, parse
 from fastflight.device.download import download
@@ -24,7 +23,7 @@ from fastflight.device.parts import Unfinished
 from fastflight.device.transfer import Hashed, Part, Resumption, Transfer
 from fastflight.device.tree import Tree
 from fastflight.device.upload import Upload
-from fastflight.errors import DeviceError, RequestError
+from fastflight.errors import DeviceError, ProtocolError, RequestError
 from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
 T = TypeVar("T")
@@ -119,8 +118,8 @@ class Board:
     def mend(self) -> Conversation[None]:
         """After a broken conversation: stop what it started, get in step, and remove what it left behind."""
         yield from self.repl.recover()
-        self.dirty = False
         yield from self._settle()
+        self.dirty = False
 
     def _settle(self) -> Conversation[None]:
         while self._unfinished:
@@ -158,7 +157,7 @@ class Board:
         if known.has("os.statvfs"):
             output = yield from self.repl.execute(STORAGE.encode(), SHORT_SECONDS)
             if not output.stderr:
-                size, free = ast.literal_eval(output.stdout.decode().strip())
+                size, free = _storage(output.stdout)
         return DeviceInfo(
             platform=known.platform,
             version=known.version,
@@ -185,7 +184,7 @@ class Board:
 
     def write(self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer) -> Conversation[Written]:
         """Fetch content and make it a file, whole or not at all."""
-        unfinished = Unfinished(self._file(path), keep=keep)
+        unfinished = Unfinished(parts.writable(self._file(path)), keep=keep)
         self._unfinished.append(unfinished)
         written = yield from Upload(self.link, unfinished, resume, transfer).run()
         self._unfinished.remove(unfinished)
@@ -264,3 +263,12 @@ class Board:
     def _needs(self, feature: str, what: str, where: str) -> None:
         if not self.capabilities.has(feature):
             raise DeviceError(f"this board has no {what}", where=where, hint="Its firmware does not offer it")
+
+
+def _storage(stdout: bytes) -> tuple[int, int]:
+    """What `STORAGE` printed."""
+    try:
+        size, free = literal.value(stdout.decode("utf-8", "replace").strip())
+        return int(size), int(free)
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(f"the board said {stdout[:200]!r} of its storage", hint="Ask again") from error

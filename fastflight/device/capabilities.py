@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
 from typing import Any
+
+from fastflight.device import literal
 
 # Small enough for the 8 KB heap of a micro:bit. Prints a line for each feature that is there and each value that can
 # be had.
@@ -101,8 +102,8 @@ def parse(output: bytes) -> Capabilities:
             features.update([name] if name else [])
             continue
         try:
-            values[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            values[name] = literal.value(value)
+        except ValueError:
             continue
     identity = values.get("unique_id")
     return Capabilities(

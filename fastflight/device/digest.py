@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import binascii
 import copy
 import hashlib
+import re
 
-from fastflight.device import listing
+from fastflight.device import listing, literal
 from fastflight.device.failure import routine_failure
 from fastflight.device.link import Link
 from fastflight.device.resident import sha256
@@ -17,6 +17,8 @@ from fastflight.protocol import Conversation
 
 # Between two dots that say that the board is still at work: 32 blocks of a slow flash.
 HASH_SECONDS = 15.0
+
+_DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
 
 
 class Digest:
@@ -83,6 +85,8 @@ def digests(link: Link, paths: list[str], where: str, limit: int | None = None) 
     found = (yield from _answer(link, where)).decode("ascii", "replace").replace(".", "").split()
     if len(found) != len(paths):
         raise ProtocolError(f"the board gave {len(found)} digests of {len(paths)} files", where=where)
+    if not all(map(_DIGEST.fullmatch, found)):
+        raise ProtocolError("what the board gave is not a digest", where=where, hint="Ask again")
     return found
 
 
@@ -112,7 +116,7 @@ def _answer(link: Link, where: str) -> Conversation[bytes]:
 def _hashed(line: str, name: str, folder: str) -> Hashed:
     try:
         # The dots before it said that the board was still at work.
-        path, size, value = ast.literal_eval(line.strip().lstrip("."))
+        path, size, value = literal.value(line.strip().lstrip("."))
         return Hashed(str(path), int(size), name, bytes(value).hex())
-    except (ValueError, SyntaxError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="Ask again") from error

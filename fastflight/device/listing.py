@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-
+from fastflight.device import literal
 from fastflight.device import path as paths
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.entry import Entry, Kind
@@ -68,8 +67,9 @@ def stat(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[E
     if path == "/":
         return Entry("/", "folder", 0)
     if capabilities.has("os.stat"):
-        (line,) = yield from _lines(repl, capabilities, STAT.format(path=path), path)
-        entry = _entry(line, capabilities, "")
+        lines = yield from _lines(repl, capabilities, STAT.format(path=path), path)
+        # The last, should something else on the board have printed, too; none is not understood either.
+        entry = _entry(lines[-1] if lines else "", capabilities, "")
         return Entry(path, entry.kind, entry.size, entry.modified)
     for entry in (yield from _flat(repl, capabilities, "/")):
         if entry.path == path:
@@ -95,10 +95,10 @@ def _lines(repl: RawRepl, capabilities: Capabilities, code: str, where: str) -> 
 
 def _entry(line: str, capabilities: Capabilities, folder: str) -> Entry:
     try:
-        name, mode, size, time = ast.literal_eval(line.strip())
+        name, mode, size, time = literal.value(line.strip())
         kind: Kind = "folder" if mode & FOLDER_BIT else "file"
         # 0 stands for boards that keep no times.
         modified = float(time + capabilities.epoch_offset) if time else None
         return Entry(paths.join(folder, str(name)), kind, int(size) if kind == "file" else 0, modified)
-    except (ValueError, SyntaxError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="List it again") from error

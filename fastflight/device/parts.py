@@ -17,7 +17,7 @@ from fastflight.device.execute import execute
 from fastflight.device.link import Link
 from fastflight.device.listing import stat
 from fastflight.device.transfer import Part
-from fastflight.errors import DeviceError, FileMissing
+from fastflight.errors import DeviceError, FileMissing, RequestError
 from fastflight.protocol import Conversation
 
 # One name per folder, so that a broken transfer leaves at most one such file, which the next one writes over.
@@ -87,6 +87,13 @@ class Unfinished:
         """The temporary name that the write goes to."""
         name = TEMPORARY_NAME if self.number is None else f"{TEMPORARY_NAME}-{self.number}"
         return paths.join(paths.parent(self.path), name)
+
+
+def writable(path: str) -> str:
+    """`path`, unless its name is one of ours: a file of that name would be taken for the part of another."""
+    if paths.name(path).startswith((TEMPORARY_NAME, TRIAL_NAME)):
+        raise RequestError("the name is for what writes leave behind", where=path, hint="Give it another name")
+    return path
 
 
 def left(link: Link, path: str) -> Conversation[Part | None]:

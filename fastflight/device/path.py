@@ -23,6 +23,11 @@ def parent(path: str) -> str:
     return posixpath.dirname(path)
 
 
+def name(path: str) -> str:
+    """What a file or folder is called in the folder that holds it."""
+    return posixpath.basename(path)
+
+
 def join(folder: str, name: str) -> str:
     """`name` in `folder`."""
     return posixpath.join(folder, name)

@@ -17,7 +17,7 @@ from fastflight.device.digest import Digest, algorithm, digests
 from fastflight.device.entry import Written
 from fastflight.device.execute import execute
 from fastflight.device.link import Link
-from fastflight.device.parts import WRITE_SECONDS, Unfinished, place, place_all
+from fastflight.device.parts import WRITE_SECONDS, Unfinished, place, place_all, writable
 from fastflight.device.transfer import Transfer, WrittenTree
 from fastflight.device.upload import Upload
 from fastflight.device.verify import damaged, verify
@@ -90,7 +90,7 @@ class Tree:
         if full in self._paths:
             raise RequestError("the path is there twice", where=path, hint="Name each file once")
         self._paths.add(full)
-        return full
+        return writable(full)
 
     def _make_folders(self, path: str) -> Conversation[None]:
         missing = []

@@ -9,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.device import Inventory
+from fastflight.device import Capabilities, Inventory
+from fastflight.device.board import Board
+from fastflight.device.link import Link
+from fastflight.device.parts import Unfinished
 from fastflight.errors import (
     BusyError,
+    TransportClosed,
     TransportError,
     TransportTimeout,
     UnknownName,
 )
+from fastflight.protocol import Send
+from fastflight.testing.memory import Answer, Entry, HangUp, play
 from tests.device.content import CONTENT
 
 
@@ -167,3 +173,17 @@ def test_an_unplugged_board_is_an_error_and_comes_back(board: Callable[[str], In
     assert not device.is_open
     with device.lease("test") as session:
         assert session.exec("print(1)").stdout == b"1\r\n"
+
+
+def test_a_mending_that_is_broken_off_is_begun_anew() -> None:
+    """What it had the board run still runs then: to take its answer for the next one's would be wrong."""
+    board = Board(paste=True)
+    board._link = Link(board.repl, Capabilities(frozenset({"os.mkdir"})))
+    board._unfinished.append(Unfinished("/x"))
+    board.dirty = True
+    token = f"ff1-{id(board.repl) & 0xFFFFFF:06x}"
+    script: list[Entry] = [Send(b"\r\x03\x03\x01"), Answer(b"raw REPL; CTRL-B to exit\r\n>")]
+    script += [Send(f"print('{token}',end='')\x04".encode()), Answer(f"OK{token}\x04\x04>".encode()), HangUp()]
+    with pytest.raises(TransportClosed):
+        play(board.mend(), script)
+    assert board.dirty

@@ -118,3 +118,15 @@ def test_a_path_is_named_once(inventory: Inventory, tmp_path: Path) -> None:
 def test_hashes_of_a_folder_that_is_not_there(inventory: Inventory) -> None:
     with inventory.device("demo").lease("test") as session, pytest.raises(FileMissing, match="demo:/none"):
         session.hashes("/none")
+
+
+@pytest.mark.parametrize("path", [".fastflight-part", "a/.fastflight-part-1", ".fastflight-room-x"])
+def test_names_of_parts_are_not_for_files(inventory: Inventory, tmp_path: Path, path: str) -> None:
+    """The part of the first would be put in the place of the second's: a wrong file with the right name."""
+    with inventory.device("demo").lease("test") as session:
+        with pytest.raises(RequestError, match="another name"):
+            session.write_tree("/", [(path, [b"one"]), ("x", [b"two"])])
+        with pytest.raises(RequestError, match="another name"):
+            session.write(f"/{path}", [b"one"])
+        assert session.exec("print(1)").stdout == b"1\r\n"
+    assert tree(tmp_path) == {"old.bin": b"the old content"}
