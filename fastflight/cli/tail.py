@@ -1,0 +1,179 @@
+"""`fastflight tail`: what a board says, as it says it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from fastflight.cli import screen
+from fastflight.cli.board import DeviceName
+from fastflight.cli.exits import Interrupted, asynchronous
+from fastflight.cli.options import Columns, ModeOption
+from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Server, schema_of
+from fastflight.client import AsyncFastFlightClient, AsyncRowStream
+from fastflight.service.requests import SessionFormat
+from fastflight.tables import Layout, open_writer
+
+# The status line counts over this long: long enough to be read, short enough to follow a change.
+RATE_SECONDS = 1.0
+
+Show = Callable[[pa.RecordBatch], None]
+
+
+@asynchronous
+async def tail(
+    device: DeviceName,
+    since: Annotated[
+        float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin so far back, if it is still kept.")
+    ] = None,
+    lines: Annotated[int | None, typer.Option("--lines", "-n", min=1, metavar="N", help="End after N rows.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0, metavar="N", help="End after so many seconds.")
+    ] = None,
+    format: Annotated[
+        SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
+    ] = "lines",
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
+    ] = None,
+    columns: Columns = None,
+    raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are, and nothing else.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
+    json: AsJson = False,
+    reconnect: Annotated[bool, typer.Option("--reconnect", help="Go on when the device is gone and back.")] = False,
+    mode: ModeOption = "async",
+    server: Server = DEFAULT_LOCATION,
+) -> None:
+    """Follow what a device says, without interrupting its program. Ctrl-C ends it."""
+    if raw + as_csv + json > 1:
+        raise typer.BadParameter("one of --raw, --csv and --json")
+    asked: SessionFormat = "bytes" if raw else format
+    async with (
+        AsyncFastFlightClient(server) as client,
+        await client.session(
+            device,
+            since_seconds=since,
+            limit_rows=lines,
+            limit_seconds=seconds,
+            format=asked,
+            schema=schema_of(schema),
+            columns=columns.split(",") if columns else None,
+            flush_ms=50,
+            reconnect=reconnect,
+            mode=mode,
+        ) as stream,
+    ):
+        show = _raw if raw else _json if json else _csv(stream.schema) if as_csv else _text
+        await _follow(device, stream, show, quiet=raw or json or as_csv)
+
+
+async def _follow(device: str, stream: AsyncRowStream, show: Show, *, quiet: bool) -> None:
+    """Show rows to the end; a summary on stderr, also when interrupted."""
+    status = Status(device)
+    console = Console(stderr=True)
+    drawn = not quiet and console.is_terminal and sys.stdout.isatty()
+    with (
+        Live(status, console=console, transient=True, refresh_per_second=4, redirect_stdout=drawn)
+        if drawn
+        else _Plain()
+    ):
+        try:
+            async for batch in stream:
+                show(batch)
+                status.add(batch.num_rows, stream.gaps)
+        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+            raise Interrupted(status.summary(stream.gaps)) from error
+    summary = stream.summary
+    why = f" ({summary['why']})" if summary.get("why") else ""
+    rejected = f", {summary['rejected']} lines set aside" if summary.get("rejected") else ""
+    screen.complain(f"{summary['ended']}{why}: {status.summary(stream.gaps)}{rejected}")
+
+
+class Status:
+    """How many rows, how fast, and what was missed."""
+
+    def __init__(self, device: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._device = device
+        self._clock = clock
+        self._began = clock()
+        self._rows = 0
+        self._missed = ""
+        self._rate = 0.0
+        self._counted = (self._began, 0)
+
+    def add(self, rows: int, gaps: list[Any]) -> None:
+        self._rows += rows
+        self._missed = missed(gaps)
+
+    def summary(self, gaps: list[Any]) -> str:
+        """All of it, in words."""
+        return f"{self._rows:,} rows in {self._clock() - self._began:.1f} s{missed(gaps)}"
+
+    def __rich__(self) -> Text:
+        now = self._clock()
+        since, rows = self._counted
+        if now - since >= RATE_SECONDS:
+            self._rate = (self._rows - rows) / (now - since)
+            self._counted = (now, self._rows)
+        return Text(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", style="dim")
+
+
+def missed(gaps: list[Any]) -> str:
+    """What a reader that was too slow has missed; empty for nothing."""
+    lost = sum(gap.last - gap.first + 1 for gap in gaps)
+    return f", missed {lost:,} pieces of traffic in {len(gaps):,} gaps" if gaps else ""
+
+
+class _Plain:
+    """Nothing drawn."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+def _raw(batch: pa.RecordBatch) -> None:
+    for row in batch.to_pylist():
+        if row["direction"] == "rx":
+            sys.stdout.buffer.write(row["data"])
+    sys.stdout.buffer.flush()
+
+
+def _json(batch: pa.RecordBatch) -> None:
+    for row in batch.to_pylist():
+        screen.as_json(row)
+
+
+def _csv(schema: pa.Schema) -> Show:
+    writer = open_writer(Layout("csv"), schema)
+    screen.line(writer.begin().decode().rstrip("\n"))
+    return lambda batch: screen.line(writer.encode(batch).decode().rstrip("\n"))
+
+
+def _text(batch: pa.RecordBatch) -> None:
+    for row in batch.to_pylist():
+        when = row.pop("time", None)
+        row.pop("seq", None)
+        before = f"{local(when)}  " if when is not None else ""
+        screen.line(before + "  ".join(_printable(value) for value in row.values()))
+
+
+def local(when: datetime) -> str:
+    """A time of day here, in milliseconds."""
+    return f"{when.astimezone():%H:%M:%S.%f}"[:-3]
+
+
+def _printable(value: Any) -> str:
+    """A board's output must not move the cursor or set the terminal's title."""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return "".join(each if each.isprintable() or each == "\t" else f"\\x{ord(each):02x}" for each in text)

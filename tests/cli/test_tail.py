@@ -1,0 +1,61 @@
+"""`fastflight tail` in front of the simulated board, which prints telemetry."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import Run
+
+ENDED = re.compile(r"limit reached: 3 rows in \d+\.\d s\n$")
+
+
+def test_lines_with_the_time_they_came(run: Run) -> None:
+    result = run("tail", "demo", "-n", "3")
+    assert result.exit_code == 0
+    # A board that was asked for something before may say so first.
+    assert [bool(re.match(r"\d\d:\d\d:\d\d\.\d{3}  ", line)) for line in result.stdout.splitlines()] == [True] * 3
+    assert ENDED.search(result.stderr)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_columns_for_a_script(run: Run, mode: str) -> None:
+    arguments = ["--format", "jsonl", "--schema", "ms=int64,temperature=double", "--mode", mode, "-n", "3"]
+    rows = [json.loads(line) for line in run("tail", "demo", "--json", *arguments).stdout.splitlines()]
+    assert [sorted(row) for row in rows] == [["ms", "seq", "temperature", "time"]] * 3
+    shown = run("tail", "demo", "--csv", *arguments, "--columns", "ms,temperature").stdout.splitlines()
+    assert shown[0] == "ms,temperature"
+    assert [len(line.split(",")) for line in shown] == [2] * 4
+
+
+def test_the_bytes_as_they_are(run: Run) -> None:
+    assert b'{"ms"' in run("tail", "demo", "--raw", "-n", "9").stdout_bytes
+
+
+def test_one_way_to_print(run: Run) -> None:
+    assert run("tail", "demo", "--raw", "--json").exit_code == 2
+
+
+def test_an_unknown_device(run: Run) -> None:
+    result = run("tail", "dmeo", "-n", "1")
+    assert (result.exit_code, "Did you mean 'demo'" in result.stderr) == (1, True)
+
+
+def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
+    command = [sys.executable, "-m", "fastflight", "tail", "demo"]
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location}
+    )
+    assert child.stdout is not None
+    while b'"ms"' not in child.stdout.readline():
+        pass
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate()
+    assert child.returncode == 130
+    assert re.search(rb"interrupted: [\d,]+ rows in \d+\.\d s", said)

@@ -1,0 +1,80 @@
+"""Both clients follow the simulated board and talk to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction
+from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
+from fastflight.service.requests import Mode
+
+BOTH: tuple[Mode, ...] = ("sync", "async")
+
+
+@pytest.fixture(scope="module")
+def location() -> Iterator[str]:
+    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"})) as running:
+        with FastFlightClient(running.location) as client:
+            client.info("demo")
+        yield running.location
+
+
+@pytest.fixture
+def client(location: str) -> Iterator[FastFlightClient]:
+    with FastFlightClient(location) as client:
+        yield client
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_a_prompt_in_three_lines(client: FastFlightClient, mode: Mode) -> None:
+    with client.interact("demo", mode=mode) as repl:
+        repl.send("print(6 * 7)\r")
+        assert repl.read_until(b"42\r\n>>> ").endswith(b"print(6 * 7)\r\n42\r\n>>> ")
+        with pytest.raises(BusyError, match="device.session"):
+            client.ls("demo")
+    assert repl.rows.path == mode
+    assert (repl.rows.summary["ended"], repl.rows.summary["tx_bytes"]) == ("client ended", 13)
+    with pytest.raises(Stopped):
+        repl.send("too late")
+    assert client.ls("demo")
+
+
+def test_the_same_on_a_loop(location: str) -> None:
+    async def main() -> None:
+        async with AsyncFastFlightClient(location) as client:
+            async with await client.interact("demo") as repl:
+                await repl.send(b"print(6 * 7)\r")
+                assert b"\r\n42\r\n" in await repl.read_until(b"42\r\n>>> ")
+            assert repl.rows.summary["ended"] == "client ended"
+            async with await client.session("demo", since_seq=0, limit_rows=2) as rows:
+                assert (await rows.to_arrow())["seq"].to_pylist() == [0, 1]
+            assert rows.gaps == []
+
+    asyncio.run(main())
+
+
+def test_a_session_that_is_left_is_over(client: FastFlightClient) -> None:
+    with pytest.raises(LookupError), client.interact("demo") as repl:
+        raise LookupError
+    assert client.ls("demo")
+    with pytest.raises((Stopped, ProtocolError)):
+        repl.read_until(b"never")
+
+
+def test_refusals_come_at_once(client: FastFlightClient) -> None:
+    with pytest.raises(UnknownName):
+        client.interact("dmeo")
+    with pytest.raises(RequestError, match="schema"):
+        client.interact("demo", format="csv")
+
+
+def test_parity_of_interactions() -> None:
+    def public(cls: type) -> set[str]:
+        return {name for name in dir(cls) if not name.startswith("_")}
+
+    assert public(Interaction) - {"close", "done"} == public(AsyncInteraction) - {"aclose"}
