@@ -4,8 +4,9 @@
     python -m fastflight_benchmark.bridging.device --socket        # listening on 127.0.0.1:40123;
 
 It obeys lines. `hello` is answered by `ready`. `echo N` sends the next N bytes back as they come, `echo N SEED` in
-segments of random sizes. `give N CONTENT` sends N bytes. `take N CONTENT` takes N bytes, answers `k` as soon as it has
-the last one, and then tells their sha256. Content is `random` or `0xFF` (see `content`).
+segments of random sizes. `give N CONTENT` makes N bytes, answers `ready`, and sends them after another line. `take N`
+makes room, answers `ready`, takes N bytes, answers `k` as soon as it has the last one, and then tells their sha256: so
+no memory is made while a clock runs. Content is `random` or `0xFF` (see `content`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import threading
 import tty
 
 RANDOM, ESCAPED = "random", "0xFF"
+READY = b"ready\n"
 # No multiple of what is read or written at once: bytes that are lost or put elsewhere do not match their place.
 BLOCK_BYTES = 1_048_573
 READ_BYTES = 256 * 1024
@@ -36,18 +38,26 @@ def content(kind: str, count: int) -> bytes:
     return (block * (count // len(block) + 1))[:count]
 
 
+def room(count: int) -> bytearray:
+    """Space for `count` bytes that the system has given already, and not only promised."""
+    return bytearray(b"\x01") * count
+
+
 def serve(descriptor: int) -> None:
     """Obey what is asked for on `descriptor`, until it ends."""
     with contextlib.suppress(OSError):
         while line := _line(descriptor):
             match line.split():
                 case ["hello"]:
-                    _send(descriptor, b"ready\n")
+                    _send(descriptor, READY)
                 case ["echo", count, *seed]:
                     _echo(descriptor, int(count), random.Random(seed[0]) if seed else None)
                 case ["give", count, kind]:
-                    _send(descriptor, content(kind, int(count)))
-                case ["take", count, _]:
+                    data = content(kind, int(count))
+                    _send(descriptor, READY)
+                    _line(descriptor)
+                    _send(descriptor, data)
+                case ["take", count]:
                     _take(descriptor, int(count))
 
 
@@ -73,7 +83,8 @@ def _echo(descriptor: int, count: int, segments: random.Random | None) -> None:
 
 
 def _take(descriptor: int, count: int) -> None:
-    taken = bytearray(count)
+    taken = room(count)
+    _send(descriptor, READY)
     rest = memoryview(taken)
     while rest:
         got = os.readv(descriptor, [rest[:READ_BYTES]])

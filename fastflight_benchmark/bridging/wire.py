@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from fastflight.errors import DataError, TransportClosed, TransportTimeout
-from fastflight_benchmark.bridging.device import READ_BYTES, content
+from fastflight_benchmark.bridging.device import READ_BYTES, READY, content, room
 from fastflight_benchmark.bridging.servers import RFC2217, Endpoint
 
 IAC, WILL, DO = b"\xff", b"\xfb", b"\xfd"
@@ -53,9 +53,7 @@ class Wire:
     def ready(self) -> Self:
         """Agree with the server, and find the device listening."""
         self.send((AGREEMENT if self._telnet else b"") + b"hello\n")
-        seen = b""
-        while not seen.endswith(b"ready\n"):
-            seen += self._more(READ_BYTES)
+        self._until_ready()
         return self
 
     def encoded(self, data: bytes) -> bytes:
@@ -77,21 +75,26 @@ class Wire:
         """Let the device take content: seconds. `DataError` where it has other bytes than were sent."""
         data = content(kind, count)
         encoded = self.encoded(data)
-        self.send(f"take {count} {kind}\n".encode())
+        self.send(f"take {count}\n".encode())
+        self._until_ready()
         began = time.perf_counter()
         self.send(encoded)
-        self._exactly(1)
+        self._fill(bytearray(1))
         seconds = time.perf_counter() - began
-        if self._exactly(65).decode(errors="replace").strip() != hashlib.sha256(data).hexdigest():
+        self._fill(told := bytearray(65))
+        if told.decode(errors="replace").strip() != hashlib.sha256(data).hexdigest():
             raise DataError("what the device got is not what was sent")
         return seconds
 
     def give(self, kind: str, count: int) -> float:
         """Take content from the device: seconds. `DataError` where other bytes came."""
         expected = self.encoded(content(kind, count))
-        began = time.perf_counter()
+        found = room(len(expected))
         self.send(f"give {count} {kind}\n".encode())
-        found = self._exactly(len(expected))
+        self._until_ready()
+        began = time.perf_counter()
+        self.send(b"go\n")
+        self._fill(found)
         seconds = time.perf_counter() - began
         if found != expected:
             raise DataError("what came is not what the device sent")
@@ -114,24 +117,25 @@ class Wire:
     ) -> None:
         self.close()
 
-    def _exactly(self, count: int) -> bytes:
-        found = bytearray(count)
-        rest = memoryview(found)
-        while rest:
-            self._wait()
-            got = os.readv(self._descriptor, [rest[:READ_BYTES]])
-            if not got:
-                raise TransportClosed("the line was closed")
-            rest = rest[got:]
-        rest.release()
-        return bytes(found)
+    def _fill(self, space: bytearray) -> None:
+        with memoryview(space) as rest:
+            at = 0
+            while at < len(space):
+                self._wait()
+                got = os.readv(self._descriptor, [rest[at : at + READ_BYTES]])
+                if not got:
+                    raise TransportClosed("the line was closed")
+                at += got
 
-    def _more(self, count: int) -> bytes:
-        self._wait()
-        data = os.read(self._descriptor, count)
-        if not data:
-            raise TransportClosed("the line was closed")
-        return data
+    def _until_ready(self) -> None:
+        """What stands before it are answers of a Telnet server."""
+        seen = b""
+        while not seen.endswith(READY):
+            self._wait()
+            data = os.read(self._descriptor, READ_BYTES)
+            if not data:
+                raise TransportClosed("the line was closed")
+            seen += data
 
     def _wait(self) -> None:
         if not select.select([self._descriptor], [], [], PATIENCE)[0]:

@@ -41,8 +41,12 @@ def test_it_sends_back_as_many_bytes_as_it_was_told_to(device: socket.socket) ->
 
 def test_it_gives_and_takes_content_and_tells_what_it_took(device: socket.socket) -> None:
     data = content("random", 3000)
-    device.sendall(b"give 3000 random\ntake 3000 random\n" + data)
+    device.sendall(b"give 3000 random\n")
+    assert received(device, 6) == b"ready\n"
+    device.sendall(b"go\n")
     assert received(device, 3000) == data
+    device.sendall(b"take 3000\n" + data)
+    assert received(device, 6) == b"ready\n"
     assert received(device, 1) == b"k"
     assert received(device, 65) == hashlib.sha256(data).hexdigest().encode() + b"\n"
 

@@ -10,7 +10,7 @@ import pytest
 
 from fastflight.errors import DataError, TransportClosed
 from fastflight.testing.bridged import bridged
-from fastflight_benchmark.bridging.device import ESCAPED, RANDOM, serve
+from fastflight_benchmark.bridging.device import ESCAPED, RANDOM, content, serve
 from fastflight_benchmark.bridging.servers import RAW, RFC2217, endpoint
 from fastflight_benchmark.bridging.wire import Wire
 
@@ -48,26 +48,38 @@ def pair(port: str = RAW) -> tuple[Wire, socket.socket]:
     return Wire(ours.detach(), port), theirs
 
 
+def answer(device: socket.socket, *dialogue: bytes) -> None:
+    """Expect the first, say the second, and so on."""
+    for asked, said in zip(dialogue[::2], dialogue[1::2], strict=True):
+        assert device.recv(len(asked), socket.MSG_WAITALL) == asked
+        device.sendall(said)
+
+
 def test_a_device_that_gives_other_bytes_is_found_out() -> None:
     wire, device = pair()
     with wire, device:
-        device.sendall(b"not these")
+        telling = threading.Thread(target=answer, args=(device, b"give 9 random\n", b"ready\n", b"go\n", b"not these"))
+        telling.start()
         with pytest.raises(DataError, match="not what the device sent"):
             wire.give(RANDOM, 9)
+        telling.join()
 
 
 def test_a_device_that_got_other_bytes_is_found_out() -> None:
     wire, device = pair()
     with wire, device:
-        device.sendall(b"k" + b"0" * 64 + b"\n")
+        told = b"k" + b"0" * 64 + b"\n"
+        telling = threading.Thread(target=answer, args=(device, b"take 9\n", b"ready\n", content(RANDOM, 9), told))
+        telling.start()
         with pytest.raises(DataError, match="what the device got is not what was sent"):
             wire.take(RANDOM, 9)
+        telling.join()
 
 
 def test_a_line_that_ends_early_is_said_to_be_closed() -> None:
     wire, device = pair()
     with wire:
-        device.sendall(b"abc")
+        device.sendall(b"ready\n")
         device.shutdown(socket.SHUT_WR)
         with pytest.raises(TransportClosed):
             wire.give(RANDOM, 9)
