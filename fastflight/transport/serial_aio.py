@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from typing import Any
 
 import serial
@@ -25,6 +24,7 @@ import serial_asyncio
 from fastflight.transport.alarm import Alarm
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.port import READ_BYTES
+from fastflight.transport.watch import carry_out
 
 # Terminals give 4 KiB a call, Windows' drivers what they have; no need to provide `READ_BYTES` of memory for it.
 CALL_BYTES = min(16 * 1024, READ_BYTES)
@@ -32,8 +32,6 @@ CALL_BYTES = min(16 * 1024, READ_BYTES)
 TURN_CHUNKS = 16
 # As many reads, for the same reason.
 TURN_POLLS = 16
-# A loop that does not come around in this time is stuck: `detach` does not wait longer for it.
-DETACH_SECONDS = 2.0
 
 # Windows has no descriptor to read and write: there pyserial does it, which does not wait with a timeout of 0.
 _BY_DESCRIPTOR = os.name == "posix"
@@ -137,20 +135,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
 
     def detach(self) -> None:
         """Leave the loop, from whatever thread: when this returns, it does not touch the port any more."""
-        if self._loop.is_closed() or not self._loop.is_running() or _runs_here(self._loop):
-            self._leave()
-            return
-        left = threading.Event()
-
-        def leave() -> None:
-            self._leave()
-            left.set()
-
-        try:
-            self._loop.call_soon_threadsafe(leave)
-        except RuntimeError:  # It was closed meanwhile, and its watches with it.
-            return
-        left.wait(DETACH_SECONDS)
+        carry_out(self._loop, self._leave)
 
     def _leave(self) -> None:
         self._end(OSError("the port changed hands"))
@@ -220,10 +205,3 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
 def _settle(waiter: asyncio.Future[bool], expired: bool) -> None:
     if not waiter.done():
         waiter.set_result(expired)
-
-
-def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False

@@ -15,9 +15,9 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fastflight.errors import RequestError
 from fastflight.transport.port import Gathering, LineSettings, ModemLines, Port, SerialControl
@@ -63,6 +63,8 @@ class Tap:
         self._closed = False
         # Readers that wait; each is woken once.
         self._waiting: list[Callable[[], object]] = []
+        # Told at every nudge.
+        self._heeding: list[Callable[[], object]] = []
 
     @property
     def next_seq(self) -> int:
@@ -116,7 +118,19 @@ class Tap:
         """Wake the readers that wait, with nothing: something about the line is worth a look."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
+            waiting = waiting + self._heeding
         _wake(waiting)
+
+    @contextlib.contextmanager
+    def heeding(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Have `wake` called at each `nudge`, on the thread that nudges, for a `with` block."""
+        with self._lock:
+            self._heeding.append(wake)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._heeding.remove(wake)
 
     def close(self) -> None:
         """The line is over: readers take what is kept and then end."""
@@ -246,9 +260,9 @@ class TappedPort:
         self._tap.feed("rx", data)
         return data
 
-    async def awrite(self, data: bytes, timeout: float) -> None:
+    def awrite(self, data: bytes, timeout: float) -> Coroutine[Any, Any, None]:
         self._tap.feed("tx", data)
-        await self._port.awrite(data, timeout)
+        return self._port.awrite(data, timeout)
 
     async def adrain(self, timeout: float) -> None:
         """Of a port that gathers; nothing for any other."""

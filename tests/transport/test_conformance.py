@@ -185,6 +185,67 @@ def test_a_read_that_times_out_as_bytes_come_loses_none(port: Port) -> None:
     assert asyncio.run(main()) == bytes(number % 256 for number in range(ROUNDS))
 
 
+def test_a_reader_takes_the_place_of_one_that_is_just_cancelled(port: Port) -> None:
+    async def main() -> bytes:
+        gone = asyncio.ensure_future(port.aread(PATIENCE))
+        await asyncio.sleep(0)
+        gone.cancel()
+        here = asyncio.ensure_future(port.aread(PATIENCE))
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        await port.awrite(b"!", PATIENCE)
+        return await here
+
+    assert asyncio.run(main()) == b"!"
+
+
+def test_the_port_changes_hands_while_its_loop_runs(port: Port) -> None:
+    def on_a_thread(data: bytes) -> bytes:
+        port.write(data, PATIENCE)
+        return read_exactly(port, len(data))
+
+    async def on_a_loop(data: bytes) -> bytes:
+        await port.awrite(data, PATIENCE)
+        return await aread_exactly(port, len(data))
+
+    async def main() -> None:
+        for turn in range(3):
+            assert await on_a_loop(b"loop %d" % turn) == b"loop %d" % turn
+            assert await asyncio.to_thread(on_a_thread, b"thread %d" % turn) == b"thread %d" % turn
+            other = await asyncio.to_thread(lambda: asyncio.run(on_a_loop(b"another loop")))
+            assert other == b"another loop"
+
+    asyncio.run(main())
+
+
+def test_closing_from_a_thread_wakes_a_task_that_waits(port: Port) -> None:
+    async def main() -> None:
+        waiting = asyncio.ensure_future(port.aread(PATIENCE))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(port.close)
+        async with asyncio.timeout(PATIENCE / 2):
+            with pytest.raises(TransportClosed):
+                await waiting
+
+    asyncio.run(main())
+
+
+def test_a_loop_hears_the_next_port_after_a_thread_closed_the_last(kind: Kind) -> None:
+    """The next one has the same descriptor, as a rule."""
+
+    async def main() -> None:
+        for _ in range(3):
+            with kind(True) as address:
+                port = await asyncio.to_thread(address.open, PATIENCE)
+                try:
+                    await port.awrite(EVERY_BYTE, PATIENCE)
+                    assert await aread_exactly(port, 256) == EVERY_BYTE
+                finally:
+                    await asyncio.to_thread(port.close)
+
+    asyncio.run(main())
+
+
 def test_closing_twice_is_allowed_and_ends_the_port(port: Port) -> None:
     port.close()
     port.close()

@@ -1,0 +1,233 @@
+"""A watch waits for a descriptor, and keeps what it took until somebody has it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVarTuple, Unpack
+
+import pytest
+
+from fastflight.transport.watch import TURN_READS, Watch, carry_out
+
+PATIENCE = 20.0
+
+Arguments = TypeVarTuple("Arguments")
+
+
+class Counting(asyncio.SelectorEventLoop):
+    """A loop that counts how often it is told to watch for bytes, and how often it wakes for them."""
+
+    watches = 0
+    wakes = 0
+
+    def add_reader(self, fd: Any, callback: Callable[[Unpack[Arguments]], Any], *args: *Arguments) -> None:
+        def woken() -> None:
+            self.wakes += 1
+            callback(*args)
+
+        self.watches += 1
+        super().add_reader(fd, woken)
+
+
+class Line:
+    """Two ends, and a watch on `ours`."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.taken: list[bytes] = []
+        self.on_taking: Callable[[], object] = lambda: None
+        self.watch = Watch(self.ours.fileno(), self._take)
+
+    def _take(self) -> bytes:
+        self.taken.append(self.ours.recv(100))
+        self.on_taking()
+        return self.taken[-1]
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    made = Line()
+    yield made
+    made.watch.end()
+    made.ours.close()
+    made.theirs.close()
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner(loop_factory=Counting) as running:
+        yield running
+
+
+def counting(runner: asyncio.Runner) -> Counting:
+    loop = runner.get_loop()
+    assert isinstance(loop, Counting)
+    return loop
+
+
+async def answered(line: Line, answer: bytes) -> bytes:
+    """What a reader gets that waits when `answer` comes."""
+    reading = asyncio.ensure_future(line.watch.read(PATIENCE))
+    await asyncio.sleep(0)
+    line.theirs.send(answer)
+    return await reading
+
+
+def test_one_watch_serves_many_waits(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        for number in range(100):
+            assert await answered(line, b"%d" % number) == b"%d" % number
+
+    runner.run(main())
+    assert (counting(runner).watches, counting(runner).wakes) == (1, 100)
+
+
+def test_what_is_there_is_taken_without_a_watch(line: Line, runner: asyncio.Runner) -> None:
+    line.theirs.send(b"there")
+    assert runner.run(line.watch.read(PATIENCE)) == b"there"
+    assert counting(runner).watches == 0
+
+
+def test_bytes_that_nobody_waits_for_wake_the_loop_once_and_stay(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        await answered(line, b"awaited")
+        loop = counting(runner)
+        before = loop.wakes
+        line.theirs.send(b"not awaited")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert loop.wakes == before + 1
+        assert line.taken == [b"awaited"]
+        assert await line.watch.read(PATIENCE) == b"not awaited"
+        assert await answered(line, b"more") == b"more"
+
+    runner.run(main())
+
+
+def test_a_reader_that_is_cancelled_as_bytes_are_taken_leaves_them(line: Line, runner: asyncio.Runner) -> None:
+    async def cancelled() -> None:
+        reading = asyncio.ensure_future(line.watch.read(PATIENCE))
+        # Before the reader has its turn, which it gets for the bytes.
+        line.on_taking = lambda: asyncio.get_running_loop().call_soon(reading.cancel)
+        await asyncio.sleep(0)
+        line.theirs.send(b"taken")
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+    runner.run(cancelled())
+    assert line.watch.left() == b"taken"
+    assert line.watch.left() is None
+    runner.run(cancelled())
+    assert runner.run(line.watch.read(PATIENCE)) == b"taken"
+    assert line.taken == [b"taken", b"taken"]
+
+
+def test_a_stream_without_end_leaves_the_loop_its_turns(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> int:
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(turn)
+
+        turn()
+        for _ in range(3 * TURN_READS):
+            line.theirs.send(b"more")
+            assert await line.watch.read(PATIENCE) == b"more"
+        return turns
+
+    assert runner.run(main()) > 2
+
+
+def test_silence_is_a_timeout_and_the_watch_goes_on(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> bytes:
+        with pytest.raises(TimeoutError):
+            await line.watch.read(0)
+        return await answered(line, b"late")
+
+    assert runner.run(main()) == b"late"
+    assert counting(runner).watches == 1
+
+
+def test_what_reading_raises_reaches_the_reader(runner: asyncio.Runner) -> None:
+    ours, theirs = socket.socketpair()
+
+    def take() -> bytes:
+        if ours.recv(1):
+            raise ConnectionResetError
+        return b""
+
+    ours.setblocking(False)
+    watch = Watch(ours.fileno(), take)
+
+    async def main() -> None:
+        reading = asyncio.ensure_future(watch.read(PATIENCE))
+        await asyncio.sleep(0)
+        theirs.send(b"!")
+        with pytest.raises(ConnectionResetError):
+            await reading
+        theirs.close()
+        assert await watch.read(PATIENCE) == b""
+        watch.end()
+
+    runner.run(main())
+    ours.close()
+
+
+def fill(end: socket.socket) -> None:
+    while True:
+        try:
+            end.send(bytes(65536))
+        except BlockingIOError:
+            return
+
+
+def test_room_comes_when_the_other_end_reads(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        fill(line.ours)
+        with pytest.raises(TimeoutError):
+            await line.watch.room(0)
+        waiting = asyncio.ensure_future(line.watch.room(PATIENCE))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        line.theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                line.theirs.recv(65536)
+        await waiting
+        assert not asyncio.get_running_loop().remove_writer(line.ours)
+
+    runner.run(main())
+
+
+def test_its_end_leaves_nothing_on_the_loop_and_wakes_those_that_wait(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        fill(line.ours)
+        waiting = asyncio.ensure_future(line.watch.room(PATIENCE))
+        await answered(line, b"watched")
+        await asyncio.to_thread(line.watch.end)
+        await waiting
+        assert not loop.remove_reader(line.ours)
+        assert not loop.remove_writer(line.ours)
+
+    runner.run(main())
+
+
+def test_its_end_after_its_loop_is_nothing(line: Line) -> None:
+    asyncio.run(answered(line, b"watched"))
+    line.watch.end()
+    assert asyncio.run(answered(line, b"again")) == b"again"
+
+
+def test_carrying_out_on_a_loop_that_stands_still_is_done_here() -> None:
+    loop = asyncio.new_event_loop()
+    done: list[bool] = []
+    carry_out(loop, lambda: done.append(True))
+    loop.close()
+    carry_out(loop, lambda: done.append(True))
+    assert done == [True, True]
