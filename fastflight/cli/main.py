@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fastflight.cli import board, bridge, doctor, files, get, put, serve, tail
+from fastflight.cli import board, bridge, doctor, files, get, plot, put, serve, tail
 
 app = typer.Typer(
     help="MicroPython devices as tables. `serve` and `bridge` own boards; the other commands ask a server.",
@@ -21,6 +21,7 @@ app.command()(get.get)
 app.command()(put.put)
 app.command()(board.exec)
 app.command()(tail.tail)
+app.command()(plot.plot)
 app.command()(files.rm)
 app.command()(files.mkdir)
 app.command()(files.mv)

@@ -152,5 +152,6 @@ def test_the_notebook_uses_pyarrow_and_pandas_alone() -> None:
 )
 def test_every_link_leads_somewhere(folder: Path, text: str) -> None:
     targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("http")]
+    assert targets
     for target in targets:
         assert (folder / target).exists(), target

@@ -1,0 +1,91 @@
+"""`fastflight plot`: a few seconds of a board's live values as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.board import DeviceName
+from fastflight.cli.exits import asynchronous
+from fastflight.cli.options import ModeOption
+from fastflight.cli.target import DEFAULT_LOCATION, Server, schema_of
+from fastflight.client import AsyncFastFlightClient
+from fastflight.errors import DataError, RequestError
+from fastflight.service.requests import SessionFormat
+
+# Inches and dots per inch: 1200 x 600 points, legible in a page and on a screen.
+SIZE = (8.0, 4.0)
+DPI = 150
+
+
+@asynchronous
+async def plot(
+    device: DeviceName,
+    column: Annotated[
+        list[str], typer.Option("--column", metavar="NAME", help="What to draw, against time; may be given again.")
+    ],
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=86_400, metavar="N", help="For so long.")] = 10.0,
+    since: Annotated[
+        float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin so far back, if it is still kept.")
+    ] = None,
+    format: Annotated[SessionFormat, typer.Option("--format", help="jsonl or csv; csv needs --schema.")] = "jsonl",
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="NAME=TYPE,...", help="The lines' columns; by default, those drawn."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The PNG; DEVICE.png if left out.")
+    ] = None,
+    mode: ModeOption = "async",
+    server: Server = DEFAULT_LOCATION,
+) -> None:
+    """Draw columns of what a device says, into a PNG."""
+    if format == "csv" and schema is None:
+        raise typer.BadParameter("csv lines have no names: give all columns with --schema")
+    path = output or Path(f"{device}.png")
+    async with (
+        AsyncFastFlightClient(server) as client,
+        await client.session(
+            device,
+            since_seconds=since,
+            format=format,
+            schema=schema_of(schema) or dict.fromkeys(column, "double"),
+            columns=["time", *column],
+            limit_seconds=seconds,
+            mode=mode,
+        ) as stream,
+    ):
+        rows = await stream.to_arrow()
+    if not rows.num_rows:
+        raise DataError(
+            f"no line with {', '.join(column)} came in {seconds:g} s",
+            where=device,
+            hint=f"{stream.summary['rejected']} other lines did: look at them with `fastflight tail`",
+        )
+    draw(rows, column, device, path)
+    screen.line(f"{path}: {rows.num_rows:,} rows")
+
+
+def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:
+    """Lines of `columns` against `time`, into a PNG."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise RequestError(
+            "matplotlib is not installed", where="plot", hint="Install it: pip install matplotlib"
+        ) from error
+    figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
+    axes = figure.subplots()
+    times = rows["time"].to_pandas().to_numpy()
+    for column in columns:
+        axes.plot(times, rows[column].to_pandas().to_numpy(), label=column, linewidth=1)
+    axes.set(title=title, xlabel="time (UTC)", ylabel=columns[0] if len(columns) == 1 else None)
+    if len(columns) > 1:
+        axes.legend()
+    axes.grid(alpha=0.3)
+    figure.autofmt_xdate()
+    figure.savefig(path, format="png")

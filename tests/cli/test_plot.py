@@ -1,0 +1,37 @@
+"""`fastflight plot` in front of the simulated board."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from fastflight.cli.plot import draw
+
+from .conftest import Run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fonts_are_open(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """matplotlib keeps the files of the fonts that it has used for the life of the process."""
+    rows = pa.table({"time": [datetime(2026, 1, 1, tzinfo=UTC)], "a": [1.0], "b": [2.0]})
+    draw(rows, ["a", "b"], "demo", tmp_path_factory.mktemp("plot") / "first.png")
+
+
+def test_a_picture_of_two_columns(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "weather.png"
+    arguments = ("--column", "temperature", "--column", "humidity", "--seconds", "1", "-o", str(path))
+    result = run("plot", "demo", *arguments)
+    assert (result.exit_code, result.stdout.startswith(f"{path}: ")) == (0, True), result.output
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_such_values(run: Run, tmp_path: Path) -> None:
+    result = run("plot", "demo", "--column", "temperature", "--format", "csv", "--seconds", "0.1")
+    assert (result.exit_code, "--schema" in result.output) == (2, True)
+    path = tmp_path / "none.png"
+    arguments = ("--format", "csv", "--schema", "temperature=double", "--column", "temperature", "--seconds", "0.3")
+    result = run("plot", "demo", *arguments, "-o", str(path))
+    assert (result.exit_code, "fastflight tail" in result.stderr, path.exists()) == (1, True, False)

@@ -1,0 +1,62 @@
+"""From one thread to another: order, room, and an end that both sides can bring about."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from fastflight.concurrency.inbox import Inbox
+from fastflight.errors import DataError, Stopped
+
+SOON = 20.0
+
+
+def test_items_come_in_order_and_then_the_end() -> None:
+    inbox: Inbox[int] = Inbox(10, lambda: True)
+    for item in range(3):
+        inbox.put(item, 1)
+    inbox.finish()
+    assert list(inbox) == [0, 1, 2]
+
+
+def test_an_error_comes_after_the_items_before_it() -> None:
+    inbox: Inbox[int] = Inbox(10, lambda: True)
+    inbox.put(1, 1)
+    inbox.fail(DataError("bad"))
+    assert next(inbox) == 1
+    with pytest.raises(DataError):
+        next(inbox)
+
+
+def test_who_puts_waits_for_room() -> None:
+    inbox: Inbox[int] = Inbox(1, lambda: True)
+    putting = threading.Thread(target=lambda: [inbox.put(item, 1) for item in range(50)] and inbox.finish())
+    putting.start()
+    assert list(inbox) == list(range(50))
+    putting.join()
+
+
+def test_closed_it_ends_for_both() -> None:
+    inbox: Inbox[int] = Inbox(1, lambda: True)
+    refused = threading.Event()
+
+    def put() -> None:
+        try:
+            while True:
+                inbox.put(0, 1)
+        except Stopped:
+            refused.set()
+
+    threading.Thread(target=put).start()
+    assert next(inbox) == 0
+    inbox.close()
+    assert refused.wait(SOON)
+    assert list(inbox) == []
+
+
+def test_nobody_waits_for_what_is_not_wanted() -> None:
+    inbox: Inbox[int] = Inbox(1, lambda: False)
+    inbox.put(0, 1)
+    with pytest.raises(Stopped):
+        inbox.put(1, 1)

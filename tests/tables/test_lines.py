@@ -1,0 +1,38 @@
+"""Lines by themselves: rows of those that fit, reasons for the others, nothing that one line does to the next."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastflight.errors import RequestError
+from fastflight.tables import LineParser
+
+
+def test_rows_say_which_line_they_came_from() -> None:
+    parser = LineParser("csv", {"a": "int64", "b": "string"})
+    parsed = parser.parse([b"1,x\r", b"", b"no", b"a,b", b'2,"y,z"', b'3,"open', b"4,w\n"])
+    assert parsed.rows.to_pydict() == {"a": [1, 2, 4], "b": ["x", "y,z", "w"]}
+    assert parsed.lines == [0, 4, 6]
+    assert [line for line, _ in parsed.refused] == [2, 5]
+    assert "quote" in parsed.refused[1][1]
+
+
+def test_a_parser_goes_on() -> None:
+    parser = LineParser("jsonl", {"a": "int64"})
+    for start in (0, 10, 20):
+        parsed = parser.parse([b"\xef\xbb\xbfx", b'{"a": %d}' % start, b"[]"])
+        assert (parsed.rows.to_pydict(), parsed.lines) == ({"a": [start]}, [1])
+        assert [line for line, _ in parsed.refused] == [0, 2]
+    assert parser.parse([]).rows.num_rows == 0
+
+
+def test_names_that_need_quotes() -> None:
+    assert LineParser("csv", {"a,b": "int64", 'c"': "int64"}).parse([b"1,2"]).rows.to_pydict() == {
+        "a,b": [1],
+        'c"': [2],
+    }
+
+
+def test_a_schema_that_cannot_be() -> None:
+    with pytest.raises(RequestError):
+        LineParser("csv", {"a": "list<int64>"})
