@@ -18,6 +18,8 @@ from fastflight.transport.tap import Gap, TapReader
 
 # What a client sent before it left still goes to the device, as with a serial port that is closed: for so long.
 DRAIN_SECONDS = 10.0
+# RFC 2217 lets a client suspend the flow. One that forgets to resume would keep the device from everybody, viewers too.
+SUSPENDED_SECONDS = 60.0
 
 
 class _Client:
@@ -58,6 +60,7 @@ class Writer(_Client):
         self._dialect = dialect
         self._behind = False
         self._channel: Channel | None = None
+        self._patience: asyncio.TimerHandle | None = None
         # Set when the line is free again.
         self.released = asyncio.Event()
 
@@ -71,6 +74,7 @@ class Writer(_Client):
             )
         finally:
             self._connection.full = lambda _: None
+            self._limit(False)
 
     def data_received(self, data: bytes) -> None:
         self._connection.send(self._dialect.encode(data))
@@ -100,10 +104,24 @@ class Writer(_Client):
             channel.pause()
         else:
             channel.resume()
+        self._limit(self._dialect.suspended)
+
+    def _limit(self, suspended: bool) -> None:
+        """End one that has suspended the flow, after a while."""
+        if not suspended and self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        elif suspended and self._patience is None:
+            reason = f"the flow was suspended for {SUSPENDED_SECONDS:g} s and not resumed"
+            self._patience = asyncio.get_running_loop().call_later(SUSPENDED_SECONDS, self.end, reason)
 
 
 class Viewer(_Client):
-    """A client that may look on. One that does not keep up loses a part, and sees where."""
+    """A client that may look on. One that does not keep up loses a part, and sees where.
+
+    One that will send nothing (`nc ... </dev/null`) looks on all the same. That it has gone is seen when it is next sent
+    something.
+    """
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, "viewer")

@@ -36,6 +36,7 @@ class Connection(asyncio.Protocol):
         self._waiting = 0
         self._paused = False
         self._discarding = False
+        self._finishing = False
         self._ended = False
         self._came = asyncio.Event()
         self._drained = asyncio.Event()
@@ -89,6 +90,7 @@ class Connection(asyncio.Protocol):
 
     async def finish(self, last: bytes = b"", linger: float = LINGER_SECONDS) -> None:
         """End the connection after `last`, in `linger` seconds at most. The socket is closed when this returns."""
+        self._finishing = True
         try:
             if not self._transport.is_closing():
                 self.send(last)
@@ -128,8 +130,9 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._ended = True
         self._came.set()
-        # What it sent before is still on its way to the device: `finish` closes. There it is the peer's answer.
-        return not self._discarding
+        # It may still listen, and what it sent before is on its way to the device: `finish` closes. There it is the
+        # peer's answer.
+        return not self._finishing
 
     def pause_writing(self) -> None:
         self._drained.clear()

@@ -127,7 +127,25 @@ class DeviceFront:
         return self._device.listen()
 
     async def run(self, changed: Callable[[State], None]) -> None:
-        """The device looks after itself."""
+        """Watch over the device, which looks after itself. That it is opened when it is first wanted is no news."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        told, outages = State("open"), self._device.outages
+        with self._device.tap.heeding(lambda: loop.call_soon_threadsafe(news.set)):
+            while True:
+                states = []
+                # Lost and back again since the last look, it has no trouble any more.
+                if self._device.trouble or self._device.outages != outages:
+                    states.append(State("lost", self._device.trouble))
+                outages = self._device.outages
+                if self._device.is_open:
+                    states.append(State("open"))
+                for state in states:
+                    # While it cannot be opened, each attempt fails for the same reason.
+                    if state != told:
+                        changed(state)
+                    told = state
+                await news.wait()
+                news.clear()
 
 
 @contextlib.asynccontextmanager

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from fastflight.bridge import Bridge, LineFront, Ports, State, Upstream
+from fastflight.bridge import client as clients
 from fastflight.bridge import connection as connections
 from fastflight.errors import TransportError
 from fastflight.protocol.rfc2217_client import Rfc2217Client
@@ -21,7 +22,7 @@ from fastflight.transport import parse_url
 from tests.bridge.memory_line import MemoryLine, bridged
 
 KINDS = ["socket", "rfc2217"]
-SOON = 20.0
+SUSPEND, RESUME = b"\xff\xfa\x2c\x08\xff\xf0", b"\xff\xfa\x2c\x09\xff\xf0"
 
 Test = Callable[[MemoryLine, Bridge], Awaitable[None]]
 
@@ -351,6 +352,39 @@ def test_viewers_see_what_the_device_says_and_are_not_heard() -> None:
         assert line.written == b"hello\xff done"
         for client in (writer, *viewers):
             await client.close()
+
+    run(test)
+
+
+def test_a_viewer_that_will_send_nothing_still_sees_what_the_device_says() -> None:
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        viewer = await connect(bridge, "viewers")
+        viewer.writer.write_eof()  # as `nc host port </dev/null` does
+        await _seen(line, viewer, b"ready")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        line.say(b"and more")
+        await viewer.until(b"and more")
+        await bridge.aclose()
+        assert await viewer.rest() == b"\r\nfastflight: the bridge is closing\r\n"
+        await viewer.close()
+
+    run(test)
+
+
+def test_a_writer_that_suspends_the_flow_and_never_resumes_it_is_told_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "SUSPENDED_SECONDS", 0.05)
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        client = await writing(bridge, "rfc2217")
+        client.writer.write(SUSPEND + RESUME)
+        client.writer.write(SUSPEND)
+        assert await client.rest() == b"\r\nfastflight: the flow was suspended for 0.05 s and not resumed\r\n"
+        await client.close()
+        while (other := await connect(bridge, "socket")) and await _refused(other):
+            await other.close()
+        assert not line.paused
+        await other.close()
 
     run(test)
 

@@ -129,6 +129,27 @@ def test_a_device_that_is_lost_ends_its_holder_and_is_opened_for_the_next_one() 
     asyncio.run(run())
 
 
+def test_it_is_told_when_a_device_is_lost_and_when_it_is_back_but_not_at_first() -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        states: asyncio.Queue[State] = asyncio.Queue()
+        async with device() as (front, listener):
+            running = asyncio.create_task(front.run(states.put_nowait))
+            for phases in (["lost"], ["open", "lost"]):
+                watcher = Watcher()
+                with pytest.raises(TransportClosed):
+                    async with front.hold("a tool", watcher):
+                        board, _ = await loop.sock_accept(listener)
+                        board.close()
+                        await watcher.news.wait()
+                assert [(await states.get()).phase for _ in phases] == phases
+            assert states.empty()
+            running.cancel()
+            await asyncio.wait({running})
+
+    asyncio.run(run())
+
+
 def test_a_paused_device_says_nothing_until_it_may() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()

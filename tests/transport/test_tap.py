@@ -163,6 +163,16 @@ def test_a_reader_whose_loop_has_ended_does_not_trouble_the_line() -> None:
     assert tap.next_seq == 1
 
 
+def test_a_nudge_is_heeded_for_as_long_as_somebody_does() -> None:
+    tap, nudges = Tap(), []
+    with tap.heeding(lambda: nudges.append(1)):
+        tap.nudge()
+        tap.feed("rx", b"no nudge")
+        tap.nudge()
+    tap.nudge()
+    assert len(nudges) == 2
+
+
 def test_a_tapped_port_carries_the_same_bytes_in_both_worlds() -> None:
     tap = Tap()
     with socket_peer(echo=True) as address:
