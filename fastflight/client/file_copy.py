@@ -9,13 +9,14 @@ take no digest, the copy begins anew.
 from __future__ import annotations
 
 import hashlib
-import io
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from fastflight.client import part
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied
 from fastflight.client.digests import agrees, local_digest
@@ -103,7 +104,8 @@ class GetFile(Steps):
         self._connection = connection
         self._request = request
         self._shown = target
-        self._target = target.resolve()
+        # Unlike `resolve`, this takes a link that leads to itself as it stands.
+        self._target = Path(os.path.realpath(target))
         self._part = self._target.with_name(self._target.name + PART_SUFFIX)
         self._resume = resume
         self._skip_unchanged = skip_unchanged
@@ -112,8 +114,13 @@ class GetFile(Steps):
 
     def run(self) -> Copied:
         """Read what is not here, and put it in the place of the old file once it is whole."""
-        if self._target.exists() and not self._target.is_file():
-            raise RequestError("is not a file", where=str(self._shown), hint="Give the name of a file to write")
+        with os_errors_of(self._shown):
+            if self._target.exists() and not self._target.is_file():
+                raise RequestError("is not a file", where=str(self._shown), hint="Give the name of a file to write")
+            with part.held(self._part, keep=self._resume) as file:
+                return self._copied(file)
+
+    def _copied(self, file: BinaryIO) -> Copied:
         entry = self._act("file.stat")
         if entry["kind"] != "file":
             where = f"{self._request.device}:{self._request.path}"
@@ -122,25 +129,17 @@ class GetFile(Steps):
             )
         size = int(entry["size"])
         _begin(self._progress, size)
-        with os_errors_of(self._shown):
-            if self._skip_unchanged and unchanged(self._connection, self._request, self._target):
-                return Copied(size, local_digest(self._target, "sha256"), unchanged=True)
-            offset = self._agreed(size) if self._resume else 0
-            if offset and self._resuming is not None:
-                self._resuming(offset, size)
-            try:
-                sha256 = self._read(offset, size)
-            except BaseException:
-                if self._part.exists() and not (self._resume and self._part.stat().st_size):
-                    self._part.unlink()
-                raise
-            written = self._part.stat().st_size
-            self._part.replace(self._target)
-        return Copied(written, sha256, offset)
+        if self._skip_unchanged and unchanged(self._connection, self._request, self._target):
+            return Copied(size, local_digest(self._target, "sha256"), unchanged=True)
+        offset = self._agreed(size) if self._resume else 0
+        if offset and self._resuming is not None:
+            self._resuming(offset, size)
+        sha256 = self._read(file, offset, size)
+        return Copied(part.replace(file, self._part, self._target), sha256, offset)
 
     def _agreed(self, size: int) -> int:
         """How much of an earlier read is here, and is still the beginning of the device's file."""
-        here = self._part.stat().st_size if self._part.is_file() else 0
+        here = self._part.stat().st_size
         if not 0 < here <= size:
             return 0
         try:
@@ -149,19 +148,20 @@ class GetFile(Steps):
             return 0
         return here if agrees(self._part, told["algorithm"], told["digest"]) else 0
 
-    def _read(self, offset: int, size: int) -> str:
+    def _read(self, file: BinaryIO, offset: int, size: int) -> str:
         """Write the file from `offset` on to the part; the sha256 of the whole."""
-        with self._part.open("r+b" if offset else "wb") as file:
-            file.seek(0, io.SEEK_END)
-            came, sent = self._take(file, offset, size)
-        whole = came
-        if came == sent and offset:
+        if not offset:
+            file.truncate(0)
+        came, sent = self._take(file, offset, size)
+        file.flush()
+        right, whole = came == sent, came
+        if right and offset:
             # What was here before the rows, and what came with them, together.
             told = self._act("file.hash")
-            came, sent = local_digest(self._part, told["algorithm"]), told["digest"]
+            right = agrees(self._part, told["algorithm"], told["digest"])
             whole = local_digest(self._part, "sha256")
-        if came != sent:
-            self._part.unlink()
+        if not right:
+            file.truncate(0)
             hint = "It may have changed meanwhile: try again"
             raise DataError("what arrived is not what the device has", where=str(self._shown), hint=hint)
         return whole
@@ -171,7 +171,7 @@ class GetFile(Steps):
         sha256 = hashlib.sha256()
         rows, done = 0, offset
         stream = self._connection.stream(self._request.model_copy(update={"offset": offset}))
-        with self.step(stream.cancel), stream:
+        with stream, self.step(stream.cancel):
             for batch in stream:
                 for data in batch.column("data").to_pylist():
                     file.write(data)

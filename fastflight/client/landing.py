@@ -1,13 +1,14 @@
 """Where the files of a device land below a local folder.
 
 Names come from a device as it likes. One that could leave the folder, or that this computer takes for something else
-than a file, is refused before anything is written. A file is written beside its place, as `.NAME.part`, and takes it
-when it is whole.
+than a file, is refused before anything is written. A file is written beside its place, under a name that no other file
+and no other copy has, and takes its place when it is whole.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,15 @@ from fastflight.client.folder import is_text
 from fastflight.errors import DataError, ProtocolError, RequestError
 
 # What Windows takes for a device of its own, with any ending.
-RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³")}
+RESERVED = {
+    "con",
+    "prn",
+    "aux",
+    "nul",
+    "conin$",
+    "conout$",
+    *(f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"),
+}
 # A colon names a drive or a hidden stream of a file; the others are not allowed in names there.
 NOT_ON_WINDOWS = frozenset(':<>"|?*')
 
@@ -45,6 +54,7 @@ class Landed:
         self._there = there
         self._file: BinaryIO | None = None
         self._place = folder
+        self._part = folder
         self._size = 0
         self.path = ""
         self.paths: list[str] = []
@@ -72,10 +82,6 @@ class Landed:
             self._file = None
             self._part.unlink(missing_ok=True)
 
-    @property
-    def _part(self) -> Path:
-        return self._place.with_name(f".{self._place.name}.part")
-
     def _begin(self, path: str) -> None:
         if path not in self._there or path in self.paths:
             raise ProtocolError("the server sent a file that was not asked for", where=path)
@@ -84,7 +90,9 @@ class Landed:
         if place.exists() and not place.is_file():
             raise RequestError("is not a file", where=str(place), hint="Remove it, or copy to another folder")
         self.path, self._place, self._size = path, place, 0
-        self._file = self._part.open("wb")
+        # Short, whatever the file is called: its own name may be as long as names can be.
+        self._part = place.with_name(f".fastflight-{secrets.token_hex(8)}.part")
+        self._file = self._part.open("xb")
 
     def _finish(self) -> None:
         if self._file is None:

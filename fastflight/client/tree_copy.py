@@ -27,7 +27,7 @@ from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
 from fastflight.client.rows import Rows
 from fastflight.client.work import Steps
-from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
+from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
 from fastflight.service.requests import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES, DeviceListing, DeviceTree
 
 # Called as files move: the path of the one under way, the bytes moved so far, and those to be moved in all.
@@ -139,6 +139,8 @@ class GetTree(Steps):
                 self._progress(wanted[0], 0, total)
             for lot in lots(wanted, str):
                 self._take(lot, landed, total)
+        if missing := set(wanted).difference(landed.paths):
+            raise ProtocolError("the server did not send all that was asked for", where=min(missing))
         kept = tuple(path for path in there if path not in landed.paths)
         return CopiedTree(tuple(landed.paths), landed.bytes, kept)
 
@@ -148,14 +150,14 @@ class GetTree(Steps):
             device=request.device, path=request.path, recursive=True, interrupt=request.interrupt, mode=request.mode
         )
         stream = self._connection.stream(listing)
-        with self.step(stream.cancel), stream:
+        with stream, self.step(stream.cancel):
             entries = call.entries_of(stream)
         return below(request.path, ((entry.path, RemoteEntry(entry.size)) for entry in entries if entry.kind == "file"))
 
     def _take(self, lot: Sequence[str], landed: Landed, total: int) -> None:
         sha256 = hashlib.sha256()
         stream = self._connection.stream(self._request.model_copy(update={"files": tuple(lot)}))
-        with self.step(stream.cancel), stream, landed:
+        with stream, self.step(stream.cancel), landed:
             for batch in stream:
                 for row in batch.to_pylist():
                     landed.add(row["path"], row["offset"], row["data"])

@@ -13,8 +13,12 @@ import pytest
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
+from fastflight.client.call import file_request, tree_request
+from fastflight.client.file_copy import GetFile
+from fastflight.client.tree_copy import GetTree
 from fastflight.client.work import Steps
-from fastflight.errors import DataError, FileMissing, RequestError, Stopped
+from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
+from fastflight.service.requests import Request
 
 CONTENT = bytes(range(256)) * 400
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -150,6 +154,33 @@ def test_get_leaves_its_part(do: Call, board: Path, tmp_path: Path) -> None:
     assert CONTENT.startswith(part)
 
 
+def test_two_copies_to_one_place_do_not_mix(location: str, board: Path, tmp_path: Path) -> None:
+    (board / "a.bin").write_bytes(CONTENT)
+    (board / "b.bin").write_bytes(CONTENT[::-1])
+    back = tmp_path / "back.bin"
+    with FastFlightClient(location) as one, FastFlightClient(location) as other:
+
+        def meanwhile(rows: int, done: int, total: int | None) -> None:
+            with pytest.raises(BusyError, match="another copy is on its way there"):
+                other.get_file("demo", "/b.bin", back)
+
+        one.get_file("demo", "/a.bin", back, progress=meanwhile)
+    assert back.read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["back.bin"]
+
+
+def test_nothing_is_left_where_nothing_came(do: Call, board: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileMissing):
+        do("get_file", "demo", "/not-there", tmp_path / "back.bin")
+    with pytest.raises(RequestError, match="too long"):
+        do("get_file", "demo", "/not-there", tmp_path / ("x" * 300))
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(FileMissing):
+        do("get_file", "demo", "/not-there", loop)
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
+
+
 def test_what_is_the_same_is_not_moved(do: Call, board: Path, tmp_path: Path) -> None:
     here = tmp_path / "here.bin"
     here.write_bytes(CONTENT)
@@ -277,6 +308,44 @@ def test_a_task_that_is_cancelled_leaves_what_was_stored(location: str, board: P
 
     asyncio.run(main())
     assert (board / "cut.bin").read_bytes() == CONTENT
+
+
+class _Late:
+    """A connection whose answers come when the work that asked was given up, and what became of them."""
+
+    work: Steps
+    left = False
+
+    def act_once(self, name: str, **body: Any) -> dict[str, Any]:
+        return {"kind": "file", "size": 3}
+
+    def stream(self, request: Request) -> Any:
+        self.work.give_up()
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.left = True
+
+    def cancel(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind", ["file", "tree"])
+def test_an_answer_that_comes_after_the_work_was_given_up_is_left(tmp_path: Path, kind: str) -> None:
+    """Else the server would keep the device for it."""
+    late: Any = _Late()
+    request: dict[str, Any] = {"skip_unchanged": False, "progress": None}
+    if kind == "file":
+        late.work = GetFile(late, file_request("demo", "/x"), tmp_path / "x", resume=True, resuming=None, **request)
+    else:
+        late.work = GetTree(late, tree_request("demo", "/x"), tmp_path / "x", **request)
+    with pytest.raises(Stopped):
+        late.work.run()
+    assert late.left
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_work_that_was_given_up_does_not_begin() -> None:

@@ -49,7 +49,23 @@ def test_names_that_could_leave_it(tmp_path: Path, windows: bool, path: str) -> 
 
 @pytest.mark.parametrize(
     "path",
-    ["C:", "C:/a", "C:a", "a:b", "con", "CON.txt", "x/nul", "aux .log", "com1.csv", "lpt¹", "a.", "a /b", "a?", "<"],
+    [
+        "C:",
+        "C:/a",
+        "C:a",
+        "a:b",
+        "con",
+        "CON.txt",
+        "x/nul",
+        "aux .log",
+        "CONIN$",
+        "com1.csv",
+        "lpt¹",
+        "a.",
+        "a /b",
+        "a?",
+        "<",
+    ],
 )
 def test_names_that_windows_takes_for_something_else(tmp_path: Path, path: str) -> None:
     with pytest.raises(DataError, match="cannot be a name here"):
@@ -95,7 +111,7 @@ def test_names_that_differ_in_case() -> None:
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     with Landed(tmp_path, {"x/a": ABC, "b": RemoteEntry(0)}) as landed:
         landed.add("x/a", 0, b"ab")
-        assert [path.name for path in (tmp_path / "x").iterdir()] == [".a.part"]
+        assert [path.suffix for path in (tmp_path / "x").iterdir()] == [".part"]
         landed.add("x/a", 2, b"c")
         landed.add("b", 0, b"")
         assert (tmp_path / "x" / "a").read_bytes() == b"abc"
@@ -129,3 +145,13 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(RequestError, match="is not a file"), Landed(tmp_path, {"a": ABC}) as landed:
         landed.add("a", 0, b"abc")
+
+
+def test_a_file_that_is_called_like_the_part_of_another(tmp_path: Path) -> None:
+    (tmp_path / ".b.part").write_bytes(b"of the user")
+    with Landed(tmp_path, {".a.part": ABC, "a": ABC, "b": ABC, "c" * 255: ABC}) as landed:
+        for path in (".a.part", "a", "b", "c" * 255):
+            landed.add(path, 0, b"abc")
+    assert (tmp_path / ".a.part").read_bytes() == b"abc"
+    assert (tmp_path / ".b.part").read_bytes() == b"of the user"
+    assert len(list(tmp_path.iterdir())) == 5
