@@ -147,11 +147,9 @@ def test_what_is_no_longer_kept_is_a_gap(peer: Peer, serve: Serve, mode: str) ->
     for _ in range(KEPT_BYTES // CHUNK_BYTES + 10):
         tap.feed("rx", b".")
     first = tap.next_seq - KEPT_BYTES // (CHUNK_BYTES + 1)
-    answering = threading.Thread(target=lambda: peer.answer().close())
-    answering.start()
     reader = board.client.do_get(ticket(**SESSION, since_seq=0, limit_rows=1, mode=mode))
-    rows, note = next(messages(reader))
-    answering.join()
+    with peer.answer():
+        rows, note = next(messages(reader))
     assert note == {"gap": {"first": 0, "last": first - 1}}
     assert [row["seq"] for row in rows] == [first]
 
