@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fastflight.bridge.line import Listener, State
+from fastflight.bridge.line import Driven, Listener, State
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.transport import Port, SerialControl
 
@@ -17,8 +17,9 @@ WRITE_SECONDS = 30.0
 class PortChannel:
     """An open port. `run` reads it until cancelled, or until the port fails: `failure` says how."""
 
-    def __init__(self, port: Port, listener: Listener) -> None:
+    def __init__(self, port: Port, listener: Listener, driven: Driven) -> None:
         self._port = port
+        self.driven = driven
         self._listener: Listener | None = listener
         self._reading = asyncio.Event()
         self._reading.set()

@@ -119,8 +119,8 @@ class Writer(_Client):
 class Viewer(_Client):
     """A client that may look on. One that does not keep up loses a part, and sees where.
 
-    One that will send nothing (`nc ... </dev/null`) looks on all the same. That it has gone is seen when it is next sent
-    something.
+    One that will send nothing (`nc ... </dev/null`) looks on all the same. That it has gone is seen when the device
+    next says something.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -47,9 +47,6 @@ class LineControl:
         self._channel = channel
         # In force where the line has none of its own.
         self._settings = LineSettings()
-        # A port that is open has both asserted, unless its URL says otherwise, which nobody can ask it.
-        self._dtr = True
-        self._rts = True
         self._break = False
 
     async def apply(self, request: Setting | Control | Purge) -> Setting | Control | Purge:
@@ -58,11 +55,11 @@ class LineControl:
             match request:
                 case SetBaud() | SetDataBits() | SetParity() | SetStopBits():
                     await self._configure(request)
-                case SetDtr(on) if on is not None and on != self._dtr:
-                    self._dtr = on
+                case SetDtr(on) if on is not None and on != self._channel.driven.dtr:
+                    self._channel.driven.dtr = on
                     await self._assign(dtr=on)
-                case SetRts(on) if on is not None and on != self._rts:
-                    self._rts = on
+                case SetRts(on) if on is not None and on != self._channel.driven.rts:
+                    self._channel.driven.rts = on
                     await self._assign(rts=on)
                 case SetBreak(on) if on is not None and on != self._break:
                     self._break = on
@@ -136,9 +133,9 @@ class LineControl:
             case SetStopBits():
                 return SetStopBits(self._now.stop_bits)
             case SetDtr():
-                return SetDtr(self._dtr)
+                return SetDtr(self._channel.driven.dtr)
             case SetRts():
-                return SetRts(self._rts)
+                return SetRts(self._channel.driven.rts)
             case SetBreak():
                 return SetBreak(self._break)
             case SetFlow():

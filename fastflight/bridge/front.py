@@ -11,13 +11,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from fastflight.bridge.channel import PortChannel
 from fastflight.bridge.control import CONTROL_SECONDS
-from fastflight.bridge.line import Channel, Line, Listener, State
+from fastflight.bridge.line import Channel, Driven, Line, Listener, State
 from fastflight.concurrency import Exclusive
 from fastflight.device import Device
 from fastflight.errors import TransportClosed, TransportError
+from fastflight.transport import Port
 from fastflight.transport.tap import TapReader
 
 
@@ -104,6 +106,7 @@ class DeviceFront:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._driven: WeakKeyDictionary[Port, Driven] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -112,7 +115,7 @@ class DeviceFront:
     @contextlib.asynccontextmanager
     async def hold(self, holder: str, listener: Listener) -> AsyncIterator[Channel]:
         async with self._device.aline(holder, timeout=0) as port:
-            channel = PortChannel(port, listener)
+            channel = PortChannel(port, listener, self._driven.setdefault(port, Driven()))
             reading = asyncio.ensure_future(channel.run())
             try:
                 async with _as_found(channel):

@@ -24,6 +24,15 @@ class State:
     reason: str = ""
 
 
+@dataclass(slots=True)
+class Driven:
+    """How this side drives the control lines of an open port, which cannot be asked for it: both are asserted at first,
+    unless the port's URL says otherwise, and stay as one client left them for the next one."""
+
+    dtr: bool = True
+    rts: bool = True
+
+
 class Listener(Protocol):
     """Who is told what comes over the line. Neither method may block or raise."""
 
@@ -40,6 +49,10 @@ class Channel(Protocol):
     @property
     def control(self) -> SerialControl | None:
         """The port's serial control while the line is open and a serial one; else None."""
+
+    @property
+    def driven(self) -> Driven:
+        """The control lines of the port that is open now, for whoever changes them to note."""
 
     def attach(self, listener: Listener | None) -> None:
         """Tell `listener` from now on, and nobody else. The present state is not told."""

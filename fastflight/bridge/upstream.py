@@ -17,7 +17,7 @@ from typing import NoReturn, Protocol
 from fastflight.bridge.backoff import Backoff
 from fastflight.bridge.channel import QUIET_SECONDS
 from fastflight.bridge.child import Child
-from fastflight.bridge.line import Listener, State
+from fastflight.bridge.line import Driven, Listener, State
 from fastflight.bridge.whereabouts import Whereabouts
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
@@ -60,6 +60,7 @@ class Upstream:
         self._state = State("connecting")
         self._listener: Listener | None = None
         self._stream: Stream | None = None
+        self._driven = Driven()
         self._reading = asyncio.Event()
         self._reading.set()
         self._wanted = asyncio.Event()
@@ -83,6 +84,11 @@ class Upstream:
     def control(self) -> SerialControl | None:
         """The serial line's control while it is open; None for anything else."""
         return self._stream if isinstance(self._stream, SerialControl) else None
+
+    @property
+    def driven(self) -> Driven:
+        """How the control lines of the open port were left."""
+        return self._driven
 
     def attach(self, listener: Listener | None) -> None:
         """Tell `listener` from now on, and nobody else."""
@@ -142,6 +148,7 @@ class Upstream:
             return error, 0.0
         opened = clock()
         self._stream = stream
+        self._driven = Driven()
         try:
             self._tell(State("open"))
             await self._read(stream)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastflight.bridge import Bridge, LineFront, Ports, State
-from fastflight.bridge.line import Listener
+from fastflight.bridge.line import Driven, Listener
 from fastflight.errors import TransportClosed
 from fastflight.transport import LineSettings, ModemLines, SerialControl
 from fastflight.transport.tap import Tap
@@ -28,6 +28,7 @@ class MemoryLine:
         self.tap = Tap()
         self.state = State("connecting")
         self.control = control
+        self.driven = Driven()
         self.written = bytearray()
         self.retried = 0
         self._answer = answer

@@ -72,6 +72,15 @@ def test_control_lines_break_and_purge_reach_the_port_once() -> None:
     ]
 
 
+def test_control_lines_stay_as_one_client_left_them_and_the_next_one_can_assert_them() -> None:
+    control = MemoryControl()
+    line = MemoryLine(control=control)
+    assert apply(line, SetDtr(False), SetRts(False)) == [SetDtr(False), SetRts(False)]
+    # Boards with USB of their own are silent until DTR is asserted.
+    assert apply(line, SetDtr(None), SetDtr(True)) == [SetDtr(False), SetDtr(True)]
+    assert control.told == [{"dtr": False}, {"rts": False}, {"dtr": True}]
+
+
 def test_flow_control_is_never_said_to_be_in_force() -> None:
     answers = apply(MemoryLine(), SetFlow(Flow.HARDWARE), SetInboundFlow(InboundFlow.XON_XOFF))
     assert answers == [SetFlow(Flow.NONE), SetInboundFlow(InboundFlow.NONE)]
