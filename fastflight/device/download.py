@@ -3,7 +3,8 @@
 A routine on the board sends blocks. In the binary form (`routines.GET`) a block is a kind, its length, its crc32 and
 its bytes; a board without a raw output stream prints a line for each: the sum, and the bytes as base64 or as a literal.
 What is delivered has been checked. The loop ends like any other piece of code, with `\\x04`: no byte of the file can be
-taken for the end.
+taken for the end. An empty block stands before it, and the crc32 of each goes on from the one before: a line that loses
+whole blocks, or all that is left, is found out.
 
 A transfer that loses something begins again after the last byte that was delivered. Only so many attempts may bring
 nothing new.
@@ -17,6 +18,7 @@ import struct
 import zlib
 
 from fastflight.device import method
+from fastflight.device.execute import sealed
 from fastflight.device.failure import routine_failure
 from fastflight.device.link import WINDOW_BITS, Link
 from fastflight.device.transfer import AUTO, Transfer
@@ -105,7 +107,6 @@ class _Reading:
         if self.form == "binary":
             size = link.block
             yield from link.resident.call(routine, spelled, self.offset, self._left, size, where=self._path)
-            block = _binary_block
         else:
             base64 = self.form == "base64"
             code = TEXT.format(
@@ -117,11 +118,16 @@ class _Reading:
                 offset=self.offset,
                 count=self._left,
             )
-            yield from repl.submit(code.encode())
-            block = _text_block
+            yield from repl.submit(sealed(repl, link.capabilities, code))
+        check, ended = 0, self.form != "binary"
         checked = bytearray()
         while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:
-            checked += yield from block(link, mark, self._path)
+            if self.form == "binary":
+                data, check = yield from _binary_block(link, mark, self._path, check)
+                ended = not data
+            else:
+                data = yield from _text_block(link, mark, self._path)
+            checked += data
             # On a fast line many blocks are here already: fewer, larger pieces are cheaper for all that follows.
             if len(checked) >= PIECE_BYTES or len(repl.inbox) <= size + HEADER.size:
                 yield from self._deliver(checked)
@@ -129,6 +135,8 @@ class _Reading:
         stderr = yield from repl.inbox.until(b"\x04>", STALL_SECONDS)
         if stderr:
             raise routine_failure(stderr, where=self._path, platform=link.capabilities.platform)
+        if not ended:
+            raise _damaged(self._path)
 
     def _deliver(self, checked: bytearray) -> Conversation[None]:
         if not checked:
@@ -140,7 +148,8 @@ class _Reading:
         yield Deliver(piece)
 
 
-def _binary_block(link: Link, mark: int, path: str) -> Conversation[bytes]:
+def _binary_block(link: Link, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
+    """The bytes of a block, and its check, which goes on from the one `before`."""
     inbox = link.repl.inbox
     within = STALL_SECONDS if link.pace is None else link.patience(link.block, True)
     kind, length, check = HEADER.unpack(bytes([mark]) + (yield from inbox.exactly(HEADER.size - 1, within)))
@@ -148,9 +157,9 @@ def _binary_block(link: Link, mark: int, path: str) -> Conversation[bytes]:
         inbox.put_back(bytes([mark]))
         raise _damaged(path)
     data = yield from inbox.exactly(length, within)
-    if binascii.crc32(data) != check:
+    if binascii.crc32(data, before) != check:
         raise _damaged(path)
-    return data if kind == PLAIN else _inflated(data, path)
+    return (data if kind == PLAIN else _inflated(data, path)), check
 
 
 def _inflated(data: bytes, path: str) -> bytes:

@@ -90,9 +90,9 @@ class Device:
             finally:
                 try:
                     run(self._board.end(), port, timeout=END_SECONDS)
-                except (TransportError, ProtocolError):
+                except (TransportError, ProtocolError) as error:
                     # What the lease was for has its own outcome; a board that cannot be mended is for the next one.
-                    self._drop()
+                    self._give_up(error)
                     port.close()
 
     @contextlib.asynccontextmanager
@@ -108,8 +108,8 @@ class Device:
                 finally:
                     try:
                         await arun(self._board.end(), port, timeout=END_SECONDS)
-                    except (TransportError, ProtocolError):
-                        self._drop()
+                    except (TransportError, ProtocolError) as error:
+                        self._give_up(error)
                         await port.aclose()
 
     @contextlib.contextmanager
@@ -208,7 +208,7 @@ class Device:
             run(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
             again = self._may_open_again(error, idle)
-            self._drop()
+            self._give_up(error)
             port.close()
             if not again:
                 raise
@@ -224,7 +224,7 @@ class Device:
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
             again = self._may_open_again(error, idle)
-            self._drop()
+            self._give_up(error)
             await port.aclose()
             if not again:
                 raise
@@ -246,6 +246,12 @@ class Device:
     def _may_open_again(self, error: TransportError, idle: bool) -> bool:
         """Whether a failed start is worth another: the line died while nobody used it, or the probe hung the board."""
         return self._board.hung_by_probe or (idle and isinstance(error, TransportClosed))
+
+    def _give_up(self, error: TransportError | ProtocolError) -> None:
+        """Close with a board that does not answer. What it runs is ours, unless it lost the line, and so its power."""
+        ours = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
+        self._drop()
+        self._board.dirty = ours
 
     def _drop(self) -> None:
         """Forget the line and what was known of the board behind it: another one may be there next time."""

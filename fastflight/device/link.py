@@ -12,6 +12,7 @@ import zlib
 
 from fastflight.device import routines
 from fastflight.device.capabilities import Capabilities
+from fastflight.device.execute import sealed
 from fastflight.device.resident import Resident
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
@@ -104,7 +105,7 @@ class Link:
         if self._asked or not self.capabilities.has("deflate.DeflateIO"):
             return
         code = routines.PACKING.format(packed=deflated(routines.SAMPLE))
-        output = yield from self.repl.execute(code.encode(), PACKING_SECONDS)
+        output = yield from self.repl.execute(sealed(self.repl, self.capabilities, code), PACKING_SECONDS)
         self._asked = True
         times = [_seconds(line) for line in output.stdout.split()]
         self._unpacks, self._packs, *_ = [*times, None, None]

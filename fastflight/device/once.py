@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from fastflight.device import routines
+from fastflight.device.execute import sealed
 from fastflight.device.failure import routine_failure
 from fastflight.device.frames import escaped
 from fastflight.device.link import Link
@@ -18,8 +19,8 @@ from fastflight.protocol import Conversation, Send
 MOST_BYTES = 3000
 # Free heap with which it has room for that.
 HEAP_BYTES = 20_000
-# Who writes more short files than this is better served by routines that stay.
-MOST_TIMES = 4
+# Who writes more short files than this over one line is better served by routines that stay.
+MOST_TIMES = 1
 LENGTH_BYTES = 3
 ON_THE_WAY = 2
 
@@ -31,7 +32,7 @@ def start(link: Link, unfinished: Unfinished) -> Conversation[None]:
         part=link.capabilities.spelled(unfinished.part),
         **(routines.ONCE_SHA256 if sha256(link.capabilities) else routines.ONCE_CRC32),
     )
-    yield from link.repl.submit(code.encode())
+    yield from link.repl.submit(sealed(link.repl, link.capabilities, code))
     yield from _expect(link, b"R", START_SECONDS, unfinished.path)
 
 

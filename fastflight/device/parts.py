@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fastflight.device import path as paths
 from fastflight.device.digest import digest
-from fastflight.device.execute import execute
+from fastflight.device.execute import execute, sealed
 from fastflight.device.link import Link
 from fastflight.device.listing import stat
 from fastflight.device.transfer import Part
@@ -134,7 +134,7 @@ def settle(link: Link, unfinished: Unfinished) -> Conversation[None]:
         code = _copy(link, unfinished)
     else:
         code = CLOSE if unfinished.keep else CLOSE + REMOVE.format(part=link.capabilities.spelled(unfinished.part))
-    yield from link.repl.execute(code.encode(), WRITE_SECONDS)
+    yield from link.repl.execute(sealed(link.repl, link.capabilities, code), WRITE_SECONDS)
 
 
 def _copy(link: Link, unfinished: Unfinished) -> str:

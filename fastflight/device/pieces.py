@@ -57,7 +57,7 @@ def send(
         for start in range(0, len(piece), size):
             block = piece[start : start + size]
             code = statement(block, base64=base64, deflating=deflating)
-            answer = yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
+            answer = yield from execute(repl, capabilities, code, path, WRITE_SECONDS, seal=False)
             if answer.strip() != str(len(block)).encode():
                 raise DeviceFull(
                     f"the board wrote {answer.strip().decode(errors='replace')} of {len(block)} bytes",

@@ -7,11 +7,14 @@ installed, by its `AttributeError`. Either is installed anew, once.
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import re
+from collections.abc import Sequence
 
 from fastflight.device import routines
 from fastflight.device.capabilities import Capabilities
+from fastflight.device.execute import sealed, seals
 from fastflight.device.failure import routine_failure
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
@@ -29,6 +32,14 @@ except NameError:
  class {name}:
   pass
 """
+# Calls a routine, when the call arrived as it was sent.
+RUN = """\
+def _ff(s,c):
+ import binascii
+ if binascii.crc32(s)!=c:
+  raise SyntaxError
+ eval(s)
+"""
 ADD = "{code}{name}.{routine}=_ff\ndel _ff\n"
 
 # What each routine calls.
@@ -37,7 +48,7 @@ NEEDS = {"put": ("sum", "put"), "show": ("sum", "show"), "tree": ("sum", "tree")
 _VERSION = hashlib.sha256(
     "".join(
         (routines.PUT, routines.SUM, repr(routines.SHA256), repr(routines.CRC32), routines.GET, routines.ZGET)
-        + (routines.SHOW, routines.TREE, routines.TAKE_IN_TIME)
+        + (routines.SHOW, routines.TREE, routines.TAKE_IN_TIME, RUN)
     ).encode()
 ).hexdigest()[:4]
 NAME = f"_ff{_VERSION}"
@@ -78,12 +89,8 @@ class Resident:
 
     def _start(self, routine: str, arguments: tuple[object, ...], where: str) -> Conversation[bytes]:
         missing = [each for each in NEEDS.get(routine, (routine,)) if each not in self._installed]
-        # Once something is there, the global must be: a new one in its place would hide that the rest is gone.
-        code = "" if self._installed else INSTALL.format(name=NAME)
-        for each in missing:
-            code += ADD.format(code=source(each, self._capabilities), name=NAME, routine=each)
-        code += f"{NAME}.{routine}({','.join(map(repr, arguments))})"
-        yield from self._repl.submit(code.encode())
+        code = request(self._repl, self._capabilities, missing, routine, arguments, fresh=not self._installed)
+        yield from self._repl.submit(code)
         first = yield from self._repl.inbox.exactly(1, START_SECONDS)
         if first == READY:
             self._installed.update(missing)
@@ -96,6 +103,27 @@ class Resident:
         if not _MISSING.search(stderr) and b"MemoryError" not in stderr and b"SyntaxError" not in stderr:
             self._installed.update(missing)
         return stderr or b"ended too early"
+
+
+def request(
+    repl: RawRepl,
+    capabilities: Capabilities,
+    missing: Sequence[str],
+    routine: str,
+    arguments: tuple[object, ...],
+    *,
+    fresh: bool,
+) -> bytes:
+    """What is sent to have `routine` called. `fresh`: nothing is installed yet; `missing`: what is to be installed."""
+    # Once something is there, the global must be: a new one in its place would hide that the rest is gone.
+    code = INSTALL.format(name=NAME) if fresh else ""
+    call = f"{NAME}.{routine}({','.join(map(repr, arguments))})"
+    if seals(repl, capabilities):
+        code += ADD.format(code=RUN, name=NAME, routine="run") if fresh else ""
+        call = f"{NAME}.run({call.encode()!r},{binascii.crc32(call.encode())})"
+    for each in missing:
+        code += ADD.format(code=source(each, capabilities), name=NAME, routine=each)
+    return (sealed(repl, capabilities, code) if code else b"") + call.encode()
 
 
 def source(routine: str, capabilities: Capabilities) -> str:

@@ -11,7 +11,8 @@ from the storage, and, for an answer that begins it in hexadecimal (8 characters
 may take some of a block for the end, and the next ones for the answer, and must not put a file in its place for that.
 
 `get(path, offset, count, size)` sends blocks: a kind (1 as it is, 2 deflated), a length (2 bytes) and a crc32
-(4 bytes), both little endian, and the bytes. A negative count means all.
+(4 bytes), both little endian, and the bytes. Each crc32 goes on from the one before, and an empty block is the last: a
+line that loses whole blocks, or all that is left, is found out. A negative count means all.
 
 `zget` does so too, deflated where that pays: after a block that it did not shrink it leaves out ever more of them, as
 a board may take longer to compress than its line takes to carry.
@@ -135,16 +136,17 @@ def _ff(p,o,l,z):
  w=sys.stdout.buffer.write
  b=bytearray(z+7)
  m=memoryview(b)
+ c=0
+ n=1
  with open(p,'rb') as f:
   if o:
    f.seek(o)
   w(b'R')
-  while l:
-   n=f.readinto(m[7:] if l<0 or l>z else m[7:7+l])
-   if not n:
-    break
+  while n:
+   n=l and f.readinto(m[7:] if l<0 or l>z else m[7:7+l])
    l-=n
-   struct.pack_into('<BHI',b,0,1,n,binascii.crc32(m[7:7+n])&0xffffffff)
+   c=binascii.crc32(m[7:7+n],c)&0xffffffff
+   struct.pack_into('<BHI',b,0,1,n,c)
    w(m[:n+7])
 """
 ZGET = """\
@@ -152,19 +154,18 @@ def _ff(p,o,l,z):
  import sys,struct,binascii,io,deflate
  w=sys.stdout.buffer.write
  m=memoryview(bytearray(z))
- j=s=0
+ j=s=c=0
+ n=1
  with open(p,'rb') as f:
   if o:
    f.seek(o)
   w(b'R')
-  while l:
-   n=f.readinto(m if l<0 or l>z else m[:l])
-   if not n:
-    break
+  while n:
+   n=l and f.readinto(m if l<0 or l>z else m[:l])
    l-=n
    x=m[:n]
    g=1
-   if j:
+   if j or not n:
     j-=1
    else:
     y=io.BytesIO()
@@ -178,7 +179,8 @@ def _ff(p,o,l,z):
      s=0
     else:
      j=s=min(2*s+1,31)
-   w(struct.pack('<BHI',g,len(x),binascii.crc32(x)&0xffffffff))
+   c=binascii.crc32(x,c)&0xffffffff
+   w(struct.pack('<BHI',g,len(x),c))
    w(x)
 """
 

@@ -33,7 +33,8 @@ def format_exception(error: BaseException) -> str:
     lines = ["Traceback (most recent call last):"]
     lines += _frames(error.__traceback__)
     name = NAMES.get(type(error).__name__, type(error).__name__)
-    if isinstance(error, SyntaxError):
+    # One that the compiler found has a message; one that code raised by itself need not have any.
+    if isinstance(error, SyntaxError) and isinstance(error.msg, str):
         where = (error.filename or "<stdin>").removeprefix(PREFIX)
         text = next((text for start, text in SYNTAX_ERRORS.items() if error.msg.startswith(start)), "")
         name = name if text and name == "IndentationError" else "SyntaxError"

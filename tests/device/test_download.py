@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from fastflight.device import Transfer
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.download import BASE64, FRUITLESS_ATTEMPTS, TEXT, download
+from fastflight.device.execute import sealed
 from fastflight.device.link import Link, deflated
-from fastflight.device.resident import ADD, INSTALL, NAME, source
+from fastflight.device.resident import NAME, request
 from fastflight.errors import FileMissing, ProtocolError, TransportTimeout
 from fastflight.protocol import RawRepl, Send
 from fastflight.testing.memory import Answer, Entry, Silence, play
@@ -28,17 +29,27 @@ def link() -> Link:
     return Link(RawRepl(True), BOARD)
 
 
-def pasted(code: str) -> list[Entry]:
-    return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code.encode() + b"\x04"), Answer(b"\x04")]
+def pasted(code: str | bytes) -> list[Entry]:
+    """Code, sealed where it is a text."""
+    if isinstance(code, str):
+        code = sealed(RawRepl(True), BOARD, code)
+    return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
 
 
 def called(offset: int = 0, count: int = -1, *, size: int = SIZE, installed: bool = False) -> list[Entry]:
-    installing = INSTALL.format(name=NAME) + ADD.format(code=source("get", BOARD), name=NAME, routine="get")
-    return [*pasted(("" if installed else installing) + f"{NAME}.get('/x',{offset},{count},{size})"), Answer(b"R")]
+    missing = () if installed else ("get",)
+    code = request(RawRepl(True), BOARD, missing, "get", ("/x", offset, count, size), fresh=not installed)
+    return [*pasted(code), Answer(b"R")]
 
 
-def block(payload: bytes, kind: int = 1) -> bytes:
-    return struct.pack("<BHI", kind, len(payload), binascii.crc32(payload)) + payload
+def block(payload: bytes, kind: int = 1, before: bytes = b"") -> bytes:
+    """`before` is what the blocks before it carry."""
+    return struct.pack("<BHI", kind, len(payload), binascii.crc32(before + payload)) + payload
+
+
+def ended(carried: bytes) -> bytes:
+    """The end of a file whose blocks carry that."""
+    return block(b"", before=carried) + b"\x04\x04>"
 
 
 def recovered(link: Link) -> list[Entry]:
@@ -51,7 +62,7 @@ def recovered(link: Link) -> list[Entry]:
     ]
 
 
-ALIVE = [*pasted(NAME), Answer(b"\x04\x04>")]
+ALIVE = [*pasted(NAME.encode()), Answer(b"\x04\x04>")]
 
 
 def read(
@@ -67,8 +78,28 @@ def read(
 
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=5), st.lists(st.integers(1, 99)))
 def test_any_bytes_come_through_any_split(parts: list[bytes], sizes: list[int]) -> None:
-    blocks = b"".join(block(deflated(part), 2) if len(part) % 2 else block(part) for part in parts)
-    assert read([*called(), Answer(blocks + b"\x04\x04>")], sizes=sizes) == b"".join(parts)
+    blocks = carried = b""
+    for part in parts:
+        payload, kind = (deflated(part), 2) if len(part) % 2 else (part, 1)
+        blocks += block(payload, kind, carried)
+        carried += payload
+    assert read([*called(), Answer(blocks + ended(carried))], sizes=sizes) == b"".join(parts)
+
+
+def test_what_is_left_is_asked_for_where_the_end_came_too_early() -> None:
+    on = link()
+    script = [*called(), Answer(block(b"first") + b"\x04\x04>"), *recovered(on), *ALIVE]
+    script += [*called(5, size=SIZE // 2, installed=True), Answer(block(b"second") + ended(b"second"))]
+    assert read(script, on=on) == b"firstsecond"
+
+
+def test_blocks_that_were_lost_are_asked_for_again() -> None:
+    on = link()
+    lost = block(b"first") + block(b"third", before=b"firstsecond") + ended(b"firstsecondthird")
+    script = [*called(), Answer(lost), *recovered(on), *ALIVE]
+    rest = block(b"second") + block(b"third", before=b"second") + ended(b"secondthird")
+    script += [*called(5, size=SIZE // 2, installed=True), Answer(rest)]
+    assert read(script, on=on) == b"firstsecondthird"
 
 
 def test_what_does_not_fit_its_sum_is_asked_for_again_from_there() -> None:
@@ -76,14 +107,14 @@ def test_what_does_not_fit_its_sum_is_asked_for_again_from_there() -> None:
     wrong = bytearray(block(b"second"))
     wrong[-1] ^= 1
     script = [*called(10), Answer(block(b"first")), Answer(bytes(wrong)), *recovered(on), *ALIVE]
-    script += [*called(15, size=SIZE // 2, installed=True), Answer(block(b"second") + b"\x04\x04>")]
+    script += [*called(15, size=SIZE // 2, installed=True), Answer(block(b"second") + ended(b"second"))]
     assert read(script, on=on, offset=10) == b"firstsecond"
 
 
 def test_what_is_left_of_a_limit_is_asked_for_again() -> None:
     on = link()
     script = [*called(0, 9), Answer(block(b"first")), Silence(), *recovered(on), *ALIVE]
-    script += [*called(5, 4, size=SIZE // 2, installed=True), Answer(block(b"seco") + b"\x04\x04>")]
+    script += [*called(5, 4, size=SIZE // 2, installed=True), Answer(block(b"seco") + ended(b"seco"))]
     assert read(script, on=on, limit=9) == b"firstseco"
 
 
@@ -103,7 +134,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
 def test_a_reset_board_is_an_error() -> None:
     on = link()
     script = [*called(), Answer(block(b"first")), Silence(), *recovered(on)]
-    script += [*pasted(NAME), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
+    script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
     with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
         read(script, on=on)
 
@@ -116,7 +147,7 @@ def test_a_missing_file() -> None:
 def test_what_does_not_inflate_is_asked_for_again() -> None:
     on = link()
     script = [*called(), Answer(block(b"\xff\xff\xff", 2)), *recovered(on), *ALIVE]
-    script += [*called(size=SIZE // 2, installed=True), Answer(block(b"first") + b"\x04\x04>")]
+    script += [*called(size=SIZE // 2, installed=True), Answer(block(b"first") + ended(b"first"))]
     assert read(script, on=on) == b"first"
 
 

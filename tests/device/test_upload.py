@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
 from fastflight.device import Part, Resumption, Transfer, parts, pieces, routines
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.entry import Written
+from fastflight.device.execute import sealed
 from fastflight.device.frames import buffer_bytes, check, end, escaped, header, step_bytes
 from fastflight.device.link import Link
 from fastflight.device.listing import STAT
 from fastflight.device.parts import Unfinished
-from fastflight.device.resident import ADD, INSTALL, NAME, source
+from fastflight.device.resident import NAME, request
 from fastflight.device.upload import FRUITLESS_ATTEMPTS, Upload
 from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import RawRepl, Send
@@ -27,11 +28,6 @@ BLOCK = BOARD.block_bytes
 WINDOW = 256
 STEP = step_bytes(WINDOW)
 PART = "/.fastflight-part"
-INSTALLED = INSTALL.format(name=NAME) + "".join(
-    ADD.format(code=source(each, BOARD), name=NAME, routine=each) for each in ("sum", "put")
-)
-
-SHOW = ADD.format(code=source("show", BOARD), name=NAME, routine="show")
 
 
 def link() -> Link:
@@ -43,13 +39,22 @@ def run(script: Iterable[Entry], *content: bytes, resume: Resumption | None = No
     return play(upload.run(), script, content=content).result
 
 
-def pasted(code: str) -> list[Entry]:
-    return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code.encode() + b"\x04"), Answer(b"\x04")]
+def pasted(code: str | bytes) -> list[Entry]:
+    """Code, sealed where it is a text."""
+    if isinstance(code, str):
+        code = sealed(RawRepl(True), BOARD, code)
+    # The window is as large as the code.
+    return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
+
+
+def requested(routine: str, *arguments: object, missing: Sequence[str] = (), fresh: bool = False) -> list[Entry]:
+    return pasted(request(RawRepl(True), BOARD, missing, routine, arguments, fresh=fresh))
 
 
 def called(offset: int = 0, *, block: int = BLOCK, window: int = WINDOW, installed: bool = False) -> list[Entry]:
-    call = f"{NAME}.put('/x','{PART}',{offset},{buffer_bytes(block)},{step_bytes(window)})"
-    return [*pasted(call if installed else INSTALLED + call), Answer(b"R")]
+    arguments = ("/x", PART, offset, buffer_bytes(block), step_bytes(window))
+    missing = () if installed else ("sum", "put")
+    return [*requested("put", *arguments, missing=missing, fresh=not installed), Answer(b"R")]
 
 
 def body(payload: bytes) -> bytes:
@@ -77,13 +82,13 @@ def recovered(link: Link, attempt: int = 1) -> list[Entry]:
 
 def asked_for_the_part(size: int | None, digest: bytes = b"") -> list[Entry]:
     """Whether the routines are still there, how long the part is, and what it holds."""
-    alive: list[Entry] = [*pasted(NAME), Answer(b"\x04\x04>")]
+    alive: list[Entry] = [*pasted(NAME.encode()), Answer(b"\x04\x04>")]
     code = STAT.format(path=PART)
     if size is None:
         return [*alive, *pasted(code), Answer(b"\x04Traceback\r\nOSError: [Errno 2] ENOENT\r\n\x04>")]
     script: list[Entry] = [*alive, *pasted(code), Answer(f"('', 32768, {size}, 0)\r\n\x04\x04>".encode())]
     if size:
-        script += pasted(SHOW + f"{NAME}.show(('{PART}',),-1,{BLOCK})")
+        script += requested("show", (PART,), -1, BLOCK, missing=["show"])
         script.append(Answer(b"R" + digest.hex().encode() + b"\r\n\x04\x04>"))
     return script
 
@@ -169,7 +174,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
         if attempt < FRUITLESS_ATTEMPTS:
             script += recovered(on)
             found = asked_for_the_part(None)
-            script += found if attempt == 0 else found[len(pasted(NAME)) + 1 :]
+            script += found if attempt == 0 else found[len(pasted(NAME.encode())) + 1 :]
     with pytest.raises(TransportTimeout):
         run(script, b"abc", on=on)
 
@@ -177,7 +182,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
 def test_a_reset_board_is_an_error() -> None:
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"?"), *recovered(on)]
-    script += [*pasted(NAME), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
+    script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
     with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
         run(script, b"abc", on=on)
 
@@ -186,7 +191,7 @@ def test_a_renaming_whose_answer_was_lost_is_done() -> None:
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abc")[:-1]]
     script += [Silence(), *recovered(on), *asked_for_the_part(None)]
-    script += [*pasted(SHOW + f"{NAME}.show(('/x',),-1,{BLOCK})")]
+    script += requested("show", ("/x",), -1, BLOCK, missing=["show"])
     script += [Answer(b"R" + crc32(b"abc").hex().encode() + b"\r\n\x04\x04>")]
     assert run(script, b"abc", on=on).verified == "crc32"
 
@@ -204,7 +209,7 @@ def test_a_board_that_is_at_its_digest_without_end_is_given_up(monkeypatch: pyte
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), Send(end(verify=True))]
     script += [Answer(b"." * 150 + b"D" + crc32(b"abc") + b"\x04\x04>"), *recovered(on)]
-    script += [*pasted(NAME), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
+    script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
     with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
         run(script, b"abc", on=on)
 
@@ -225,15 +230,14 @@ def test_a_heap_that_is_too_small_gets_text_from_then_on() -> None:
     on = link()
     part = {"path": "/x", "part": PART}
     text: list[Entry] = [*pasted(pieces.OPEN.format(**part, start=0, mode="wb")), Answer(b"\x04\x04>")]
-    text += [*pasted(pieces.statement(b"abc", base64=False, deflating=False)), Answer(b"3\r\n\x04\x04>")]
+    text += [*pasted(pieces.statement(b"abc", base64=False, deflating=False).encode()), Answer(b"3\r\n\x04\x04>")]
     text += [*pasted(pieces.FLUSH), Answer(b"\x04\x04>"), *pasted(pieces.CLOSE), Answer(b"\x04\x04>")]
-    summed = ADD.format(code=source("sum", BOARD), name=NAME, routine="sum")
-    shown = f"{SHOW}{NAME}.show(('{PART}',),-1,{BLOCK})"
+    shown = requested("show", (PART,), -1, BLOCK, missing=["sum", "show"], fresh=True)
     digest = Answer(b"R" + crc32(b"abc").hex().encode() + b"\r\n\x04\x04>")
     renamed = [*pasted(parts.RENAME.format(**part)), Answer(b"\x04\x04>")]
-    script = [*called()[:-1], REFUSED, *text, *pasted(INSTALL.format(name=NAME) + summed + shown), digest, *renamed]
+    script = [*called()[:-1], REFUSED, *text, *shown, digest, *renamed]
     assert run(script, b"abc", on=on).verified == "crc32"
-    script = [*text, *pasted(f"{NAME}.show(('{PART}',),-1,{BLOCK})"), digest, *renamed]
+    script = [*text, *requested("show", (PART,), -1, BLOCK), digest, *renamed]
     assert run(script, b"abc", on=on).verified == "crc32"
 
 
@@ -253,7 +257,8 @@ def test_resuming_begins_where_the_part_ends() -> None:
 
 def test_no_routine_grows_beyond_a_small_heap() -> None:
     """Its source has to fit a heap of some 20 KB beside what it compiles to."""
-    assert len(INSTALLED) < 1750
+    installed = request(RawRepl(True), BOARD, ["sum", "put"], "put", (), fresh=True)
+    assert len(installed) < 2100
     assert len(routines.ONCE) < 500
 
 

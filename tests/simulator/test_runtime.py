@@ -121,6 +121,7 @@ PROGRAMS = {
         "aé\nb\n3 2",
     ),
     "return outside": ("return 5", "SyntaxError: 'return' outside function"),
+    "raised without a message": ("raise SyntaxError", "SyntaxError:"),
     "unexpected indent": ("x = 1\n y = 2", "IndentationError: unexpected indent"),
     "unicode error": ("b'\\xff'.decode()", "UnicodeError:"),
 }
