@@ -2,7 +2,7 @@
 
 A child process or a raw socket has no speed and no control lines: there the values asked for are said to be in force,
 with the modem lines as a device that is ready would drive them. So it is with the control lines of a port that has
-none, a pseudo-terminal say; tools would not go on without them. A speed that a port cannot do is answered with the one
+none, a pseudo-terminal say: tools would not go on without them. A speed that a port cannot do is answered with the one
 in force. Flow control never is: boards do not have it.
 """
 
@@ -90,7 +90,7 @@ class LineControl:
         except TransportClosed:
             raise
         except TransportError:
-            return READY  # a pseudo-terminal or an adapter without these lines
+            return READY  # an adapter that cannot read them
 
     async def _configure(self, request: Setting) -> None:
         match request:

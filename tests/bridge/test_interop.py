@@ -1,4 +1,4 @@
-"""mpremote and pyserial, unchanged from PyPI, through a bridge: in front of a process, of boards and of a serial port.
+"""mpremote, pyserial and serialx, unchanged from PyPI, through a bridge to a process, to boards and to a serial port.
 
 The commands of a test run in one call, joined by `+`, where that does not change what is tested: each call costs the
 start of a Python.
@@ -6,6 +6,7 @@ start of a Python.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shlex
@@ -19,11 +20,13 @@ from pathlib import Path
 
 import pytest
 import serial
+import serialx
 
 from fastflight.testing.bridged import bridged
 
 CHILD = Path(__file__).with_name("unix_child.py")
 CHILD_URL = f"exec:{shlex.join([sys.executable, '-I', '-S', str(CHILD)])}?cwd=/"
+EVERY_BYTE = bytes(range(256))
 KINDS = ("socket", "rfc2217")
 # A test that hangs says which command it was, before the test itself is ended.
 MPREMOTE_SECONDS = 50
@@ -86,26 +89,78 @@ def test_files_go_both_ways(tmp_path: Path, kind: str) -> None:
         assert "3000 copy.bin" not in mpremote(ports[kind], "rm", ":copy.bin", "+", "ls")
 
 
-# pyserial 3.5 starts its reader by calls that Python has given up.
-@pytest.mark.filterwarnings("ignore:set(Daemon|Name):DeprecationWarning")
-def test_pyserial_sets_the_speed_of_the_serial_port_behind() -> None:
+@contextmanager
+def serial_port() -> Iterator[tuple[int, int, Mapping[str, str]]]:
+    """A serial port behind a bridge: what stands for its device, what for the port, and where tools connect to."""
     device, port = os.openpty()
     tty.setraw(port)
     try:
-        with (
-            bridged(f"serial://{os.ttyname(port)}") as ports,
-            serial.serial_for_url(ports["rfc2217"], baudrate=9600, timeout=20) as client,
-        ):
-            assert termios.tcgetattr(port)[4:6] == [termios.B9600] * 2
-            client.baudrate = 230400
-            assert termios.tcgetattr(port)[4:6] == [termios.B230400] * 2
-            client.write(b"there\xff")
-            assert os.read(device, 6) == b"there\xff"
-            os.write(device, b"back\xff")
-            assert client.read(5) == b"back\xff"
+        with bridged(f"serial://{os.ttyname(port)}") as ports:
+            yield device, port, ports
     finally:
         os.close(device)
         os.close(port)
+
+
+# pyserial 3.5 starts its reader by calls that Python has given up.
+@pytest.mark.filterwarnings("ignore:set(Daemon|Name):DeprecationWarning")
+def test_pyserial_sets_the_speed_of_the_serial_port_behind() -> None:
+    with (
+        serial_port() as (device, port, ports),
+        serial.serial_for_url(ports["rfc2217"], baudrate=9600, timeout=20) as client,
+    ):
+        assert termios.tcgetattr(port)[4:6] == [termios.B9600] * 2
+        client.baudrate = 230400
+        assert termios.tcgetattr(port)[4:6] == [termios.B230400] * 2
+        client.dtr = client.rts = False
+        assert (client.cts, client.dsr, client.cd, client.ri) == (False,) * 4  # nobody drives them
+        client.write(b"there\xff")
+        assert os.read(device, 6) == b"there\xff"
+        os.write(device, b"back\xff")
+        assert client.read(5) == b"back\xff"
+
+
+def test_pyserials_raw_socket() -> None:
+    with serial_port() as (device, _, ports), serial.serial_for_url(ports["socket"], timeout=20) as client:
+        client.write(EVERY_BYTE)
+        assert os.read(device, 1000) == EVERY_BYTE
+        os.write(device, EVERY_BYTE)
+        assert client.read(len(EVERY_BYTE)) == EVERY_BYTE
+
+
+def test_serialx_sets_the_speed_of_the_serial_port_behind() -> None:
+    with serial_port() as (device, port, ports), serialx.serial_for_url(ports["rfc2217"], baudrate=9600) as client:
+        assert termios.tcgetattr(port)[4:6] == [termios.B9600] * 2
+        client.reconfigure_port(baudrate=230400)
+        assert termios.tcgetattr(port)[4:6] == [termios.B230400] * 2
+        client.set_modem_pins(dtr=False, rts=False)
+        assert client.get_modem_pins().cts is serialx.PinState.LOW
+        client.write(EVERY_BYTE)
+        client.flush()
+        assert os.read(device, 1000) == EVERY_BYTE
+        os.write(device, EVERY_BYTE)
+        assert client.readexactly(len(EVERY_BYTE)) == EVERY_BYTE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_serialxs_streams(kind: str) -> None:
+    async def talk(device: int, url: str) -> None:
+        reader, writer = await serialx.open_serial_connection(url, baudrate=9600)
+        try:
+            writer.write(EVERY_BYTE)
+            await writer.drain()
+            assert await asyncio.to_thread(os.read, device, 1000) == EVERY_BYTE
+            os.write(device, EVERY_BYTE)
+            assert await reader.readexactly(len(EVERY_BYTE)) == EVERY_BYTE
+            if kind == "rfc2217":
+                await writer.transport.set_modem_pins(dtr=False, rts=True)
+                assert (await writer.transport.get_modem_pins()).dsr is serialx.PinState.LOW
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    with serial_port() as (device, port, ports):
+        asyncio.run(talk(device, ports[kind]))
 
 
 @pytest.mark.firmware
