@@ -1,13 +1,15 @@
 """A fastflight server's devices, from Python: rows in, rows out, and no device code."""
 
-from fastflight.client.aio import AsyncFastFlightClient, AsyncInteraction, AsyncRowStream
+from fastflight.client.aio import AsyncFastFlightClient
 from fastflight.client.call import DEFAULT_LOCATION, Device, Digest, Entry, Written
 from fastflight.client.client import FastFlightClient
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import Resuming
 from fastflight.client.interaction import Interaction
+from fastflight.client.interaction_aio import AsyncInteraction
 from fastflight.client.progress import Report
 from fastflight.client.stream import Missed, RowStream
+from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.client.tree_copy import TreeReport
 
 __all__ = [

@@ -1,33 +1,29 @@
 """`AsyncFastFlightClient`: the same for an event loop.
 
-Flight's Python client blocks; short calls run in a thread each, and a stream has a reader thread of its own that
-hands batches in ahead of the consumer, bounded by bytes. Leaving a stream cancels it at the server.
+Flight's Python client blocks: calls run in a thread each, and a stream has a reader thread of its own (`stream_aio`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-import pyarrow as pa
 
 from fastflight.client import call
 from fastflight.client.call import Device, Digest, Entry, Written
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
-from fastflight.client.interaction import Interaction, Seeking
-from fastflight.client.progress import Meter, Report
-from fastflight.client.stream import Missed, RowStream, Summary
+from fastflight.client.interaction import Interaction
+from fastflight.client.interaction_aio import AsyncInteraction
+from fastflight.client.progress import Report
+from fastflight.client.stream import RowStream
+from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
 from fastflight.client.work import Work
-from fastflight.concurrency.handin import HandIn
 from fastflight.concurrency.offload import off_loop
-from fastflight.errors import Stopped
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
@@ -42,147 +38,12 @@ from fastflight.service.requests import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fastflight.client.rows import Writable
 
 T = TypeVar("T")
 
 # What work that is given up gets to end: the server stores the batch that is on the line, and settles the file.
 GIVE_UP_SECONDS = 10.0
-# Read ahead of the consumer per stream: two of the server's largest batches, so that neither side waits for a turn.
-MAX_AHEAD_BYTES = 4 * 1024 * 1024
-
-
-class AsyncRowStream:
-    """Rows of one answer for one task, read ahead by a thread. Like `RowStream`, and iterated with `async for`."""
-
-    def __init__(self, stream: RowStream, report: Report | None) -> None:
-        self._stream = stream
-        self._meter = Meter(report)
-        self._batches: HandIn[pa.RecordBatch] = HandIn(asyncio.get_running_loop(), MAX_AHEAD_BYTES)
-        self._cancelled = False
-        self._reader = threading.Thread(
-            target=_read_ahead, args=(stream, self._batches), name="fastflight-reader", daemon=True
-        )
-        self._reader.start()
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._stream.schema
-
-    @property
-    def path(self) -> str:
-        """`sync` or `async`: the way that the rows took through the server, as the server reports it."""
-        return self._stream.path
-
-    @property
-    def summary(self) -> Summary:
-        """What the server said at the end: rows, bytes, sha256, rows set aside, duration."""
-        return self._stream.summary
-
-    @property
-    def gaps(self) -> list[Missed]:
-        """Of a live session: the traffic missed so far, because this was too slow or asked too late."""
-        return self._stream.gaps
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> pa.RecordBatch:
-        if self._cancelled:
-            raise Stopped("this stream was cancelled")
-        batch = await anext(self._batches)
-        self._meter.add(batch)
-        return batch
-
-    async def to_arrow(self) -> pa.Table:
-        """The rest of the rows as one table."""
-        return pa.Table.from_batches([batch async for batch in self], self.schema)
-
-    async def to_pandas(self) -> pd.DataFrame:
-        """The rest of the rows as one DataFrame."""
-        table = await self.to_arrow()
-        frame: pd.DataFrame = await off_loop(table.to_pandas)
-        return frame
-
-    def cancel(self) -> None:
-        """Stop. Whoever iterates gets `Stopped`."""
-        self._cancelled = True
-        self._stream.cancel()
-        self._batches.fail(Stopped("this stream was cancelled"))
-        self._batches.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_reader"):  # the thread would wait for ever for somebody to take its batches
-            self.cancel()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.cancel()
-        await off_loop(self._reader.join)
-
-
-def _read_ahead(stream: RowStream, batches: HandIn[pa.RecordBatch]) -> None:
-    try:
-        for batch in stream:
-            batches.put(batch, batch.nbytes)
-    except BaseException as error:
-        stream.cancel()
-        batches.fail(error)
-    else:
-        batches.finish()
-
-
-class AsyncInteraction:
-    """As `Interaction`, for one task."""
-
-    def __init__(self, interaction: Interaction, rows: AsyncRowStream) -> None:
-        self.rows = rows
-        self._interaction = interaction
-
-    async def send(self, data: bytes | str) -> None:
-        """Send this to the device, text as UTF-8."""
-        await off_loop(self._interaction.send, data)
-
-    async def receive(self) -> pa.RecordBatch | None:
-        """The next rows of the session; None when it has ended."""
-        return await anext(self.rows, None)
-
-    async def read_until(self, mark: bytes) -> bytes:
-        """What the device says up to `mark`; for format `bytes`. `Stopped` if the session ends before."""
-        seeking = Seeking(mark)
-        while not seeking.found:
-            seeking.feed(await self.receive())
-        return seeking.data
-
-    async def aclose(self) -> None:
-        """Give the line back. What the device said until then is in `rows`, whose `summary` is there after this."""
-        self._interaction.done()
-        async for _ in self.rows:
-            pass
-        await off_loop(self._interaction.close)
-
-    def cancel(self) -> None:
-        """Leave at once. Whoever reads gets `Stopped`."""
-        self.rows.cancel()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                await self.aclose()
-        finally:
-            async with self.rows:
-                await off_loop(self._interaction.cancel)
 
 
 class AsyncFastFlightClient:

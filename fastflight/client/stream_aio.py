@@ -1,0 +1,110 @@
+"""The rows of an answer for an event loop.
+
+Flight's Python client blocks: a stream has a reader thread of its own that hands batches in ahead of the consumer,
+bounded by bytes. Leaving a stream cancels it at the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from fastflight.client.progress import Meter, Report
+from fastflight.client.stream import Missed, RowStream, Summary
+from fastflight.concurrency.handin import HandIn
+from fastflight.concurrency.offload import off_loop
+from fastflight.errors import Stopped
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Read ahead of the consumer per stream: two of the server's largest batches, so that neither side waits for a turn.
+MAX_AHEAD_BYTES = 4 * 1024 * 1024
+
+
+class AsyncRowStream:
+    """Rows of one answer for one task, read ahead by a thread. Like `RowStream`, and iterated with `async for`."""
+
+    def __init__(self, stream: RowStream, report: Report | None) -> None:
+        self._stream = stream
+        self._meter = Meter(report)
+        self._batches: HandIn[pa.RecordBatch] = HandIn(asyncio.get_running_loop(), MAX_AHEAD_BYTES)
+        self._cancelled = False
+        self._reader = threading.Thread(
+            target=_read_ahead, args=(stream, self._batches), name="fastflight-reader", daemon=True
+        )
+        self._reader.start()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._stream.schema
+
+    @property
+    def path(self) -> str:
+        """`sync` or `async`: the way that the rows took through the server, as the server reports it."""
+        return self._stream.path
+
+    @property
+    def summary(self) -> Summary:
+        """What the server said at the end: rows, bytes, sha256, rows set aside, duration."""
+        return self._stream.summary
+
+    @property
+    def gaps(self) -> list[Missed]:
+        """Of a live session: the traffic missed so far, because this was too slow or asked too late."""
+        return self._stream.gaps
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        if self._cancelled:
+            raise Stopped("this stream was cancelled")
+        batch = await anext(self._batches)
+        self._meter.add(batch)
+        return batch
+
+    async def to_arrow(self) -> pa.Table:
+        """The rest of the rows as one table."""
+        return pa.Table.from_batches([batch async for batch in self], self.schema)
+
+    async def to_pandas(self) -> pd.DataFrame:
+        """The rest of the rows as one DataFrame."""
+        table = await self.to_arrow()
+        frame: pd.DataFrame = await off_loop(table.to_pandas)
+        return frame
+
+    def cancel(self) -> None:
+        """Stop. Whoever iterates gets `Stopped`."""
+        self._cancelled = True
+        self._stream.cancel()
+        self._batches.fail(Stopped("this stream was cancelled"))
+        self._batches.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_reader"):  # the thread would wait for ever for somebody to take its batches
+            self.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.cancel()
+        await off_loop(self._reader.join)
+
+
+def _read_ahead(stream: RowStream, batches: HandIn[pa.RecordBatch]) -> None:
+    try:
+        for batch in stream:
+            batches.put(batch, batch.nbytes)
+    except BaseException as error:
+        stream.cancel()
+        batches.fail(error)
+    else:
+        batches.finish()
