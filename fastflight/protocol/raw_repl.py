@@ -171,14 +171,14 @@ class RawRepl:
         try:
             yield from self._put_together(code)
         except DeviceMemory:
-            # A small heap may only be in pieces: what the attempt left goes first.
-            yield from self._run_piece(b"_c=0\nimport gc\ngc.collect()")
+            # What the attempt left goes first.
             yield from self._put_together(code)
         yield from self._hand_over(b"exec(_c)")
 
     def _put_together(self, code: bytes) -> Conversation[None]:
         """Build long code on the board, from pieces that each wait for their answer."""
-        yield from self._run_piece(b"_c=''")
+        # A small heap may only be in pieces, and neither the text nor what it compiles to finds room.
+        yield from self._run_piece(b"_c=''\nimport gc\ngc.collect()")
         for piece in pieces(code.decode()):
             yield from self._run_piece(piece)
 
