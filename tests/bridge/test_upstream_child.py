@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -265,7 +266,7 @@ def test_a_terminal_that_is_held_open_does_not_hide_the_end() -> None:
 def test_the_whole_group_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_exec, "GRACE_SECONDS", 0.1)
     stubborn = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nother = os.fork()\n"
-    stubborn += "if other: print(other, os.getpid())\ntime.sleep(60)\n"
+    stubborn += "if other: print(other, os.getpid())\ntime.sleep(3600)\n"
 
     async def scene() -> list[int]:
         async with running(child()) as board:
@@ -273,7 +274,12 @@ def test_the_whole_group_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> 
             said = await board.ask(stubborn.encode() + b"\x04", b"\n")
             return [int(word) for word in said.removeprefix(b"OK").split()]
 
-    assert [exists(process) for process in asyncio.run(scene())] == [False, False]
+    # One that was killed is gone when the system next lets it run, which on a busy machine is later.
+    deadline = time.monotonic() + 30
+    for process in asyncio.run(scene()):
+        while exists(process):
+            assert time.monotonic() < deadline, f"process {process} is still there"
+            time.sleep(0.01)
 
 
 def test_cancelled_in_the_middle_of_a_restart_nothing_is_left() -> None:
