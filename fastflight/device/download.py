@@ -12,12 +12,11 @@ nothing new.
 
 from __future__ import annotations
 
-import ast
 import binascii
 import struct
 import zlib
 
-from fastflight.device import method
+from fastflight.device import literal, method
 from fastflight.device.execute import sealed
 from fastflight.device.failure import routine_failure
 from fastflight.device.link import WINDOW_BITS, Link
@@ -172,12 +171,12 @@ def _inflated(data: bytes, path: str) -> bytes:
 def _text_block(link: Link, mark: int, path: str) -> Conversation[bytes]:
     line = bytes([mark]) + (yield from link.repl.inbox.until(b"\n", STALL_SECONDS, LINE_LIMIT))
     try:
-        check, form, literal = line.decode("utf-8", "replace").strip().split(" ", 2)
-        data = ast.literal_eval(literal)
+        check, form, said = line.decode("utf-8", "replace").strip().split(" ", 2)
+        data = literal.value(said)
         if form == "b":
             data = binascii.a2b_base64(data)
         intact = isinstance(data, bytes) and sum(data) == int(check)
-    except (ValueError, SyntaxError, TypeError):
+    except (ValueError, TypeError):
         intact = False
     if not intact:
         raise _damaged(path)

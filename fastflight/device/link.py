@@ -7,10 +7,9 @@ from then on.
 
 from __future__ import annotations
 
-import ast
 import zlib
 
-from fastflight.device import routines
+from fastflight.device import literal, routines
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.execute import sealed
 from fastflight.device.resident import Resident
@@ -119,6 +118,6 @@ def deflated(data: bytes) -> bytes:
 
 def _seconds(line: bytes) -> float | None:
     try:
-        return max(1, int(ast.literal_eval(line.decode()))) / 1e6
-    except (ValueError, SyntaxError, TypeError):
+        return max(1, int(literal.value(line.decode()))) / 1e6
+    except (ValueError, TypeError):
         return None

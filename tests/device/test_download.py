@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastflight.device import Transfer
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.download import BASE64, FRUITLESS_ATTEMPTS, TEXT, download
+from fastflight.device.download import BASE64, FRUITLESS_ATTEMPTS, TEXT, _text_block, download
 from fastflight.device.execute import sealed
 from fastflight.device.link import Link, deflated
 from fastflight.device.resident import NAME, request
@@ -149,6 +149,13 @@ def test_what_does_not_inflate_is_asked_for_again() -> None:
     script = [*called(), Answer(block(b"\xff\xff\xff", 2)), *recovered(on), *ALIVE]
     script += [*called(size=SIZE // 2, installed=True), Answer(block(b"first") + ended(b"first"))]
     assert read(script, on=on) == b"first"
+
+
+def test_a_line_of_text_that_nests_too_deep_is_damage() -> None:
+    on = Link(RawRepl(True), Capabilities(frozenset({"os.mkdir"})))
+    deep = Answer(b"1 r " + b"(" * 5000 + b"\n\x04\x04>")
+    with pytest.raises(ProtocolError, match="/x: a block of the file was changed"):
+        play(_text_block(on, ord("1"), "/x"), [deep])
 
 
 @pytest.mark.parametrize("form", ["base64", "literal"])
