@@ -158,10 +158,13 @@ class Connection(asyncio.Protocol):
 
 
 def _tune(stream: socket.socket) -> None:
-    """Send keystrokes at once, and notice a peer that vanished; what this system cannot do is left out."""
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (*KEEPALIVE, ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS)):
+    """Send keystrokes at once, and notice a peer that vanished; what this system cannot do is left out.
+
+    Some systems refuse all of it on a connection that was reset meanwhile, whose end is then told as any other's.
+    """
+    with contextlib.suppress(OSError):
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_NODELAY", 1), *KEEPALIVE, ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS)):
         if option := getattr(socket, name, None):
             with contextlib.suppress(OSError):
                 stream.setsockopt(socket.IPPROTO_TCP, option, value)

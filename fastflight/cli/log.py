@@ -1,4 +1,9 @@
-"""The log of the commands that run until told to stop, on stderr."""
+"""The log of the commands that run until told to stop, on stderr.
+
+Whoever takes it through a pipe must go on reading: a full pipe holds up what logs, and so devices and their clients.
+Lines are few, two for each client, so a reader that is merely slow holds nothing up. To lose lines instead would be to
+lose them without a sign, when they matter most.
+"""
 
 from __future__ import annotations
 

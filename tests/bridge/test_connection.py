@@ -55,6 +55,23 @@ def test_a_peer_that_vanishes_is_noticed_by_the_system() -> None:
     meet(serve, _nothing)
 
 
+def test_a_peer_that_has_gone_before_it_was_met_is_no_failure() -> None:
+    class Gone(asyncio.Transport):
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return stream if name == "socket" else default
+
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    async def main() -> None:
+        accepted: list[Connection] = []
+        Connection(accepted.append).connection_made(Gone())
+        assert [connection.peer for connection in accepted] == ["unknown:0"]
+
+    stream = socket.socket()
+    stream.close()  # no option can be set on it any more
+    asyncio.run(main())
+
+
 def test_what_was_sent_before_the_end_is_received_before_the_end() -> None:
     got: list[bytes] = []
 

@@ -266,7 +266,7 @@ def test_a_terminal_that_is_held_open_does_not_hide_the_end() -> None:
 def test_the_whole_group_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_exec, "GRACE_SECONDS", 0.1)
     stubborn = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nother = os.fork()\n"
-    stubborn += "if other: print(other, os.getpid())\ntime.sleep(3600)\n"
+    stubborn += "if other: print(other, os.getpid())\ntime.sleep(60)\n"
 
     async def scene() -> list[int]:
         async with running(child()) as board:
