@@ -13,7 +13,7 @@ import contextlib
 from dataclasses import replace
 
 from fastflight.bridge.line import Channel
-from fastflight.errors import TransportClosed, TransportError
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import (
     Control,
     Flow,
@@ -48,6 +48,8 @@ class LineControl:
         # In force where the line has none of its own.
         self._settings = LineSettings()
         self._break = False
+        # Whether there is any use in asking again.
+        self.has_modem = True
 
     async def apply(self, request: Setting | Control | Purge) -> Setting | Control | Purge:
         """Do what is asked, and give what is in force then. `TransportClosed` when the line is lost."""
@@ -83,14 +85,16 @@ class LineControl:
     async def modem(self) -> ModemLines:
         """The lines that the device drives, now."""
         control = self._channel.control
-        if control is None:
-            return READY
-        try:
-            return await control.amodem(CONTROL_SECONDS)
-        except TransportClosed:
-            raise
-        except TransportError:
-            return READY  # an adapter that cannot read them
+        if control is not None and self.has_modem:
+            try:
+                return await control.amodem(CONTROL_SECONDS)
+            except TransportClosed:
+                raise
+            except TransportTimeout:
+                pass  # a remote port that is slow
+            except TransportError:
+                self.has_modem = False  # a pseudo-terminal, or an adapter that cannot read them
+        return READY
 
     async def _configure(self, request: Setting) -> None:
         match request:

@@ -104,10 +104,10 @@ class Rfc2217:
 
     async def watch(self, channel: Channel, send: Send) -> None:
         control = self._on(channel)
-        while channel.control is not None:
-            await asyncio.sleep(MODEM_SECONDS)
+        while channel.control is not None and control.has_modem:
             await self._tell_modem(control, force=False)
             send(self._server.take())
+            await asyncio.sleep(MODEM_SECONDS)
         await asyncio.Event().wait()
 
     def _on(self, channel: Channel) -> LineControl:

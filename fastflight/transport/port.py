@@ -91,7 +91,7 @@ class SerialControl(Protocol):
         """Throw away what waits in the port's buffers."""
 
     def modem(self, timeout: float) -> ModemLines:
-        """The lines that the other side drives, now."""
+        """The lines that the other side drives, now. `TransportError` where there are none."""
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
         """As `configure`."""

@@ -112,13 +112,13 @@ class Lines:
             raise self._failed("cannot purge the port", error) from error
 
     def modem(self) -> ModemLines:
-        """The lines that the other side drives."""
+        """The lines that the other side drives. `TransportError` where there are none, as on a pseudo-terminal."""
         port = self._port
         try:
             return ModemLines(cts=port.cts, dsr=port.dsr, ri=port.ri, cd=port.cd)
         except FAILURES as error:
             if getattr(error, "errno", None) in UNKNOWN_REQUEST:
-                return ModemLines()
+                raise TransportError("the port has no modem lines", where=self._where) from error
             raise self._failed("cannot read the modem lines", error) from error
 
     def _apply(self, settings: LineSettings) -> None:

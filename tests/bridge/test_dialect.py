@@ -10,6 +10,7 @@ import pytest
 
 from fastflight.bridge import dialect as dialects
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
+from fastflight.errors import TransportError
 from fastflight.protocol.rfc2217 import (
     CLIENT,
     SERVER,
@@ -25,6 +26,7 @@ from fastflight.protocol.rfc2217 import (
     encode,
 )
 from fastflight.protocol.telnet import Option, Subnegotiation, Telnet
+from fastflight.transport import ModemLines
 from tests.bridge.memory_line import MemoryControl, MemoryLine
 
 EVERY_BYTE = bytes(range(256)) * 2
@@ -146,6 +148,27 @@ def test_telnets_own_break_reaches_the_line(monkeypatch: pytest.MonkeyPatch) -> 
 
     talk(line, test)
     assert control.told == [{"break": True}, {"break": False}]
+
+
+def test_a_port_without_modem_lines_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialects, "MODEM_SECONDS", 0.0)
+    asked = []
+
+    class Without(MemoryControl):
+        async def amodem(self, timeout: float) -> ModemLines:
+            asked.append(timeout)
+            raise TransportError("the port has no modem lines")
+
+    line = MemoryLine(control=Without())
+
+    async def test(dialect: Rfc2217, peer: Peer) -> None:
+        watching = asyncio.create_task(dialect.watch(line, peer.hear))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        watching.cancel()
+        assert len(asked) == 1
+
+    talk(line, test)
 
 
 def test_a_client_is_told_when_a_modem_line_changes(monkeypatch: pytest.MonkeyPatch) -> None:
