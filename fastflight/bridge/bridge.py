@@ -22,7 +22,7 @@ from fastflight.bridge.connection import LINGER_SECONDS, Connection
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
 from fastflight.bridge.front import Front
 from fastflight.bridge.line import State
-from fastflight.errors import BusyError, TransportError
+from fastflight.errors import BusyError, TransportClosed, TransportError
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +32,7 @@ MAX_CONNECTIONS = 512
 MAX_VIEWERS = 32
 # What clients get in all to be told of the end and to hang up.
 CLOSE_SECONDS = 0.5
+CLOSING = "the bridge is closing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Bridge:
         self._closing = True
         await asyncio.gather(*(acceptor.aclose() for acceptor in self._acceptors))
         for client in (*self._writers, *self._viewers):
-            client.end("the bridge is closing")
+            client.end(CLOSING)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
         ending = [*self._tasks, *([self._running] if self._running else [])]
@@ -145,7 +146,10 @@ class Bridge:
 
     async def _serve(self, connection: Connection, serve: Callable[[Connection], Awaitable[None]]) -> None:
         try:
-            await serve(connection)
+            if not self._closing:
+                await serve(connection)
+            else:  # it came just before, and those that are told to go were told already
+                await connection.finish(told(CLOSING), self._linger)
         except Exception:
             # An edge: what goes wrong with one client is not the end of the others.
             log.exception("client failed", device=self._front.name, client=connection.peer)
@@ -159,6 +163,8 @@ class Bridge:
         try:
             if self._takeover:
                 await self._make_room(writer)
+            if self._closing:
+                raise TransportClosed(CLOSING)
             self._writers.add(writer)
             async with self._front.hold(writer.name, writer) as channel:
                 began = True

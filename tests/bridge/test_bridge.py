@@ -478,6 +478,26 @@ def test_closing_while_a_crowd_comes_in_leaves_no_connection_open(turns: int) ->
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("takeover", [False, True])
+def test_closing_gives_the_device_to_nobody_any_more_and_everybody_a_word(takeover: bool) -> None:
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        holder = await writing(bridge, "socket")
+        with contextlib.ExitStack() as crowd:
+            port = bridge.ports.socket
+            late = [crowd.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)]
+            for _ in range(1000):
+                if len(bridge._tasks) > 1:  # the first of them has been accepted just now
+                    break
+                await asyncio.sleep(0)
+            await bridge.aclose()
+            told = late[0].recv(1000)
+            assert any(words in told for words in (b"in use by", b"is closing", b"took the device over"))
+        await holder.rest()
+        await holder.close()
+
+    run(test, takeover=takeover)
+
+
 def test_idle_sessions_wake_nobody_up() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as device:
