@@ -113,7 +113,7 @@ def test_pyserial_sets_the_speed_of_the_serial_port_behind() -> None:
         client.baudrate = 230400
         assert termios.tcgetattr(port)[4:6] == [termios.B230400] * 2
         client.dtr = client.rts = False
-        assert (client.cts, client.dsr, client.cd, client.ri) == (False,) * 4  # nobody drives them
+        assert (client.cts, client.dsr, client.cd, client.ri) == (True, True, True, False)  # a device that is ready
         client.write(b"there\xff")
         assert os.read(device, 6) == b"there\xff"
         os.write(device, b"back\xff")
@@ -134,7 +134,7 @@ def test_serialx_sets_the_speed_of_the_serial_port_behind() -> None:
         client.reconfigure_port(baudrate=230400)
         assert termios.tcgetattr(port)[4:6] == [termios.B230400] * 2
         client.set_modem_pins(dtr=False, rts=False)
-        assert client.get_modem_pins().cts is serialx.PinState.LOW
+        assert client.get_modem_pins().cts is serialx.PinState.HIGH
         client.write(EVERY_BYTE)
         client.flush()
         assert os.read(device, 1000) == EVERY_BYTE
@@ -154,7 +154,7 @@ def test_serialxs_streams(kind: str) -> None:
             assert await reader.readexactly(len(EVERY_BYTE)) == EVERY_BYTE
             if kind == "rfc2217":
                 await writer.transport.set_modem_pins(dtr=False, rts=True)
-                assert (await writer.transport.get_modem_pins()).dsr is serialx.PinState.LOW
+                assert (await writer.transport.get_modem_pins()).dsr is serialx.PinState.HIGH
         finally:
             writer.close()
             await writer.wait_closed()
