@@ -33,6 +33,9 @@ MAX_VIEWERS = 32
 # What clients get in all to be told of the end and to hang up.
 CLOSE_SECONDS = 0.5
 CLOSING = "the bridge is closing"
+# A tool that connects again at once would meet its own last connection, while the port's settings are put back. Nobody
+# notices that the answer comes so much later.
+LEAVING_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,8 @@ class Bridge:
         try:
             if self._takeover:
                 await self._make_room(writer)
+            else:
+                await self._let_leave()
             if self._closing:
                 raise TransportClosed(CLOSING)
             self._writers.add(writer)
@@ -178,6 +183,14 @@ class Bridge:
         self._log("writer left" if began else "writer refused", writer, reason=reason)
         last = (notice if began else told)(reason) if reason else b""
         await connection.finish(dialect.encode(last), self._linger)
+
+    async def _let_leave(self) -> None:
+        """Give a writer that may be on its way out the time for it."""
+        leaving = [asyncio.ensure_future(writer.released.wait()) for writer in self._writers]
+        if leaving:
+            _, late = await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
+            for wait in late:
+                wait.cancel()
 
     async def _make_room(self, newest: Writer) -> None:
         self._newest = newest

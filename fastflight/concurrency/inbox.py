@@ -1,8 +1,8 @@
 """From one thread to another: items in order, bounded by bytes, and an end that both sides can bring about.
 
-A thread `put`s items, and blocks while `max_bytes` are waiting; another iterates. `finish` is the iterator's end, `fail`
-its error, after the items before it. `close`, from any thread, ends it at once for both: `put` raises `Stopped` then.
-As `HandIn`, for a consumer that is a thread.
+A thread `put`s items, and blocks while `max_bytes` are waiting; another iterates. `finish` is the iterator's end,
+`fail` its error, after the items before it. `close`, from any thread, ends it at once for both: `put` raises `Stopped`
+then. As `HandIn`, for a consumer that is a thread.
 """
 
 from __future__ import annotations

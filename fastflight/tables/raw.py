@@ -12,7 +12,7 @@ from fastflight.errors import DataError, RequestError
 from fastflight.tables.codec import Layout, Rejected
 from fastflight.tables.schemas import conform, project
 
-# A row is a slice of the file at a multiple of this, however the bytes arrive: a line of 115200 baud gives one in 1.4 s.
+# A row is a slice of the file at a multiple of this, however the bytes arrive: 115200 baud give one in 1.4 s.
 ROW_BYTES = 16 * 1024
 SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
 

@@ -65,7 +65,9 @@ def run(options: Options, scope: Scope | None = None) -> int:
         "machine": machine.describe(),
     }
     options.console.print(
-        "a quick run: it shows that all works, and not how fast" if options.quick else "two to three minutes for each run"
+        "a quick run: it shows that all works, and not how fast"
+        if options.quick
+        else "two to three minutes for each run"
     )
     parts: Mapping[str, Callable[[], Iterator[Row]]] = {
         "visits": lambda: connect.visited({client: count * runs for client, count in scope.visits.items()}),

@@ -19,7 +19,7 @@ from fastflight.bridge import connection as connections
 from fastflight.errors import TransportError
 from fastflight.protocol.rfc2217_client import Rfc2217Client
 from fastflight.transport import parse_url
-from tests.bridge.memory_line import MemoryLine, bridged
+from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
 
 KINDS = ["socket", "rfc2217"]
 SUSPEND, RESUME = b"\xff\xfa\x2c\x08\xff\xf0", b"\xff\xfa\x2c\x09\xff\xf0"
@@ -152,6 +152,23 @@ def test_a_second_writer_is_told_at_once_who_has_the_device(first: str, second: 
         await holder.close()
 
     run(test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tool_that_connects_again_at_once_is_let_in(kind: str) -> None:
+    class Slow(MemoryControl):
+        """Takes its time to put things back."""
+
+        async def aassign(self, timeout: float, **lines: bool | None) -> None:
+            for _ in range(200):
+                await asyncio.sleep(0)
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        for _ in range(5):
+            client = await writing(bridge, kind)
+            client.writer.transport.abort()  # gone before the bridge has heard of it
+
+    run(test, lambda: MemoryLine(control=Slow()))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,7 +22,6 @@ from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Pause, Send
 from fastflight.transport import (
     LineSettings,
-    ModemLines,
     SerialControl,
     arun,
     parse_url,
