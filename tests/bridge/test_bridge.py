@@ -16,6 +16,7 @@ import pytest
 from fastflight.bridge import Bridge, LineFront, Ports, State, Upstream
 from fastflight.bridge import client as clients
 from fastflight.bridge import connection as connections
+from fastflight.bridge import control as controls
 from fastflight.errors import TransportError
 from fastflight.protocol.rfc2217_client import Rfc2217Client
 from fastflight.transport import parse_url
@@ -320,6 +321,22 @@ def test_a_subnegotiation_without_end_is_neither_kept_nor_passed_on() -> None:
         await client.close()
 
     run(test)
+
+
+def test_a_break_in_mid_transfer_reaches_the_line_and_no_byte_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controls, "BREAK_SECONDS", 0.0)
+    control = MemoryControl()
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        client = await writing(bridge, "rfc2217")
+        sent = bytes(range(255)) * 2000
+        client.writer.write(sent + b"\xff\xf3" + sent)
+        assert await client.exactly(2 * len(sent)) == 2 * sent
+        assert line.written == b"hello" + 2 * sent
+        assert [told for told in control.told if "break" in told] == [{"break": True}, {"break": False}]
+        await client.close()
+
+    run(test, lambda: MemoryLine(control=control))
 
 
 @pytest.mark.parametrize("kind", KINDS)
