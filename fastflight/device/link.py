@@ -31,8 +31,11 @@ READING_SECONDS = 1.0
 # A line whose pace is not known may be a network with its own retransmissions.
 NETWORK_SECONDS = 5.0
 
-# Faster lines carry a block in less time than a board takes to unpack it.
-PACKING_BYTES_PER_SECOND = 200_000
+# No UART is faster, and no board unpacks as fast as it.
+PACKING_BYTES_PER_SECOND = 1_000_000
+# A board takes a block off the line and then unpacks it: with content that shrinks to a half, it wins only if it is more
+# than twice as fast as the line.
+HEADSTART = 2
 PACKING_SECONDS = 5.0
 # zlib's name for a window of 1 KB, which a board with a small heap has room for.
 WINDOW_BITS = 10
@@ -96,8 +99,8 @@ class Link:
         return self._packs is not None and (asked is True or self._keeps_up(self._packs))
 
     def _keeps_up(self, seconds: float) -> bool:
-        """Whether a board that takes so long for the sample is at least as fast as the line."""
-        return self.pace is None or len(routines.SAMPLE) / seconds > self.pace
+        """Whether a board that takes so long for the sample is so much faster than the line that it pays."""
+        return self.pace is None or len(routines.SAMPLE) / seconds > HEADSTART * self.pace
 
     def _learn(self) -> Conversation[None]:
         """Try both on the board, once: many can inflate and not deflate."""
