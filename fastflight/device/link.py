@@ -33,8 +33,8 @@ NETWORK_SECONDS = 5.0
 
 # No UART is faster, and no board unpacks as fast as it.
 PACKING_BYTES_PER_SECOND = 1_000_000
-# A board takes a block off the line and then unpacks it: with content that shrinks to a half, it wins only if it is more
-# than twice as fast as the line.
+# A board takes a block off the line and then unpacks it: with content that shrinks to a half, it wins only if it is
+# more than twice as fast as the line.
 HEADSTART = 2
 PACKING_SECONDS = 5.0
 # zlib's name for a window of 1 KB, which a board with a small heap has room for.

@@ -120,7 +120,7 @@ def bulk(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
                 ]
                 axes.bar(places, found, 0.38, label=work, color=colour)
                 for place, rate in zip(places, found, strict=True):
-                    axes.text(place, rate * 1.05, f"{rate:.3g}", ha="center", fontsize=7.5)
+                    axes.text(place, rate * 1.05, f"{rate:,.0f}", ha="center", fontsize=7)
             if device == SOCKET:
                 port = RAW if content == RANDOM else RFC2217
                 for place, row in enumerate(ways.to_dict("records")):
