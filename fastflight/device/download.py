@@ -1,9 +1,9 @@
 """Reading a file from a board, as a conversation that delivers its bytes in order.
 
 A routine on the board sends blocks. In the binary form (`routines.GET`) a block is a kind, its length, its crc32 and
-its bytes; a board without a raw output stream prints a line for each: the sum, and the bytes as base64 or as a literal.
+its bytes; a board without a raw output stream prints a line for each: a check, and the bytes as base64 or as a literal.
 What is delivered has been checked. The loop ends like any other piece of code, with `\\x04`: no byte of the file can be
-taken for the end. An empty block stands before it, and the crc32 of each goes on from the one before: a line that loses
+taken for the end. An empty block stands before it, and the check of each goes on from the one before: a line that loses
 whole blocks, or all that is left, is found out.
 
 A transfer that loses something begins again after the last byte that was delivered. Only so many attempts may bring
@@ -44,17 +44,22 @@ def _ff(o,l):
  try:
   while o:
    o-=len(f.read(min(o,{size}))) or o
-  while l:
+  c=0
+  d=1
+  while d:
    d=f.read({size} if l<0 or l>{size} else l)
-   if not d:
-    break
    l-=len(d)
-   print(sum(d),{form!r},{data})
+   c={check}
+   print(c,{form!r},{data})
  finally:
   f.close()
 _ff({offset},{count})
 """
 BASE64 = "binascii.b2a_base64(d)"
+# The check of a line goes on from that of the line before: neither a lost line nor two that changed places pass.
+CRC32 = "binascii.crc32(d,c)&0xffffffff"
+# For boards without it; in integers that take no memory there.
+SUM = "(c*7+sum(d))&0xffffff"
 
 # What a line of the text form may hold: four characters a byte, the sum, and the quotes.
 LINE_LIMIT = 4 * 2048 + 64
@@ -108,8 +113,10 @@ class _Reading:
             yield from link.resident.call(routine, spelled, self.offset, self._left, size, where=self._path)
         else:
             base64 = self.form == "base64"
+            crc32 = link.capabilities.has("binascii.crc32")
             code = TEXT.format(
-                imports=" import binascii\n" if base64 else "",
+                imports=" import binascii\n" if base64 or crc32 else "",
+                check=CRC32 if crc32 else SUM,
                 path=spelled,
                 size=size,
                 form="b" if base64 else "r",
@@ -118,14 +125,14 @@ class _Reading:
                 count=self._left,
             )
             yield from repl.submit(sealed(repl, link.capabilities, code))
-        check, ended = 0, self.form != "binary"
+        check, ended = 0, False
         checked = bytearray()
         while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:
             if self.form == "binary":
                 data, check = yield from _binary_block(link, mark, self._path, check)
-                ended = not data
             else:
-                data = yield from _text_block(link, mark, self._path)
+                data, check = yield from _text_block(link, mark, self._path, check)
+            ended = not data
             checked += data
             # On a fast line many blocks are here already: fewer, larger pieces are cheaper for all that follows.
             if len(checked) >= PIECE_BYTES or len(repl.inbox) <= size + HEADER.size:
@@ -168,19 +175,23 @@ def _inflated(data: bytes, path: str) -> bytes:
         raise _damaged(path) from None
 
 
-def _text_block(link: Link, mark: int, path: str) -> Conversation[bytes]:
+def _text_block(link: Link, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
+    """As `_binary_block`, of a line."""
     line = bytes([mark]) + (yield from link.repl.inbox.until(b"\n", STALL_SECONDS, LINE_LIMIT))
     try:
-        check, form, said = line.decode("utf-8", "replace").strip().split(" ", 2)
-        data = literal.value(said)
+        number, form, said = line.decode("utf-8", "replace").strip().split(" ", 2)
+        data, check = literal.value(said), int(number)
         if form == "b":
             data = binascii.a2b_base64(data)
-        intact = isinstance(data, bytes) and sum(data) == int(check)
+        if link.capabilities.has("binascii.crc32"):
+            intact = isinstance(data, bytes) and binascii.crc32(data, before) == check
+        else:
+            intact = isinstance(data, bytes) and (before * 7 + sum(data)) & 0xFFFFFF == check
     except (ValueError, TypeError):
         intact = False
     if not intact:
         raise _damaged(path)
-    return bytes(data)
+    return bytes(data), check
 
 
 def _damaged(path: str) -> ProtocolError:

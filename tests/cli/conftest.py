@@ -18,6 +18,11 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def location() -> Iterator[str]:
+    yield from serving()
+
+
+def serving() -> Iterator[str]:
+    """The address of a server with a board of its own, for as long as the generator lives."""
     with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first

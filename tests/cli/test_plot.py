@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import pytest
 
 from fastflight.cli.plot import draw
 
-from .conftest import Run
+from .conftest import Run, serving
+
+
+@pytest.fixture(scope="module")
+def location() -> Iterator[str]:
+    """A board that prints: other tests take its program away."""
+    yield from serving()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,10 +8,18 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
-from .conftest import Run
+from .conftest import Run, serving
+
+
+@pytest.fixture(scope="module")
+def location() -> Iterator[str]:
+    """A board that prints: other tests take its program away."""
+    yield from serving()
+
 
 ENDED = re.compile(r"limit reached: 3 rows in \d+\.\d s\n$")
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from fastflight.device import Transfer
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.download import BASE64, FRUITLESS_ATTEMPTS, TEXT, _text_block, download
+from fastflight.device.download import BASE64, CRC32, FRUITLESS_ATTEMPTS, TEXT, _text_block, download
 from fastflight.device.execute import sealed
 from fastflight.device.link import Link, deflated
 from fastflight.device.resident import NAME, request
+from fastflight.device.transfer import Method
 from fastflight.errors import FileMissing, ProtocolError, TransportTimeout
-from fastflight.protocol import RawRepl, Send
+from fastflight.protocol import Conversation, RawRepl, Send
 from fastflight.testing.memory import Answer, Entry, Silence, play
 
 FEATURES = frozenset({"stdout.buffer", "binascii.crc32", "binascii.a2b_base64", "struct.pack_into", "os.mkdir"})
@@ -155,24 +156,65 @@ def test_a_line_of_text_that_nests_too_deep_is_damage() -> None:
     on = Link(RawRepl(True), Capabilities(frozenset({"os.mkdir"})))
     deep = Answer(b"1 r " + b"(" * 5000 + b"\n\x04\x04>")
     with pytest.raises(ProtocolError, match="/x: a block of the file was changed"):
-        play(_text_block(on, ord("1"), "/x"), [deep])
+        play(_text_block(on, ord("1"), "/x", 0), [deep])
 
 
-@pytest.mark.parametrize("form", ["base64", "literal"])
-def test_text(form: str) -> None:
-    content = bytes(range(256))
-    base64 = form == "base64"
-    code = TEXT.format(
-        imports=" import binascii\n" if base64 else "",
+CRC_BOARD = BOARD
+SUM_BOARD = Capabilities(frozenset({"os.mkdir"}))
+
+
+def lines(board: Capabilities, form: str, *blocks: bytes) -> list[bytes]:
+    """What a board prints for `blocks`, the empty last one included."""
+    check, printed = 0, []
+    for data in (*blocks, b""):
+        check = binascii.crc32(data, check) if board is CRC_BOARD else (check * 7 + sum(data)) & 0xFFFFFF
+        said = f"b {binascii.b2a_base64(data)!r}" if form == "base64" else f"r {data!r}"
+        printed.append(f"{check} {said}\r\n".encode())
+    return printed
+
+
+def text_code(form: str) -> str:
+    return TEXT.format(
+        imports=" import binascii\n",
+        check=CRC32,
         path="/x",
         size=SIZE,
-        form="b" if base64 else "r",
-        data=BASE64 if base64 else "d",
+        form="b" if form == "base64" else "r",
+        data=BASE64 if form == "base64" else "d",
         offset=3,
         count=-1,
     )
-    said = repr(binascii.b2a_base64(content)) if base64 else repr(content)
-    line = f"{sum(content)} {'b' if base64 else 'r'} {said}\r\n".encode()
-    transfer = Transfer("base64" if base64 else "literal")
-    script = [*pasted(code), Answer(line + b"\x04\x04>")]
-    assert play(download(link(), "/x", 3, None, transfer), script).data == content
+
+
+@pytest.mark.parametrize("form", ["base64", "literal"])
+def test_text(form: Method) -> None:
+    content = bytes(range(256))
+    printed = b"".join(lines(BOARD, form, content, b"more"))
+    script = [*pasted(text_code(form)), Answer(printed + b"\x04\x04>")]
+    assert play(download(link(), "/x", 3, None, Transfer(form)), script).data == content + b"more"
+
+
+@pytest.mark.parametrize("board", [CRC_BOARD, SUM_BOARD], ids=["crc32", "sum"])
+@pytest.mark.parametrize("order", [[1, 2], [0, 2], [1, 0, 2]], ids=["first lost", "one lost", "changed places"])
+def test_lines_of_text_that_are_not_those_of_the_file_are_damage(board: Capabilities, order: list[int]) -> None:
+    on = Link(RawRepl(True), board)
+    printed = lines(board, "literal", b"first", b"later")
+
+    def reading() -> Conversation[int]:
+        check = 0
+        for _ in order:
+            mark = (yield from on.repl.inbox.exactly(1, 1))[0]
+            _, check = yield from _text_block(on, mark, "/x", check)
+        return check
+
+    with pytest.raises(ProtocolError, match="/x: a block of the file was changed"):
+        play(reading(), [Answer(b"".join(printed[each] for each in order))])
+
+
+def test_text_whose_end_was_lost_is_asked_for_again() -> None:
+    on = link()
+    script = [*pasted(text_code("literal")), Answer(lines(BOARD, "literal", b"first")[0] + b"\x04\x04>")]
+    script += recovered(on)
+    again = text_code("literal").replace("_ff(3,-1)", "_ff(8,-1)")
+    script += [*pasted(again), Answer(b"".join(lines(BOARD, "literal", b"rest")) + b"\x04\x04>")]
+    assert play(download(on, "/x", 3, None, Transfer("literal")), script).data == b"firstrest"
