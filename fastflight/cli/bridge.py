@@ -28,10 +28,10 @@ def bridge(
     url: Annotated[str, typer.Argument(metavar="URL", help="The device, as in /dev/ttyACM0 or exec:micropython.")],
     rfc2217: Annotated[
         int | None,
-        typer.Option("--rfc2217", min=0, max=65535, metavar="PORT", help="For tools that set the serial line; 2217."),
+        typer.Option("--rfc2217", min=0, max=65535, metavar="PORT", help="For tools that set the serial line."),
     ] = None,
     socket: Annotated[
-        int | None, typer.Option("--socket", min=0, max=65535, metavar="PORT", help="For bare bytes; 2218.")
+        int | None, typer.Option("--socket", min=0, max=65535, metavar="PORT", help="For bare bytes.")
     ] = None,
     viewers: Annotated[
         int | None, typer.Option("--viewers", min=0, max=65535, metavar="PORT", help="For any number that look on.")
@@ -42,10 +42,11 @@ def bridge(
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")] = "127.0.0.1",
     log_json: AsJsonLines = False,
 ) -> None:
-    """Share a device by network ports, with mpremote, esptool, pyserial and others. Port 0 takes a free one.
+    """Share a device by network ports, with mpremote, esptool, pyserial and others.
 
-    Device URLs: serial:///dev/ttyACM0?baud=115200 (or the bare port), socket://host:port, rfc2217://host:port,
-    exec:COMMAND, sim:
+    Without --rfc2217 and --socket: ports 2217 and 2218. Port 0 takes a free one.
+
+    Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
     log_to_stderr(as_json=log_json)
     try:

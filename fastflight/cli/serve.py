@@ -32,13 +32,14 @@ def serve(
         typer.Option("--device", metavar="NAME=URL", help="A device to serve; may be given again."),
     ] = None,
     fleet: Annotated[
-        Path | None, typer.Option("--fleet", metavar="FILE", help="A TOML file of devices: [devices.NAME] url = ...")
+        Path | None,
+        typer.Option("--fleet", metavar="FILE", help="A TOML file of devices: \\[devices.NAME] and url = ..."),
     ] = None,
     log_json: AsJsonLines = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
 
-    Device URLs: serial:///dev/ttyACM0?baud=115200 (or the bare port), socket://host:port, exec:COMMAND, sim:
+    Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
     log_to_stderr(as_json=log_json)
     try:

@@ -31,8 +31,6 @@ READING_SECONDS = 1.0
 # A line whose pace is not known may be a network with its own retransmissions.
 NETWORK_SECONDS = 5.0
 
-# No UART is faster, and no board unpacks as fast as it.
-PACKING_BYTES_PER_SECOND = 1_000_000
 # A board takes a block off the line and then unpacks it: with content that shrinks to a half, it wins only if it is
 # more than twice as fast as the line.
 HEADSTART = 2
@@ -55,9 +53,8 @@ class Link:
         self.cramped = False
         # How many files were written by code that is not kept.
         self.short_writes = 0
-        self._unpacks: float | None = None
-        self._packs: float | None = None
-        self._asked = False
+        # What `_times` found.
+        self._packing: tuple[float | None, float | None] | None = None
 
     def lost(self) -> None:
         """Something was lost or changed on the way: send less at once."""
@@ -79,38 +76,34 @@ class Link:
             hint="Check its power supply and what its program does",
         )
 
-    @property
-    def slow(self) -> bool:
-        """Whether bytes that are saved are worth the board's time."""
-        return self.pace is not None and self.pace < PACKING_BYTES_PER_SECOND
-
     def unpacks(self, asked: bool | None) -> Conversation[bool]:
         """Whether to send deflated blocks, for what the caller asked."""
-        if asked is False or (asked is None and not self.slow):
-            return False
-        yield from self._learn()
-        return self._unpacks is not None and (asked is True or self._keeps_up(self._unpacks))
+        return self._considers(asked) and self._pays(asked, (yield from self._times())[0])
 
     def packs(self, asked: bool | None) -> Conversation[bool]:
         """Whether to have blocks sent deflated, for what the caller asked."""
-        if asked is False or (asked is None and not self.slow):
+        return self._considers(asked) and self._pays(asked, (yield from self._times())[1])
+
+    def _considers(self, asked: bool | None) -> bool:
+        """Whether the board need be asked: on a line whose pace is not known nobody can say whether it pays."""
+        return asked is True or (asked is None and self.pace is not None)
+
+    def _pays(self, asked: bool | None, seconds: float | None) -> bool:
+        """Whether the board, which takes so long for the sample (None: cannot), is to do it."""
+        if seconds is None:
             return False
-        yield from self._learn()
-        return self._packs is not None and (asked is True or self._keeps_up(self._packs))
+        return asked is True or self.pace is None or len(routines.SAMPLE) / seconds > HEADSTART * self.pace
 
-    def _keeps_up(self, seconds: float) -> bool:
-        """Whether a board that takes so long for the sample is so much faster than the line that it pays."""
-        return self.pace is None or len(routines.SAMPLE) / seconds > HEADSTART * self.pace
-
-    def _learn(self) -> Conversation[None]:
-        """Try both on the board, once: many can inflate and not deflate."""
-        if self._asked or not self.capabilities.has("deflate.DeflateIO"):
-            return
-        code = routines.PACKING.format(packed=deflated(routines.SAMPLE))
-        output = yield from self.repl.execute(sealed(self.repl, self.capabilities, code), PACKING_SECONDS)
-        self._asked = True
-        times = [_seconds(line) for line in output.stdout.split()]
-        self._unpacks, self._packs, *_ = [*times, None, None]
+    def _times(self) -> Conversation[tuple[float | None, float | None]]:
+        """The seconds that the board takes to inflate and to deflate the sample; tried once: many can only inflate."""
+        if not self.capabilities.has("deflate.DeflateIO"):
+            return None, None
+        if self._packing is None:
+            code = sealed(self.repl, self.capabilities, routines.PACKING.format(packed=deflated(routines.SAMPLE)))
+            output = yield from self.repl.execute(code, PACKING_SECONDS)
+            unpacking, packing, *_ = [*(_seconds(line) for line in output.stdout.split()), None, None]
+            self._packing = unpacking, packing
+        return self._packing
 
 
 def deflated(data: bytes) -> bytes:

@@ -171,7 +171,7 @@ class RawRepl:
         try:
             yield from self._put_together(code)
         except DeviceMemory:
-            # What the attempt left goes first.
+            # Once more: it begins by giving up what the attempt left.
             yield from self._put_together(code)
         yield from self._hand_over(b"exec(_c)")
 

@@ -6,9 +6,11 @@ themselves, then UNAVAILABLE for the rest.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -23,6 +25,7 @@ from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.action import Action
 from fastflight.service.requests import Request
+from fastflight.service.source import Source
 
 log = structlog.get_logger(__name__)
 
@@ -87,13 +90,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        with mapped():
-            request = listing.request_of(descriptor, self._catalog)
-            source = self._catalog.source_of(request)
-            stream = self._open(request, context)
-            with stream.failing():
-                uploads.take(source, request, stream, reader, writer, self._shard)
-            stream.close("finished")
+        with self._asked(descriptor, context) as (source, request, stream):
+            uploads.take(source, request, stream, reader, writer, self._shard)
 
     def do_exchange(
         self,
@@ -102,13 +100,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        with mapped():
-            request = listing.request_of(descriptor, self._catalog)
-            source = self._catalog.source_of(request)
-            stream = self._open(request, context)
-            with stream.failing():
-                exchanges.talk(source, request, stream, reader, writer, self._shard)
-            stream.close("finished")
+        with self._asked(descriptor, context) as (source, request, stream):
+            exchanges.talk(source, request, stream, reader, writer, self._shard)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         with mapped():
@@ -141,6 +134,19 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextlib.contextmanager
+    def _asked(
+        self, descriptor: flight.FlightDescriptor, context: flight.ServerCallContext
+    ) -> Iterator[tuple[Source[Any], Request, Stream]]:
+        """What a descriptor asks for, and the stream that it opens: over at the end of the block, however that ends."""
+        with mapped():
+            request = listing.request_of(descriptor, self._catalog)
+            source = self._catalog.source_of(request)
+            stream = self._open(request, context)
+            with stream.failing():
+                yield source, request, stream
+            stream.close("finished")
 
     def _open(self, request: Request, context: flight.ServerCallContext) -> Stream:
         return self._ledger.open(request.type, encode(request), context.is_cancelled)

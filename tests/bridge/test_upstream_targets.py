@@ -41,9 +41,9 @@ async def conversation(board: Watcher, soft_reboot: bytes) -> None:
     assert [state.phase for state in board.states] == ["open"]
 
 
-def test_the_simulated_board_is_followed_over_its_soft_resets() -> None:
+def resets_as_a_board_does(url: str) -> None:
     async def scene() -> None:
-        address = parse_url("sim:")
+        address = parse_url(url)
         with contextlib.ExitStack() as stack:
             stack.callback(address.dispose)
             async with running(Upstream(address)) as board:
@@ -51,32 +51,20 @@ def test_the_simulated_board_is_followed_over_its_soft_resets() -> None:
                 await conversation(board, b"MPY: soft reboot\r\n")
 
     asyncio.run(scene())
+
+
+def test_the_simulated_board_is_followed_over_its_soft_resets() -> None:
+    resets_as_a_board_does("sim:")
 
 
 @pytest.mark.firmware
 def test_the_webassembly_vm_resets_as_a_board_does(webassembly_without_raw_paste: str) -> None:
-    async def scene() -> None:
-        address = parse_url(webassembly_without_raw_paste)
-        with contextlib.ExitStack() as stack:
-            stack.callback(address.dispose)
-            async with running(Upstream(address)) as board:
-                await board.until(b">>> ")
-                await conversation(board, b"MPY: soft reboot\r\n")
-
-    asyncio.run(scene())
+    resets_as_a_board_does(webassembly_without_raw_paste)
 
 
 @pytest.mark.firmware
 def test_the_unix_port_resets_as_a_board_does(unix_port: str) -> None:
-    async def scene() -> None:
-        address = parse_url(unix_port)
-        with contextlib.ExitStack() as stack:
-            stack.callback(address.dispose)
-            async with running(Upstream(address)) as board:
-                await board.until(b">>> ")
-                await conversation(board, b"MPY: soft reboot\r\n")
-
-    asyncio.run(scene())
+    resets_as_a_board_does(unix_port)
 
 
 @pytest.mark.firmware

@@ -163,6 +163,13 @@ def test_a_board_that_is_full(faulty: Callable[[str], Board], mode: str, options
     assert not list(board.folder.rglob("*fastflight*"))
 
 
+def test_a_line_that_loses_too_much(faulty: Callable[[str], Board], mode: str) -> None:
+    board = faulty("fault=drop-rx=0.02")
+    put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
+    refused(put.error, (INTERNAL, DEVICE, TIMED_OUT, UNAVAILABLE), "demo")
+    assert (board.folder / "old.csv").read_bytes() == OLD
+
+
 def test_a_busy_device_says_who_has_it(serve: Serve, tmp_path: Path, mode: str) -> None:
     board = serve(simulated(tmp_path), lease_seconds=0.2)
     stay = "import time\nprint('here')\nwhile True: time.sleep(0.01)"
