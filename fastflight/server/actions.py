@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from fastflight.errors import RequestError, nearest
-from fastflight.server.ledger import Ledger
 from fastflight.service import Catalog, decode, encode, wire
 from fastflight.service.action import Action, Body
+from fastflight.service.ledger import Ledger
 
 # Flight.proto: enum CancelStatus, of CancelFlightInfoResult's only field.
 CANCELLING = b"\x08\x02"

@@ -22,9 +22,9 @@ import pyarrow.flight as flight
 
 from fastflight.concurrency import Shard, drain
 from fastflight.errors import DataError, Stopped
-from fastflight.server.ledger import Stream
 from fastflight.server.status import flight_error
 from fastflight.service import dispatch, encode
+from fastflight.service.ledger import Stream
 from fastflight.service.requests import Mode, Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Source
 

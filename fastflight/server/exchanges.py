@@ -19,9 +19,9 @@ from fastflight.concurrency import HandIn, Shard
 from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.server import answers
-from fastflight.server.ledger import Stream
 from fastflight.server.uploads import HANDIN_BYTES, Incoming
 from fastflight.service import dispatch
+from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
 

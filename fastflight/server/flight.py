@@ -20,10 +20,10 @@ from fastflight.concurrency import Shard
 from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import Actions, RawAction, own_actions
 from fastflight.server.connections import cut
-from fastflight.server.ledger import Ledger, Stream
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.action import Action
+from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
 

@@ -28,8 +28,8 @@ import pyarrow.flight as flight
 
 from fastflight.concurrency import HandIn, Shard
 from fastflight.errors import DataError, FastFlightError, Stopped
-from fastflight.server.ledger import Stream
 from fastflight.service import dispatch
+from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncWriter, Kept, Progress, Source, Summary
 
