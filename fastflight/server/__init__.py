@@ -1,7 +1,6 @@
 """The Arrow Flight server: an edge in front of the catalog's sources."""
 
-from fastflight.server.actions import RawAction
 from fastflight.server.flight import DEFAULT_LOCATION, FlightServer
-from fastflight.service.action import Action
+from fastflight.service.action import Action, RawAction
 
 __all__ = ["DEFAULT_LOCATION", "Action", "FlightServer", "RawAction"]

@@ -18,11 +18,12 @@ import structlog
 
 from fastflight.concurrency import Shard
 from fastflight.server import answers, exchanges, listing, uploads
-from fastflight.server.actions import Actions, RawAction, own_actions
+from fastflight.server.actions import own_actions, types
 from fastflight.server.connections import cut
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog, decode, encode
-from fastflight.service.action import Action
+from fastflight.service.action import Action, RawAction
+from fastflight.service.actions import Actions
 from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
@@ -105,7 +106,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         with mapped():
-            return self._actions.types()
+            return types(self._actions)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[pa.Buffer]:
         with mapped():

@@ -8,18 +8,12 @@ one: `docs/decisions/0002-status-codes-without-tracebacks.md`.
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import contextlib
 import json
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
-import structlog
 
 from fastflight.errors import (
     BusyError,
@@ -35,8 +29,7 @@ from fastflight.errors import (
     TransportTimeout,
     UnknownName,
 )
-
-log = structlog.get_logger(__name__)
+from fastflight.service.failure import cancelled_is_stopped, described, numbered
 
 # Both travel in gRPC trailers, of which peers take 8 KiB: base64 makes 4/3 of extra_info, and percent-encoding up to 3
 # bytes of one in the text, which Arrow sends twice.
@@ -82,21 +75,16 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
 
 def flight_error(error: BaseException) -> Exception:
     """What to raise from a handler in place of `error`, with `from None`."""
-    if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
-        error = Stopped("the source was cancelled", hint="Ask again")
+    error = cancelled_is_stopped(error)
     for kind, status in STATUS:
         if isinstance(error, kind):
             if issubclass(status, _Untraceable):
                 return _named(status, type(error))(_text(error))
-            mapped_error: Exception = status(_text(error), extra_info(error))
+            mapped_error: Exception = status(_text(error), described(error, MAX_EXTRA_INFO_BYTES))
             return mapped_error
     if isinstance(error, _Untraceable):
         return error
-    number = secrets.token_hex(4)
-    # A log that cannot be written (its terminal is gone) must not be what the peer is told.
-    with contextlib.suppress(Exception):
-        log.error("request failed", request_id=number, exc_info=(type(error), error, error.__traceback__))
-    text = f"internal error, see the server's log, request id {number}"
+    text = numbered(error)
     internal: Exception = flight.FlightInternalError(text, json.dumps({"code": "internal", "what": text}).encode())
     return internal
 
@@ -120,15 +108,6 @@ def mapped_plainly() -> Iterator[None]:
             yield
     except flight.FlightError as error:
         raise _named(Unknown, type(error))(str(error)) from None
-
-
-def extra_info(error: FastFlightError) -> bytes:
-    """The error as JSON. Of one too long for a trailer, the longest texts lose their beginnings."""
-    content: dict[str, Any] = {"code": error.code, **{k: v for k, v in vars(error).items() if v != ""}}
-    while len(data := json.dumps(content, default=str).encode()) > MAX_EXTRA_INFO_BYTES:
-        longest = max(content, key=lambda key: len(str(content[key])))
-        content[longest] = "..." + str(content[longest])[len(str(content[longest])) // 2 + 3 :]
-    return data
 
 
 def _text(error: FastFlightError) -> str:

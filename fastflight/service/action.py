@@ -26,3 +26,12 @@ class Action:
     description: str
     body: type[Body]
     run: Callable[[Any], Iterable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class RawAction:
+    """One whose body is not JSON: `run` takes it as it is and gives the results' bytes."""
+
+    name: str
+    description: str
+    run: Callable[[bytes], Iterable[bytes]]

@@ -10,7 +10,8 @@ import pytest
 
 from fastflight import errors
 from fastflight.errors import DeviceException, FastFlightError, FileMissing, RequestError, SequenceConflict
-from fastflight.server.status import MAX_EXTRA_INFO_BYTES, extra_info, flight_error, mapped
+from fastflight.server.status import MAX_EXTRA_INFO_BYTES, flight_error, mapped
+from fastflight.service.failure import described
 
 
 def every_error() -> list[type[FastFlightError]]:
@@ -39,7 +40,7 @@ def test_what_is_mapped_already_stays() -> None:
 
 def test_a_long_error_fits_a_trailer() -> None:
     error = DeviceException("x" * 50_000, kind="ValueError", traceback="y" * 50_000, where="demo")
-    data = extra_info(error)
+    data = described(error, MAX_EXTRA_INFO_BYTES)
     assert len(data) <= MAX_EXTRA_INFO_BYTES
     content = json.loads(data)
     assert content["kind"] == "ValueError"

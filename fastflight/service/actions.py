@@ -1,0 +1,60 @@
+"""The actions of one server, by name, for whichever edge is asked to carry one out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fastflight.errors import RequestError, nearest
+from fastflight.service import wire
+from fastflight.service.action import Action, Body, RawAction
+from fastflight.service.ledger import Ledger
+
+
+class Nothing(Body):
+    """The body of an action that needs none: empty, or `{}`."""
+
+
+class Actions:
+    """A table of actions. Each name is there once."""
+
+    def __init__(self, actions: Iterable[Action | RawAction]) -> None:
+        self._actions: dict[str, Action | RawAction] = {}
+        for action in actions:
+            if action.name in self._actions:
+                raise ValueError(f"two actions called {action.name}")
+            self._actions[action.name] = action
+
+    def __iter__(self) -> Iterator[Action | RawAction]:
+        return iter(self._actions.values())
+
+    def results(self, name: str, body: bytes) -> Iterator[bytes]:
+        """Carry `name` out; its results as they come."""
+        if name not in self._actions:
+            raise RequestError("no such action", where=wire.shortened(name), hint=nearest(name, self._actions))
+        return _results(self._actions[name], body)
+
+
+def state_actions(ledger: Ledger) -> list[Action]:
+    """What every server says of itself, whatever it serves."""
+
+    def health(_: Nothing) -> Iterator[Mapping[str, Any]]:
+        yield {"status": "draining" if ledger.draining else "serving"}
+
+    def stats(_: Nothing) -> Iterator[Mapping[str, Any]]:
+        yield ledger.stats()
+
+    return [
+        Action("health", "Whether the server takes requests: status is serving or draining.", Nothing, health),
+        Action("stats", "Streams, rows and bytes since the start, in all and by source.", Nothing, stats),
+    ]
+
+
+def _results(action: Action | RawAction, body: bytes) -> Iterator[bytes]:
+    if isinstance(action, RawAction):
+        yield from action.run(body)
+        return
+    content = wire.parse(body or b"{}", action.name)
+    for result in action.run(wire.validate(action.body, content)):
+        yield json.dumps(result, default=str).encode()

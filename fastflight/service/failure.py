@@ -1,0 +1,48 @@
+"""What a client is told of an error, whichever edge it asked: the same fields, and nothing of the host.
+
+An error that is not one of ours is "internal error" with a number: the traceback goes to the log under that number, and
+never to the peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import json
+import secrets
+from typing import Any
+
+import structlog
+
+from fastflight.errors import FastFlightError, Stopped
+
+log = structlog.get_logger(__name__)
+
+
+def cancelled_is_stopped(error: BaseException) -> BaseException:
+    """A cancelled source is one that was `Stopped`; any other error is itself."""
+    if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
+        return Stopped("the source was cancelled", hint="Ask again")
+    return error
+
+
+def described(error: FastFlightError, max_bytes: int) -> bytes:
+    """The error as JSON: `code`, `what`, `where`, `hint` and its own attributes; those that are empty are left out.
+
+    Of one longer than `max_bytes`, the longest texts lose their beginnings.
+    """
+    content: dict[str, Any] = {"code": error.code, **{k: v for k, v in vars(error).items() if v != ""}}
+    while len(data := json.dumps(content, default=str).encode()) > max_bytes:
+        longest = max(content, key=lambda key: len(str(content[key])))
+        content[longest] = "..." + str(content[longest])[len(str(content[longest])) // 2 + 3 :]
+    return data
+
+
+def numbered(error: BaseException) -> str:
+    """Log an error that nobody expected; the text that the peer is told instead."""
+    number = secrets.token_hex(4)
+    # A log that cannot be written (its terminal is gone) must not be what the peer is told.
+    with contextlib.suppress(Exception):
+        log.error("request failed", request_id=number, exc_info=(type(error), error, error.__traceback__))
+    return f"internal error, see the server's log, request id {number}"
