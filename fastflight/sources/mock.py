@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from fastflight.service.requests import Mock
 from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Progress, Reading, Source, Summary
+from fastflight.sources.pacer import Pacer
 
 DEFAULT_COLUMNS = 50
 SIMPLE_COLUMNS = 4
@@ -27,30 +28,6 @@ MAX_KEPT_BATCHES = 8
 MAX_KEPT_ROWS = 100_000
 # The start of the `complex` variant's time column.
 EPOCH = np.datetime64("2025-01-01", "us")
-
-
-class Pacer:
-    """Turns "this much time per batch" into sleeps whose sum is exact.
-
-    A sleep takes longer than asked for. What one took too long is taken off the next: after n batches of `seconds`
-    each, the time slept is n * `seconds`, and at most one oversleep more.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._overslept = 0.0
-        self._begun = 0.0
-        self._asked = 0.0
-
-    def begin(self, seconds: float) -> float:
-        """A batch that takes `seconds` is asked for: how long to sleep now. Call `end` after the sleep."""
-        self._begun = self._clock()
-        self._asked = seconds
-        return max(0.0, seconds - self._overslept)
-
-    def end(self) -> None:
-        """The sleep is over: carry what it took too long, or what was not slept because of an earlier one."""
-        self._overslept += self._clock() - self._begun - self._asked
 
 
 def read(request: Mock) -> Reading:

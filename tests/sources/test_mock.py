@@ -7,13 +7,10 @@ from collections.abc import AsyncIterator
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fastflight.service.requests import Mock
 from fastflight.service.source import Progress
 from fastflight.sources import mock
-from fastflight.sources.mock import Pacer
 
 
 async def collect(request: Mock) -> pa.Table:
@@ -66,54 +63,6 @@ def test_what_is_written_is_counted_and_acknowledged() -> None:
     async_acks: list[Progress] = []
     assert asyncio.run(mock.awrite(Mock(), batch.schema, batches(), async_acks.append)) == summary
     assert async_acks == acks
-
-
-class SlowClock:
-    """A clock whose sleeps take longer than asked for."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float, too_long: float) -> None:
-        self.now += seconds + too_long
-        self.slept += seconds + too_long
-
-
-@given(
-    seconds=st.floats(0.001, 0.1),
-    overslept=st.lists(st.floats(0, 0.05), min_size=1, max_size=30),
-    between=st.floats(0, 1),
-)
-def test_sleeps_add_up_to_what_was_asked_and_at_most_one_oversleep(
-    seconds: float, overslept: list[float], between: float
-) -> None:
-    clock = SlowClock()
-    pacer = Pacer(clock)
-    for too_long in overslept:
-        clock.sleep(pacer.begin(seconds), too_long)
-        pacer.end()
-        clock.now += between  # the reader's own time, which is not the source's
-    assert clock.slept >= seconds * len(overslept) - 1e-9
-    longest = max(sum(overslept[i:]) - seconds * (len(overslept) - i - 1) for i in range(len(overslept)))
-    assert clock.slept <= seconds * len(overslept) + max(longest, 0) + 1e-9
-
-
-def test_an_oversleep_is_taken_off_the_next_sleeps() -> None:
-    clock = SlowClock()
-    pacer = Pacer(clock)
-    assert pacer.begin(1.0) == 1.0
-    clock.sleep(1.0, 2.5)
-    pacer.end()
-    asked = []
-    for _ in range(4):
-        asked.append(pacer.begin(1.0))
-        clock.sleep(asked[-1], 0.0)
-        pacer.end()
-    assert asked == [0.0, 0.0, 0.5, 1.0]
 
 
 def test_an_async_table_lets_other_tasks_run_between_batches() -> None:
