@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -26,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="URL",
         help="run the tests of `desk_board` on this board too (may be given again)",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell starts what runs in its background deaf to Ctrl-C, and every program that a test starts would be so."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 SUITE = """
+import signal
 import socket
+import subprocess
+import sys
 
 kept = []
 
@@ -39,10 +44,21 @@ def test_on_the_desk(desk_board):
 
 def test_with_the_unix_port(unix_port):
     pass
+
+
+def test_of_ctrl_c():
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, stderr=-1)
+    child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    child.communicate()
+    assert child.returncode != 0
 """
 
 
-def run_suite(folder: Path, *options: str, **environment: str) -> list[str]:
+def run_suite(
+    folder: Path, *options: str, started: Callable[[], object] | None = None, **environment: str
+) -> list[str]:
     """Run the suite above with this repository's conftest on a machine that has no programs; its summary lines."""
     shutil.copy(Path(__file__).with_name("conftest.py"), folder)
     (folder / "test_suite.py").write_text(SUITE)
@@ -55,6 +71,7 @@ def run_suite(folder: Path, *options: str, **environment: str) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=started,
     )
     assert not result.stderr
     return result.stdout.partition("short test summary info")[2].splitlines()
@@ -92,3 +109,9 @@ def test_each_board_on_the_desk_gets_the_tests(tmp_path: Path) -> None:
     summary = run_suite(tmp_path, "-k", "desk", "--device", "socket://127.0.0.1:9", "--device", "/dev/other")
     line_about(summary, "test_on_the_desk[socket://127.0.0.1:9]", "PASSED")
     line_about(summary, "test_on_the_desk[/dev/other]", "FAILED")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
+def test_a_suite_in_the_background_can_interrupt_what_it_starts(tmp_path: Path) -> None:
+    summary = run_suite(tmp_path, "-k", "ctrl_c", started=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    line_about(summary, "test_of_ctrl_c", "PASSED")
