@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.cli.settings import BridgeSettings, ServeSettings, check_location
-from fastflight.concurrency import Shard
+from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import TransportError
 from fastflight.server import FlightServer
@@ -52,18 +52,20 @@ def open_server(settings: ServeSettings) -> RunningServer:
     """Start serving. `RequestError` for a wrong setting, `TransportError` where the address cannot be had."""
     check_location(settings.location)
     with ExitStack() as parts:
-        shard = Shard()
+        shards = Shards(settings.shards)
         # Closed when there is no inventory to come; else before the inventory, whose lines it reads.
-        parts.callback(shard.close)
-        inventory = parts.enter_context(Inventory(settings.devices, shard=shard))
-        parts.enter_context(shard)
+        parts.callback(shards.close)
+        inventory = parts.enter_context(Inventory(settings.devices, shards=shards))
+        parts.enter_context(shards)
         catalog = Catalog()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
-        server = _listening(catalog, device_actions(inventory), shard, settings.location)
+        server = _listening(catalog, device_actions(inventory), shards, settings.location)
         parts.callback(server.close)
-        # Closed before the server, which takes the shard with it.
-        bridges = {name: _bridged(inventory.device(name), it, shard, parts) for name, it in settings.bridges.items()}
+        # Closed before the server, which takes the shards with it.
+        bridges = {
+            name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
+        }
         address = urlsplit(settings.location)
         host = f"[{address.hostname}]" if ":" in str(address.hostname) else address.hostname
         location = f"{address.scheme}://{host}:{server.port}"
@@ -79,9 +81,9 @@ def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: Exit
     return bridge.ports
 
 
-def _listening(catalog: Catalog, actions: list[Action], shard: Shard, location: str) -> FlightServer:
+def _listening(catalog: Catalog, actions: list[Action], shards: Shards, location: str) -> FlightServer:
     try:
-        return FlightServer(catalog, actions, shard=shard, location=location)
+        return FlightServer(catalog, actions, shards=shards, location=location)
     except (pa.ArrowException, OSError) as error:
         raise TransportError(
             "cannot listen there",

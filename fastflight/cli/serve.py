@@ -15,7 +15,7 @@ from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
-from fastflight.cli.settings import settings_of
+from fastflight.cli.settings import MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 
@@ -35,6 +35,12 @@ def serve(
         Path | None,
         typer.Option("--fleet", metavar="FILE", help="A TOML file of devices: \\[devices.NAME] and url = ..."),
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards", metavar="N", min=1, max=MAX_SHARDS, help="Event loops. By default one for each core, at most 4."
+        ),
+    ] = None,
     log_json: AsJsonLines = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
@@ -43,7 +49,7 @@ def serve(
     """
     log_to_stderr(as_json=log_json)
     try:
-        settings = settings_of(server, device or [], fleet)
+        settings = settings_of(server, device or [], fleet, shards)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():

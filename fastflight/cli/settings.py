@@ -10,6 +10,7 @@ Devices come from `--device NAME=URL` and from a fleet file, where unknown keys 
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,10 @@ DEVICE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 # A fleet of thousands of boards fits; a disk image given by mistake is not read to its end.
 MAX_FLEET_BYTES = 1024 * 1024
 SCHEMES = ("grpc", "grpc+tcp")
+# All of a process's loops share one interpreter lock: more of them only keep what is slow apart.
+MAX_DEFAULT_SHARDS = 4
+# Each has its threads.
+MAX_SHARDS = 64
 # In fleet files of other versions: known, so that their absence is said rather than called a misspelling.
 NOT_AVAILABLE = ("record",)
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
@@ -49,13 +54,28 @@ class BridgeSettings:
     takeover: bool = False
 
 
+def default_shards() -> int:
+    """An event loop for each core that this process may use, up to `MAX_DEFAULT_SHARDS`."""
+    return min(usable_cores(), MAX_DEFAULT_SHARDS)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """A server: its address (port 0 takes a free one), its devices, name to URL, and the bridges of some of them."""
+    """A server: its address (port 0 takes a free one), its devices, name to URL, and the bridges of some of them.
+
+    `shards` is how many event loops it has.
+    """
 
     location: str = DEFAULT_LOCATION
     devices: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_DEVICES))
     bridges: Mapping[str, BridgeSettings] = field(default_factory=dict)
+    shards: int = field(default_factory=default_shards)
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -89,7 +109,7 @@ class _Fleet(BaseModel):
     devices: dict[str, _FleetDevice]
 
 
-def settings_of(location: str, devices: Sequence[str], fleet: Path | None) -> ServeSettings:
+def settings_of(location: str, devices: Sequence[str], fleet: Path | None, shards: int | None = None) -> ServeSettings:
     """The settings that a command line means. `RequestError` names the option and what is wrong with it."""
     check_location(location)
     known = _from_fleet(fleet) if fleet is not None else {}
@@ -100,7 +120,7 @@ def settings_of(location: str, devices: Sequence[str], fleet: Path | None) -> Se
             raise RequestError("two devices have this name", where=name, hint="Give each a name of its own")
         chosen[name] = url
     bridges = {name: _bridge_of(device.bridge) for name, device in known.items() if device.bridge is not None}
-    return ServeSettings(location, chosen or dict(DEFAULT_DEVICES), bridges)
+    return ServeSettings(location, chosen or dict(DEFAULT_DEVICES), bridges, shards or default_shards())
 
 
 def check_location(location: str) -> None:

@@ -5,5 +5,6 @@ from fastflight.concurrency.handin import HandIn
 from fastflight.concurrency.handoff import drain
 from fastflight.concurrency.offload import off_loop
 from fastflight.concurrency.shard import Shard
+from fastflight.concurrency.shards import Shards
 
-__all__ = ["Exclusive", "HandIn", "Shard", "drain", "off_loop"]
+__all__ = ["Exclusive", "HandIn", "Shard", "Shards", "drain", "off_loop"]

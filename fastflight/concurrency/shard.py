@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
+from fastflight.concurrency.loops import new_loop
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
@@ -28,14 +28,15 @@ CLOSE_SECONDS = 5.0
 class Shard:
     """An event loop in a thread called `name`. Start it, submit coroutines, close it; also a context manager."""
 
-    def __init__(self, name: str = "shard-0") -> None:
+    def __init__(self, name: str = "shard-0", loops: Callable[[], asyncio.AbstractEventLoop] = new_loop) -> None:
+        """`loops` makes the event loop."""
         self.name = name
-        # Windows' default loop cannot watch descriptors, which is how ports wait.
-        self.loop = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
+        self.loop = loops()
         self._offload = concurrent.futures.ThreadPoolExecutor(MAX_OFFLOAD_THREADS, f"{name}-offload")
         self.loop.set_default_executor(self._offload)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._submitting = threading.Lock()
+        self._submitted: set[concurrent.futures.Future[Any]] = set()
         self._closing = False
         self._grace = CLOSE_SECONDS
 
@@ -43,6 +44,20 @@ class Shard:
     def running(self) -> bool:
         """Whether what was submitted can still make progress."""
         return self._thread.is_alive()
+
+    @property
+    def load(self) -> int:
+        """How many coroutines were submitted and have not ended: streams, and lines that are listened to."""
+        return len(self._submitted)
+
+    @property
+    def thread_id(self) -> int | None:
+        """Where the loop runs; None before it starts."""
+        return self._thread.ident
+
+    def tasks(self) -> int:
+        """How many tasks the loop has. From any thread."""
+        return len(asyncio.all_tasks(self.loop))
 
     def start(self) -> Shard:
         """Start the thread. Returns self."""
@@ -55,20 +70,33 @@ class Shard:
             if self._closing:
                 coroutine.close()
                 raise Stopped("the event loop is closed", where=self.name)
-            return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        self._submitted.add(future)
+        future.add_done_callback(self._submitted.discard)
+        return future
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Cancel every task, give them `timeout` seconds to end, join the thread. Does nothing the second time."""
+        if self.stop(timeout):
+            self.join(timeout * 2)
+
+    def stop(self, timeout: float = CLOSE_SECONDS) -> bool:
+        """Begin to close: tell the tasks to end, and return at once. False when somebody has done so before."""
         with self._submitting:  # what was submitted before has its task, and is cancelled with the others
             if self._closing:
-                return
+                return False
             self._closing = True
             self._grace = timeout
         if self._thread.ident is None:
             self.loop.close()
-            return
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(timeout * 2)
+        else:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        return True
+
+    def join(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds until one that was stopped has ended."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
 
     def __enter__(self) -> Shard:
         return self.start()

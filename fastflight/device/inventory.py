@@ -13,7 +13,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 
-from fastflight.concurrency import Exclusive, Shard, off_loop
+from fastflight.concurrency import Exclusive, Shard, Shards, off_loop
 from fastflight.device.board import Board
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
@@ -271,14 +271,17 @@ class Inventory:
     """Devices by name."""
 
     def __init__(
-        self, urls: Mapping[str, str], lease_seconds: float = LEASE_SECONDS, shard: Shard | None = None
+        self, urls: Mapping[str, str], lease_seconds: float = LEASE_SECONDS, shards: Shards | None = None
     ) -> None:
         """`urls`: name to device URL. Raises `RequestError` for a URL that cannot be understood.
 
-        `lease_seconds`: how long a lease waits for another owner, where it does not say. `shard`: where devices are
-        listened to.
+        `lease_seconds`: how long a lease waits for another owner, where it does not say. `shards`: where devices are
+        listened to, each on the one of its name.
         """
-        self._devices = {name: Device(name, parse_url(url), lease_seconds, shard) for name, url in urls.items()}
+        self._devices = {
+            name: Device(name, parse_url(url), lease_seconds, shards.of(name) if shards is not None else None)
+            for name, url in urls.items()
+        }
 
     def names(self) -> list[str]:
         """The names, in the order given."""

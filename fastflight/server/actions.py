@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from fastflight.concurrency import Shards
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.action import Action, RawAction
@@ -32,7 +33,7 @@ def types(actions: Actions) -> list[flight.ActionType]:
     return [flight.ActionType(action.name, _details(action)) for action in actions]
 
 
-def own_actions(ledger: Ledger, catalog: Catalog) -> list[Action | RawAction]:
+def own_actions(ledger: Ledger, catalog: Catalog, shards: Shards) -> list[Action | RawAction]:
     """What every Flight server can do, whatever it serves."""
 
     def cancel(body: bytes) -> Iterator[bytes]:
@@ -48,7 +49,7 @@ def own_actions(ledger: Ledger, catalog: Catalog) -> list[Action | RawAction]:
         yield endpoint.serialize()  # endpoints do not expire here
 
     return [
-        *state_actions(ledger),
+        *state_actions(ledger, shards),
         RawAction("CancelFlightInfo", "End the running streams of a flight (protobuf, see Flight.proto).", cancel),
         RawAction("RenewFlightEndpoint", "Endpoints do not expire: gives the same one back (protobuf).", renew),
     ]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import structlog
 
-from fastflight.concurrency import Shard
+from fastflight.concurrency import Shard, Shards
 from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import own_actions, types
 from fastflight.server.connections import cut
@@ -36,9 +36,9 @@ STOP_SECONDS = 5.0
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves the sources of `catalog` at `location`, and `actions`; async requests run on `shard`.
+    """Serves the sources of `catalog` at `location`, and `actions`; async requests run on `shards`.
 
-    `port` is the one it listens at. `close` also closes the shard.
+    A request for a device runs on the device's shard. `port` is the one it listens at. `close` also closes the shards.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         catalog: Catalog,
         actions: Iterable[Action | RawAction] = (),
         *,
-        shard: Shard,
+        shards: Shards,
         location: str = DEFAULT_LOCATION,
     ) -> None:
         self._catalog = catalog
-        self._shard = shard
+        self._shards = shards
         self._ledger = Ledger()
-        self._actions = Actions([*own_actions(self._ledger, catalog), *actions])
+        self._actions = Actions([*own_actions(self._ledger, catalog, shards), *actions])
         super().__init__(location)
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
@@ -82,7 +82,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             with stream.failing():  # once it is answered, the answer closes it
                 if request.mode == "sync":
                     return answers.sync_answer(source, request, stream)
-                return answers.async_answer(source, request, stream, self._shard)
+                return answers.async_answer(source, request, stream, self._shard_of(request))
 
     def do_put(
         self,
@@ -92,7 +92,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.FlightMetadataWriter,
     ) -> None:
         with self._asked(descriptor, context) as (source, request, stream):
-            uploads.take(source, request, stream, reader, writer, self._shard)
+            uploads.take(source, request, stream, reader, writer, self._shard_of(request))
 
     def do_exchange(
         self,
@@ -102,7 +102,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         with self._asked(descriptor, context) as (source, request, stream):
-            exchanges.talk(source, request, stream, reader, writer, self._shard)
+            exchanges.talk(source, request, stream, reader, writer, self._shard_of(request))
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         with mapped():
@@ -114,7 +114,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 yield pa.py_buffer(result)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Shut down: streams have `timeout` seconds to end, then are ended with UNAVAILABLE. The shard is closed.
+        """Shut down: streams have `timeout` seconds to end, then are ended with UNAVAILABLE. The shards are closed.
 
         A client that does not read its answer cannot be told so: its connection is cut. False when a handler is still
         there after that; it ends with its source, or with the process.
@@ -128,7 +128,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         stopping = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
         stopping.start()
         stopping.join(STOP_SECONDS)
-        self._shard.close()
+        self._shards.close()
         return not stopping.is_alive()
 
     def __exit__(
@@ -148,6 +148,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             with stream.failing():
                 yield source, request, stream
             stream.close("finished")
+
+    def _shard_of(self, request: Request) -> Shard:
+        return self._shards.of(request.belongs_to)
 
     def _open(self, request: Request, context: flight.ServerCallContext) -> Stream:
         return self._ledger.open(request.type, encode(request), context.is_cancelled)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fastflight.concurrency import Shards
 from fastflight.errors import RequestError, nearest
 from fastflight.service import wire
 from fastflight.service.action import Action, Body, RawAction
@@ -36,18 +37,18 @@ class Actions:
         return _results(self._actions[name], body)
 
 
-def state_actions(ledger: Ledger) -> list[Action]:
+def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
     """What every server says of itself, whatever it serves."""
 
     def health(_: Nothing) -> Iterator[Mapping[str, Any]]:
         yield {"status": "draining" if ledger.draining else "serving"}
 
     def stats(_: Nothing) -> Iterator[Mapping[str, Any]]:
-        yield ledger.stats()
+        yield {**ledger.stats(), "shards": shards.stats()}
 
     return [
         Action("health", "Whether the server takes requests: status is serving or draining.", Nothing, health),
-        Action("stats", "Streams, rows and bytes since the start, in all and by source.", Nothing, stats),
+        Action("stats", "Streams, rows and bytes since the start, in all and by source; the event loops.", Nothing, stats),
     ]
 
 

@@ -49,6 +49,12 @@ class Request(BaseModel):
 
     mode: Mode = "async"
 
+    @property
+    def belongs_to(self) -> str | None:
+        """The device that it is about, on whose event loop it runs; None where it is about none, or about several."""
+        device = getattr(self, "device", None)
+        return device if isinstance(device, str) else None
+
 
 class DeviceFile(Request):
     """Rows of a file on a device, or rows to be written to it.

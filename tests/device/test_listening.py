@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.concurrency import Shard
+from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import BusyError, Stopped, TransportClosed, TransportError
 from fastflight.transport.tap import Chunk, Gap, TapReader
@@ -22,8 +22,8 @@ SOON = 20.0
 
 @contextmanager
 def inventory(url: str) -> Iterator[Device]:
-    shard = Shard()
-    with Inventory({"demo": url}, shard=shard) as opened, shard:
+    shards = Shards(2)
+    with Inventory({"demo": url}, shards=shards) as opened, shards:
         yield opened.device("demo")
 
 

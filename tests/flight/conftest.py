@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.concurrency import Shard
+from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -129,14 +129,14 @@ def sha256(data: bytes) -> str:
 def serving(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterator[Board]:
     """A server as the command line puts it together."""
     with ExitStack() as parts:
-        shard = Shard()
-        parts.callback(shard.close)
-        inventory = parts.enter_context(Inventory(devices, shard=shard, **limits))
-        parts.enter_context(shard)
+        shards = Shards(2)
+        parts.callback(shards.close)
+        inventory = parts.enter_context(Inventory(devices, shards=shards, **limits))
+        parts.enter_context(shards)
         catalog = Catalog()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
-        server = FlightServer(catalog, device_actions(inventory), shard=shard, location="grpc://127.0.0.1:0")
+        server = FlightServer(catalog, device_actions(inventory), shards=shards, location="grpc://127.0.0.1:0")
         parts.callback(server.close)
         board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
         parts.callback(board.client.close)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.concurrency import Shard
+from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
 from fastflight.server import Action, FlightServer
 from fastflight.service import Catalog, Source
@@ -154,17 +154,17 @@ class Running:
     """A server under test."""
 
     server: FlightServer
-    shard: Shard
+    shards: Shards
     trials: Trials
     client: flight.FlightClient
 
     def tasks(self) -> int:
-        """Tasks on the shard."""
+        """Tasks on the shards."""
 
         async def count() -> int:
             return len(asyncio.all_tasks()) - 1
 
-        return self.shard.submit(count()).result(SOON)
+        return sum(shard.submit(count()).result(SOON) for shard in self.shards)
 
     def stats(self) -> dict[str, Any]:
         return self.server._ledger.stats()
@@ -181,13 +181,13 @@ def running() -> Iterator[Running]:
     catalog.add(mock.SOURCE)
     catalog.add(Source(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
     greet = Action("greet", "Says hello.", Greeting, lambda body: [{"said": f"hello {body.name}"}])
-    shard = Shard("test").start()
-    server = FlightServer(catalog, [greet], shard=shard, location="grpc://127.0.0.1:0")
+    shards = Shards(2, "test").start()
+    server = FlightServer(catalog, [greet], shards=shards, location="grpc://127.0.0.1:0")
     client = flight.connect(f"grpc://127.0.0.1:{server.port}")
-    yield Running(server, shard, trials, client)
+    yield Running(server, shards, trials, client)
     client.close()
     assert server.close(0)
-    assert not shard.running
+    assert not any(shard.running for shard in shards)
 
 
 @pytest.fixture(params=["sync", "async"])

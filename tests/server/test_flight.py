@@ -143,7 +143,7 @@ def test_closing_ends_open_streams_as_unavailable(running: Running, mode: str) -
         reader.read_all()
     closing.join(SOON)
     assert running.trials.closed.is_set()
-    assert not running.shard.running
+    assert not any(shard.running for shard in running.shards)
 
 
 def test_a_draining_server_refuses_new_work(running: Running) -> None:
@@ -185,7 +185,7 @@ def test_closing_in_front_of_a_client_that_does_not_read(
             running.tasks()
             client_is_behind.wait(0.2)
         assert running.server.close(0)
-        assert not running.shard.running
+        assert not any(shard.running for shard in running.shards)
         assert client.poll() is None
         client.stdin.close()
     assert running.stats()["open"] == 0

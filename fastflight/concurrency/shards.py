@@ -1,0 +1,82 @@
+"""A group of shards: several event loops, each in a thread of its own, and one watchdog for all.
+
+`of(name)` is always the same shard for the same name, in this process and in every other one with as many shards: what
+belongs together (a device, its requests, its bridge) goes by the device's name. Without a name it is the shard with
+the least to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from fastflight.concurrency.loops import kind_of, new_loop
+from fastflight.concurrency.shard import CLOSE_SECONDS, Shard
+from fastflight.concurrency.watchdog import Watchdog
+
+
+class Shards:
+    """`count` shards, called `name`-0 and so on. Start them, ask for one, close them; also a context manager."""
+
+    def __init__(
+        self, count: int = 1, name: str = "shard", loops: Callable[[], asyncio.AbstractEventLoop] = new_loop
+    ) -> None:
+        if count < 1:
+            raise ValueError("a group of shards has at least one")
+        self._shards = tuple(Shard(f"{name}-{number}", loops) for number in range(count))
+        self._watchdog = Watchdog(self._shards, f"{name}-watchdog")
+
+    def of(self, name: str | None) -> Shard:
+        """The shard that `name` belongs to; for None, the one with the least to do."""
+        if name is None:
+            return min(self._shards, key=lambda shard: shard.load)
+        # Python's own hash is another one in every process.
+        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        return self._shards[int.from_bytes(digest) % len(self._shards)]
+
+    def stats(self) -> list[dict[str, Any]]:
+        """For each shard: name, loop, streams, tasks, how late it was lately and at worst, whether it is stuck."""
+        return [
+            {
+                "name": shard.name,
+                "loop": kind_of(shard.loop),
+                "streams": shard.load,
+                "tasks": shard.tasks(),
+                **self._watchdog.stats(shard),
+            }
+            for shard in self._shards
+        ]
+
+    def start(self) -> Shards:
+        """Start all threads. Returns self."""
+        for shard in self._shards:
+            shard.start()
+        self._watchdog.start()
+        return self
+
+    def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """As `Shard.close`, for all of them at once: `timeout` is what each gives its tasks."""
+        self._watchdog.close()
+        deadline = time.monotonic() + 2 * timeout
+        for shard in self._shards:
+            shard.stop(timeout)
+        for shard in self._shards:
+            shard.join(max(0.0, deadline - time.monotonic()))
+
+    def __iter__(self) -> Iterator[Shard]:
+        return iter(self._shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __enter__(self) -> Shards:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
