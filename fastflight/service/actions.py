@@ -48,7 +48,9 @@ def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
 
     return [
         Action("health", "Whether the server takes requests: status is serving or draining.", Nothing, health),
-        Action("stats", "Streams, rows and bytes since the start, in all and by source; the event loops.", Nothing, stats),
+        Action(
+            "stats", "Streams, rows and bytes since the start, in all and by source; the event loops.", Nothing, stats
+        ),
     ]
 
 
