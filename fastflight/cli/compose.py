@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -21,18 +21,29 @@ from fastflight.errors import TransportError
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.service.action import Action
+from fastflight.service.actions import Actions, state_actions
+from fastflight.service.ledger import Ledger
 from fastflight.sources import device_actions, device_sources, mock
+
+if TYPE_CHECKING:
+    from fastflight.gateway import Gateway
 
 
 class RunningServer:
-    """A server that answers at `location`, and on its devices' `bridges`, until it is closed."""
+    """A server that answers at `location`, at `http`, and on its devices' `bridges`, until it is closed."""
 
     def __init__(
-        self, location: str, devices: Mapping[str, str], bridges: Mapping[str, Ports], parts: ExitStack
+        self,
+        location: str,
+        devices: Mapping[str, str],
+        bridges: Mapping[str, Ports],
+        parts: ExitStack,
+        http: str | None = None,
     ) -> None:
         self.location = location
         self.devices = devices
         self.bridges = bridges
+        self.http = http
         self._parts = parts
 
     def close(self) -> None:
@@ -60,16 +71,22 @@ def open_server(settings: ServeSettings) -> RunningServer:
         catalog = Catalog()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
-        server = _listening(catalog, device_actions(inventory), shards, settings.location)
+        ledger = Ledger()
+        server = _listening(catalog, device_actions(inventory), shards, settings.location, ledger)
         parts.callback(server.close)
         # Closed before the server, which takes the shards with it.
+        http = None
+        if settings.http is not None:
+            actions = Actions([*state_actions(ledger, shards), *device_actions(inventory)])
+            http = parts.enter_context(_gateway(catalog, actions, ledger, settings.http)).url
+            parts.callback(ledger.drain)  # first of all: what is live ends by itself then, on both edges
         bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
         }
         address = urlsplit(settings.location)
         host = f"[{address.hostname}]" if ":" in str(address.hostname) else address.hostname
         location = f"{address.scheme}://{host}:{server.port}"
-        return RunningServer(location, settings.devices, bridges, parts.pop_all())
+        return RunningServer(location, settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")
 
 
@@ -81,9 +98,17 @@ def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: Exit
     return bridge.ports
 
 
-def _listening(catalog: Catalog, actions: list[Action], shards: Shards, location: str) -> FlightServer:
+def _gateway(catalog: Catalog, actions: Actions, ledger: Ledger, address: tuple[str, int]) -> Gateway:
+    """Serve the same over HTTP. Imported only here: FastAPI takes longer to load than most commands to run."""
+    from fastflight.cli.gateway import open_gateway
+    from fastflight.gateway import LocalBackend
+
+    return open_gateway(LocalBackend(catalog, actions, ledger), address)
+
+
+def _listening(catalog: Catalog, actions: list[Action], shards: Shards, location: str, ledger: Ledger) -> FlightServer:
     try:
-        return FlightServer(catalog, actions, shards=shards, location=location)
+        return FlightServer(catalog, actions, shards=shards, location=location, ledger=ledger)
     except (pa.ArrowException, OSError) as error:
         raise TransportError(
             "cannot listen there",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -15,7 +16,7 @@ from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
-from fastflight.cli.settings import MAX_SHARDS, settings_of
+from fastflight.cli.settings import MAX_SHARDS, http_address, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 
@@ -41,6 +42,10 @@ def serve(
             "--shards", metavar="N", min=1, max=MAX_SHARDS, help="Event loops. By default one for each core, at most 4."
         ),
     ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="[HOST:]PORT", help="Serve the same over HTTP, on this computer only."),
+    ] = None,
     log_json: AsJsonLines = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
@@ -50,6 +55,8 @@ def serve(
     log_to_stderr(as_json=log_json)
     try:
         settings = settings_of(server, device or [], fleet, shards)
+        if http is not None:
+            settings = replace(settings, http=http_address(http))
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
@@ -57,6 +64,8 @@ def serve(
         with open_server(settings) as running:
             devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
+            if running.http:
+                screen.line(f"listening on {running.http}")
             for name, ports in running.bridges.items():
                 screen.line(f"sharing {name} at {listed(ports, '127.0.0.1')}")
             stop.wait()

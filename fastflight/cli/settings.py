@@ -36,6 +36,8 @@ SCHEMES = ("grpc", "grpc+tcp")
 MAX_DEFAULT_SHARDS = 4
 # Each has its threads.
 MAX_SHARDS = 64
+MAX_PORT = 65535
+DEFAULT_HOST = "127.0.0.1"
 # In fleet files of other versions: known, so that their absence is said rather than called a misspelling.
 NOT_AVAILABLE = ("record",)
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
@@ -76,6 +78,8 @@ class ServeSettings:
     devices: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_DEVICES))
     bridges: Mapping[str, BridgeSettings] = field(default_factory=dict)
     shards: int = field(default_factory=default_shards)
+    # Where the gateway listens, host and port; None for no gateway.
+    http: tuple[str, int] | None = None
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -145,6 +149,19 @@ def check_host(host: str) -> None:
     """Refuse to have a bridge where others than this computer could reach it."""
     if not _is_loopback(host):
         raise RequestError("only this computer's own addresses can be bridged to", where=host, hint=NOT_ENCRYPTED)
+
+
+def http_address(text: str) -> tuple[str, int]:
+    """Host and port of `PORT` or `HOST:PORT`. `RequestError` for one that others than this computer could reach."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if colon else DEFAULT_HOST
+    if not port.isdecimal() or int(port) > MAX_PORT or not host:
+        raise RequestError("not an address", where=f"--http {text}", hint="Give a port or HOST:PORT, as in --http 8000")
+    if not _is_loopback(host):
+        raise RequestError(
+            "only this computer's own addresses can be served", where=f"--http {text}", hint=NOT_ENCRYPTED
+        )
+    return host, int(port)
 
 
 def _is_loopback(host: str) -> bool:

@@ -39,6 +39,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """Serves the sources of `catalog` at `location`, and `actions`; async requests run on `shards`.
 
     A request for a device runs on the device's shard. `port` is the one it listens at. `close` also closes the shards.
+    `ledger` is given where another edge shares it.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         *,
         shards: Shards,
         location: str = DEFAULT_LOCATION,
+        ledger: Ledger | None = None,
     ) -> None:
         self._catalog = catalog
         self._shards = shards
-        self._ledger = Ledger()
+        self._ledger = ledger or Ledger()
         self._actions = Actions([*own_actions(self._ledger, catalog, shards), *actions])
         super().__init__(location)
 

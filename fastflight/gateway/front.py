@@ -1,0 +1,191 @@
+"""The application's door: who may ask, and answers that are kept for a moment.
+
+A server on loopback is reachable by every page that the user's browser shows. So a request must name this computer as
+its host (a page that rebinds its own name to 127.0.0.1 does not), and one that a page sends must be from a page of the
+gateway itself or of an allowed origin: a browser always says, in `Origin` or in `Sec-Fetch-Site`.
+
+Small answers that many ask for are plain ASGI: kept as bytes for `LIFETIME_SECONDS`, made again by one request at a
+time, with an ETag. Everything else goes on to the application behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastflight.gateway.status import Refused, told
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+# How old a kept answer may be. A page that asks ten times a second sees every change.
+LIFETIME_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The content of a small answer."""
+
+    body: bytes
+    media_type: bytes = b"application/json"
+
+
+# Makes a small answer anew.
+Make = Callable[[], Awaitable[Made]]
+
+
+class Kept:
+    """One small answer, as encoded messages."""
+
+    def __init__(self, make: Make, clock: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._fresh_until = 0.0
+        self._making: asyncio.Task[None] | None = None
+        self._etag = b""
+        self._start: dict[str, Any] = {}
+        self._body: dict[str, Any] = {}
+        self._unchanged: dict[str, Any] = {}
+
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """Send it, or 304 to a client that has it. Raises what making it raises."""
+        if self._clock() >= self._fresh_until:
+            await self._renewed()
+        for name, value in scope["headers"]:
+            if name == b"if-none-match" and self._etag in value:
+                await send(self._unchanged)
+                await send(EMPTY)
+                return
+        await send(self._start)
+        await send(EMPTY if scope["method"] == "HEAD" else self._body)
+
+    async def _renewed(self) -> None:
+        """Whoever comes while it is made waits for the same making; a client that leaves does not end it."""
+        if self._making is None:
+            self._making = asyncio.ensure_future(self._renew())
+            self._making.add_done_callback(self._made)
+        await asyncio.shield(self._making)
+
+    def _made(self, making: asyncio.Task[None]) -> None:
+        self._making = None
+        if not making.cancelled():
+            making.exception()  # told to those that wait, if any still do
+
+    async def _renew(self) -> None:
+        made = await self._make()
+        self._etag = b'"%s"' % hashlib.sha256(made.body).hexdigest()[:20].encode()
+        kept: list[Header] = [(b"etag", self._etag), (b"cache-control", b"no-cache")]
+        described = [(b"content-type", made.media_type), (b"content-length", b"%d" % len(made.body)), *kept]
+        self._start = {"type": "http.response.start", "status": 200, "headers": described}
+        self._body = {"type": "http.response.body", "body": made.body}
+        self._unchanged = {"type": "http.response.start", "status": 304, "headers": kept}
+        self._fresh_until = self._clock() + LIFETIME_SECONDS
+
+
+EMPTY: dict[str, Any] = {"type": "http.response.body", "body": b""}
+
+
+class Door:
+    """Whose requests are taken: by the host they ask for, and the page they come from."""
+
+    def __init__(self, origins: Iterable[str] = ()) -> None:
+        """`origins`: pages of other origins that may ask, as `https://host:port`."""
+        self._origins = frozenset(origin.encode() for origin in origins)
+        # Host headers that were looked at; bounded, since a client chooses them.
+        self._known: dict[bytes, bool] = {}
+
+    def check(self, headers: Iterable[Header]) -> None:
+        """`Refused` for a request that a stranger's page may have sent."""
+        host = origin = site = b""
+        for name, value in headers:
+            if name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+        if not self._is_here(host):
+            raise Refused(
+                421, "not a name of this computer", where="Host", hint="Ask for 127.0.0.1, localhost or [::1]"
+            )
+        if origin and origin != b"http://" + host and origin not in self._origins:
+            raise Refused(403, "pages from elsewhere may not ask", where="Origin", hint="Allow the origin when serving")
+        if not origin and site == b"cross-site":
+            raise Refused(
+                403, "pages from elsewhere may not ask", where="Sec-Fetch-Site", hint="Open the address itself"
+            )
+
+    def _is_here(self, host: bytes) -> bool:
+        known = self._known.get(host)
+        if known is None:
+            known = _is_loopback(host.decode("latin-1"))
+            if len(self._known) < MAX_KNOWN_HOSTS:
+                self._known[host] = known
+        return known
+
+
+# One per spelling of the address, of which there are few.
+MAX_KNOWN_HOSTS = 64
+
+
+def _is_loopback(host: str) -> bool:
+    name, bracket, _ = host.removeprefix("[").partition("]")
+    if not bracket:
+        name = host.rpartition(":")[0] or host
+    if name.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Front:
+    """The ASGI application in front of `behind`. `small`: path to how its answer is made."""
+
+    def __init__(self, door: Door, small: Mapping[str, Make], behind: Application) -> None:
+        self._door = door
+        self._small = {path: Kept(make) for path, make in small.items()}
+        self._behind = behind
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._behind(scope, receive, send)
+            return
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            self._door.check(scope["headers"])
+            kept = self._small.get(scope["path"])
+            if kept is not None and scope["method"] in ("GET", "HEAD"):
+                await kept.answer(scope, noting)
+            else:
+                await self._behind(scope, receive, noting)
+        except Exception as error:
+            if started:
+                raise
+            await send_error(send, error)
+
+
+async def send_error(send: Send, error: BaseException) -> None:
+    """Answer with what the client is to know of `error`."""
+    status, body = told(error)
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,139 @@
+"""uvicorn on an event loop of its own: `listen` starts it, `Gateway.close` ends it in bounded time.
+
+The port is had before anything runs, so that a port that somebody has is an error of whoever asked. uvicorn takes no
+signals here and logs nothing: what fails is told to the client, what nobody expected is in the log under its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from fastflight.concurrency import Shard
+from fastflight.errors import TransportError
+from fastflight.gateway.front import Application
+
+DEFAULT_HOST = "127.0.0.1"
+# A request's first line and headers: a long path, cookies of other servers on this computer.
+MAX_HEAD_BYTES = 64 * 1024
+# Each has a descriptor and buffers; a page's browser has six.
+MAX_CONNECTIONS = 2048
+# WebSocket messages from a client: what is typed, or pasted.
+MAX_MESSAGE_BYTES = 1024 * 1024
+# What waits at the operating system while the loop is busy.
+BACKLOG = 1024
+# What open answers get to end by themselves, and then what their sources get for their clean-up.
+CLOSE_SECONDS = 5.0
+STOP_SECONDS = 5.0
+
+
+class Gateway:
+    """A gateway that answers at `url` until it is closed. Also a context manager."""
+
+    def __init__(self, server: uvicorn.Server, shard: Shard, listener: socket.socket) -> None:
+        self._server = server
+        self._shard = shard
+        host, self.port = listener.getsockname()[:2]
+        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        self._serving = shard.submit(server.serve(sockets=[listener]))
+
+    def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Take no more requests, give open answers `timeout` seconds to end, end the rest. The shard is closed."""
+        if self._serving.done():
+            self._shard.close()
+            return
+        self._server.config.timeout_graceful_shutdown = timeout  # type: ignore[assignment]  # seconds, also in parts
+        self._server.should_exit = True
+        with contextlib.suppress(Exception):
+            self._serving.result(timeout + STOP_SECONDS)
+        with contextlib.suppress(Exception):
+            self._shard.submit(self._cut()).result(STOP_SECONDS)
+        self._shard.close()
+
+    async def _cut(self) -> None:
+        """Connections whose client does not read what it asked for."""
+        tasks = list(self._server.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def listen(app: Application, shard: Shard, port: int, host: str = DEFAULT_HOST) -> Gateway:
+    """Serve `app` on `shard`, which has been started and is the gateway's from now on. Port 0 takes a free one."""
+    config = uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws="websockets-sansio",
+        ws_max_size=MAX_MESSAGE_BYTES,
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        backlog=BACKLOG,
+    )
+    return Gateway(uvicorn.Server(config), shard, _listener(host, port))
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # The protocol is named because asyncio sets TCP_NODELAY only then: a head and a small body are two writes.
+        listener = socket.socket(family, kind, socket.IPPROTO_TCP)
+        try:
+            if os.name == "posix":  # elsewhere it would let two servers have one port
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+    except OSError as error:
+        raise TransportError(
+            "cannot listen there",
+            where=f"http://{host}:{port}",
+            hint="Another server may have the port: stop it, or choose another one with --http",
+        ) from error
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's, with a limit on a request's head: its parser has none."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._head_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"The head of a request has at most {MAX_HEAD_BYTES} bytes.")
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._head_bytes = -(1 << 62)  # what comes now is content
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._head_bytes = 0

@@ -1,0 +1,76 @@
+"""Errors as HTTP answers: one table from the typed errors to status codes.
+
+The body is the JSON that Flight carries in `extra_info`: `code`, `what`, `where`, `hint` and the error's own
+attributes; `text` is those in one line, as the command line prints them. Never a traceback, and no path of the host.
+"""
+
+from __future__ import annotations
+
+import json
+
+from fastflight.errors import (
+    BusyError,
+    DataError,
+    DeviceError,
+    DeviceFull,
+    FastFlightError,
+    FileMissing,
+    ProtocolError,
+    RequestError,
+    Stopped,
+    StorageError,
+    StorageFull,
+    TransportError,
+    TransportTimeout,
+    UnknownName,
+)
+from fastflight.service.failure import cancelled_is_stopped, described, numbered
+
+# A board's traceback is 2,000 characters at most; JSON may write each as six bytes, and an error holds it twice.
+MAX_ERROR_BYTES = 32 * 1024
+# What a client that is told to come back later is told to wait.
+RETRY_SECONDS = 1
+
+
+class Refused(RequestError):
+    """A request that HTTP has a status code of its own for."""
+
+    def __init__(self, status: int, what: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.status = status
+
+
+# The first class that fits, so the special ones stand first.
+STATUS: tuple[tuple[type[FastFlightError], int], ...] = (
+    (UnknownName, 404),
+    (FileMissing, 404),
+    (RequestError, 400),
+    (DataError, 422),
+    (BusyError, 503),
+    (Stopped, 503),
+    (TransportTimeout, 504),
+    (TransportError, 502),
+    (DeviceFull, 507),
+    (DeviceError, 502),
+    (StorageFull, 507),
+    (StorageError, 500),
+    (ProtocolError, 502),
+)
+
+
+def told(error: BaseException) -> tuple[int, bytes]:
+    """The status code and the JSON for `error`. One that nobody expected is logged, and is a number to the peer."""
+    error = cancelled_is_stopped(error)
+    if isinstance(error, Refused):
+        content = json.loads(described(error, MAX_ERROR_BYTES))
+        del content["status"]
+        return error.status, _body(content, str(error))
+    for kind, status in STATUS:
+        if isinstance(error, kind):
+            return status, _body(json.loads(described(error, MAX_ERROR_BYTES)), str(error))
+    text = numbered(error)
+    return 500, _body({"code": FastFlightError.code, "what": text}, text)
+
+
+def _body(content: dict[str, object], text: str) -> bytes:
+    return json.dumps({**content, "text": text}, ensure_ascii=False).encode(errors="replace")
