@@ -1,0 +1,75 @@
+"""Asking an application as an ASGI server does, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastflight.gateway.front import Application, Message, Scope
+
+HERE = (b"host", b"127.0.0.1:8000")
+
+
+@dataclass
+class Answered:
+    """What an application sent."""
+
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    parts: list[bytes] = field(default_factory=list)
+    ended: bool = False
+
+    async def take(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], dict(message["headers"])
+        else:
+            self.parts.append(bytes(message.get("body", b"")))
+            self.ended = not message.get("more_body", False)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def scope(
+    path: str = "/small", method: str = "GET", headers: tuple[tuple[bytes, bytes], ...] = (HERE,), query: str = ""
+) -> Scope:
+    return {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": list(headers),
+        "scheme": "http",
+        "server": ("127.0.0.1", 8000),
+        "client": ("127.0.0.1", 50000),
+        "root_path": "",
+    }
+
+
+async def ask(app: Application, asked: Scope, *parts: bytes) -> Answered:
+    """Send a request whose body comes in `parts`; the client stays until it has the answer."""
+    waiting = list(parts)
+    answered = Answered()
+
+    async def receive() -> Message:
+        if waiting:
+            part = waiting.pop(0)
+            return {"type": "http.request", "body": part, "more_body": bool(waiting)}
+        if not parts and not answered.status and not sent_empty:
+            sent_empty.append(True)
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    sent_empty: list[bool] = []
+    await app(asked, receive, answered.take)
+    return answered

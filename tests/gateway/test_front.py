@@ -1,0 +1,145 @@
+"""The gateway's door, and the small answers that it keeps: asked as an ASGI server asks, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from fastflight.errors import BusyError
+from fastflight.gateway.front import LIFETIME_SECONDS, Door, Front, Kept, Made, Receive, Scope, Send
+
+from .asking import HERE, Answered, ask, scope
+
+
+async def behind(scope: Scope, receive: Receive, send: Send) -> None:
+    raise BusyError("in use", holder="a bridge", where="demo", hint="Wait")
+
+
+class Counter:
+    """Makes another answer each time; waits for `gate`."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def make(self) -> Made:
+        await self.gate.wait()
+        self.made += 1
+        return Made(b"%d" % self.made)
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_answer_is_kept_for_its_lifetime() -> None:
+    async def run() -> None:
+        counter, clock = Counter(), Clock(now=1.0)
+        kept = Kept(counter.make, clock)
+        for _ in range(3):
+            await kept.answer(scope(), (first := Answered()).take)
+        clock.now += LIFETIME_SECONDS
+        await kept.answer(scope(), (second := Answered()).take)
+        assert (first.body, second.body) == (b"1", b"2")
+        assert first.headers[b"content-length"] == b"1"
+        assert first.headers[b"etag"] != second.headers[b"etag"]
+
+    asyncio.run(run())
+
+
+def test_those_who_come_together_share_one_making() -> None:
+    async def run() -> None:
+        counter = Counter()
+        counter.gate.clear()
+        kept = Kept(counter.make)
+        asking = [asyncio.ensure_future(kept.answer(scope(), Answered().take)) for _ in range(10)]
+        await asyncio.sleep(0)
+        asking[0].cancel()  # one that leaves ends nothing for the others
+        counter.gate.set()
+        ended = await asyncio.gather(*asking, return_exceptions=True)
+        assert [type(each) for each in ended] == [asyncio.CancelledError, *[type(None)] * 9]
+        assert counter.made == 1
+
+    asyncio.run(run())
+
+
+def test_a_failure_is_told_and_not_kept() -> None:
+    async def run() -> None:
+        failures = [BusyError("in use", where="demo")]
+
+        async def make() -> Made:
+            if failures:
+                raise failures.pop()
+            return Made(b"{}")
+
+        front = Front(Door(), {"/small": make}, behind)
+        refused, well = await ask(front, scope()), await ask(front, scope())
+        assert (refused.status, refused.json["text"]) == (503, "demo: in use")
+        assert (well.status, well.body) == (200, b"{}")
+
+    asyncio.run(run())
+
+
+def test_a_client_that_has_it_is_not_sent_it_again() -> None:
+    async def run() -> None:
+        front = Front(Door(), {"/small": _empty}, behind)
+        etag = (await ask(front, scope())).headers[b"etag"]
+        same = await ask(front, scope(headers=(HERE, (b"if-none-match", b'"other", W/' + etag))))
+        other = await ask(front, scope(headers=(HERE, (b"if-none-match", b'"other"'))))
+        head = await ask(front, scope(method="HEAD"))
+        assert (same.status, same.body, same.headers[b"etag"]) == (304, b"", etag)
+        assert (other.status, other.body) == (200, b"{}")
+        assert (head.status, head.body, head.headers[b"content-length"]) == (200, b"", b"2")
+
+    asyncio.run(run())
+
+
+def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
+    answered = asyncio.run(ask(Front(Door(), {}, behind), scope("/other")))
+    assert answered.status == 503
+    assert answered.headers[b"retry-after"] == b"1"
+    assert answered.json == {
+        "code": "busy",
+        "what": "in use",
+        "where": "demo",
+        "hint": "Wait",
+        "holder": "a bridge",
+        "text": "demo: in use. Wait",
+    }
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ((), 421),
+        (((b"host", b"evil.example:8000"),), 421),
+        (((b"host", b"127.0.0.1.evil.example"),), 421),
+        (((b"host", b"169.254.1.1:8000"),), 421),
+        (((b"host", b"\xff"),), 421),
+        ((HERE, (b"origin", b"http://evil.example")), 403),
+        ((HERE, (b"origin", b"null")), 403),
+        ((HERE, (b"origin", b"http://127.0.0.1:9000")), 403),
+        ((HERE, (b"sec-fetch-site", b"cross-site")), 403),
+        ((HERE, (b"origin", b"http://127.0.0.1:8000"), (b"sec-fetch-site", b"same-origin")), 200),
+        ((HERE, (b"origin", b"https://notebook.example")), 200),
+        ((HERE, (b"sec-fetch-site", b"none")), 200),
+        (((b"host", b"localhost"),), 200),
+        (((b"host", b"LOCALHOST:8000"),), 200),
+        (((b"host", b"[::1]:8000"),), 200),
+        (((b"host", b"127.0.0.1"),), 200),
+    ],
+)
+def test_a_page_from_elsewhere_gets_nothing(headers: tuple[tuple[bytes, bytes], ...], status: int) -> None:
+    front = Front(Door(["https://notebook.example"]), {"/small": _empty}, behind)
+    assert asyncio.run(ask(front, scope(headers=headers))).status == status
+
+
+async def _empty() -> Made:
+    return Made(b"{}")
