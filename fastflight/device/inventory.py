@@ -18,8 +18,8 @@ from fastflight.device.board import Board
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import ProtocolError, TransportClosed, TransportError, UnknownName, nearest
-from fastflight.transport import Address, Port, arun, parse_url, run
-from fastflight.transport.tap import Tap, TapReader, tapped
+from fastflight.transport import Address, AsyncAddress, Port, arun, parse_url, run
+from fastflight.transport.tap import Tap, TappedPort, TapReader, tapped
 
 # Waiting for another owner to finish a file of ordinary size.
 LEASE_SECONDS = 30.0
@@ -45,7 +45,7 @@ class Device:
         self._address = address
         self._shard = shard
         self._lock = Exclusive(name)
-        self._port: Port | None = None
+        self._port: TappedPort | None = None
         self._board = Board()
         # Asking for raw paste hung the board once.
         self._hangs = False
@@ -169,7 +169,7 @@ class Device:
                 if self._listeners == 0 and self._listening is not None:
                     self._listening.cancel()
 
-    def _opened(self) -> Port:
+    def _opened(self) -> TappedPort:
         """The open line."""
         if self._port is None:
             self._port = tapped(self._address.open(OPEN_SECONDS), self.tap)
@@ -177,10 +177,10 @@ class Device:
             self.tap.nudge()
         return self._port
 
-    async def _aopened(self) -> Port:
+    async def _aopened(self) -> TappedPort:
         """As `_opened`."""
         if self._port is None:
-            self._port = tapped(await off_loop(self._address.open, OPEN_SECONDS, discard=_close), self.tap)
+            self._port = tapped(await _aopen(self._address), self.tap)
             self._trouble = ""
             self.tap.nudge()
         return self._port
@@ -308,6 +308,12 @@ class Inventory:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+async def _aopen(address: Address) -> Port:
+    if isinstance(address, AsyncAddress):
+        return await address.aopen(OPEN_SECONDS)
+    return await off_loop(address.open, OPEN_SECONDS, discard=_close)
 
 
 def _close(port: Port) -> None:

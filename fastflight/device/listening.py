@@ -11,20 +11,18 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from fastflight.concurrency import Exclusive
-from fastflight.errors import TransportError, TransportTimeout
-from fastflight.transport import Port
+from fastflight.errors import TransportError
+from fastflight.transport.tap import TappedPort
 
 # How others are told of it, should it not give way.
 HOLDER = "a listener"
-# A quiet board is waited for again after this: a timer that fires once an hour.
-QUIET_SECONDS = 3600.0
 # A board that was reset is back within a second or two; one that was put away may stay away for days.
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
 
 
 async def listen(
-    lock: Exclusive, opened: Callable[[], Awaitable[Port]], abandon: Callable[[TransportError], Awaitable[None]]
+    lock: Exclusive, opened: Callable[[], Awaitable[TappedPort]], abandon: Callable[[TransportError], Awaitable[None]]
 ) -> None:
     """Until cancelled. `opened` gives the open line, `abandon` is told how it failed; both run under `lock`."""
     retry = FIRST_RETRY_SECONDS
@@ -33,20 +31,12 @@ async def listen(
             try:
                 port = await opened()
                 retry = FIRST_RETRY_SECONDS
-                await _until(wanted, _read(port))
+                await _until(wanted, port.alisten())
             except TransportError as error:
                 await abandon(error)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(wanted.wait(), retry)
                 retry = min(retry * 2, LAST_RETRY_SECONDS)
-
-
-async def _read(port: Port) -> None:
-    while True:
-        with contextlib.suppress(TransportTimeout):
-            await port.aread(QUIET_SECONDS)
-        # A board that floods its line is always ready: let the loop's other tasks run.
-        await asyncio.sleep(0)
 
 
 async def _until(wanted: asyncio.Event, reading: Awaitable[None]) -> None:

@@ -10,6 +10,7 @@ lines can be set. Find out with `isinstance`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -116,6 +117,17 @@ class Gathering(Protocol):
         """Hand what was gathered to the line now. `timeout` bounds the time without progress."""
 
 
+@runtime_checkable
+class Pouring(Protocol):
+    """A port that can be read without a wake-up of the reader for each read: many idle lines cost little then."""
+
+    async def apour(self, give: Callable[[bytes], object]) -> None:
+        """Call `give` on the loop with what comes, as it comes, until cancelled; nothing that was taken is lost.
+
+        Fails as `aread` does, but silence is no failure.
+        """
+
+
 class Address(Protocol):
     """Where a device is. Holds what must outlive a single opening (the simulated board's files)."""
 
@@ -128,3 +140,11 @@ class Address(Protocol):
 
     def dispose(self) -> None:
         """Give back what the address itself holds. No port of it may be open."""
+
+
+@runtime_checkable
+class AsyncAddress(Protocol):
+    """An address whose line is opened on an event loop, without a thread that waits for it."""
+
+    async def aopen(self, timeout: float) -> Port:
+        """As `open`. Cancelled, it leaves nothing open."""

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import ipaddress
+import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES, LineSettings
@@ -28,8 +32,27 @@ class SocketAddress:
     baud: int | None = None
 
     def open(self, timeout: float) -> SocketPort:
-        try:
+        with self._told(timeout):
             stream = socket.create_connection((self.host, self.port), timeout)
+        return self._connected(stream)
+
+    async def aopen(self, timeout: float) -> SocketPort:
+        with self._told(timeout):
+            async with asyncio.timeout(timeout):
+                stream = await _aconnected(self.host, self.port)
+        return self._connected(stream)
+
+    def dispose(self) -> None:
+        """An address on the network holds nothing here."""
+
+    def _connected(self, stream: socket.socket) -> SocketPort:
+        speed = None if self.baud is None else LineSettings(self.baud).bytes_per_second
+        return SocketPort(stream, self.url, bytes_per_second=speed)
+
+    @contextlib.contextmanager
+    def _told(self, timeout: float) -> Iterator[None]:
+        try:
+            yield
         except TimeoutError as error:
             raise TransportTimeout(
                 f"nothing answered within {timeout:g} s", where=self.url, hint="Check the host and that it is reachable"
@@ -40,11 +63,37 @@ class SocketAddress:
                 where=self.url,
                 hint="Check the address, and that the bridge or emulator is running",
             ) from error
-        speed = None if self.baud is None else LineSettings(self.baud).bytes_per_second
-        return SocketPort(stream, self.url, bytes_per_second=speed)
 
-    def dispose(self) -> None:
-        """An address on the network holds nothing here."""
+
+async def _aconnected(host: str, port: int) -> socket.socket:
+    """A connection to the first of the host's addresses that takes one."""
+    loop = asyncio.get_running_loop()
+    failure = OSError(f"{host} has no address")
+    for family, address in await _addresses(host, port):
+        stream = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            stream.setblocking(False)
+            await loop.sock_connect(stream, address)
+        except OSError as error:
+            stream.close()
+            # The loop has a text of its own.
+            failure = OSError(error.errno, os.strerror(error.errno or 0))
+        except BaseException:
+            stream.close()
+            raise
+        else:
+            return stream
+    raise failure
+
+
+async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
+    """Family and address of each. A number is not looked up: that would take a thread."""
+    try:
+        literal = ipaddress.ip_address(host)
+    except ValueError:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [(family, address) for family, _, _, _, address in found]
+    return [(socket.AF_INET6 if literal.version == 6 else socket.AF_INET, (host, port))]
 
 
 class SocketPort:
@@ -109,6 +158,14 @@ class SocketPort:
             return self._received(await self._watch.read(timeout))
         except OSError as error:
             raise self._translated(error, "sent nothing", timeout) from error
+
+    async def apour(self, give: Callable[[bytes], object]) -> None:
+        try:
+            self._do_not_block()
+            await self._watch.pour(give)
+        except OSError as error:
+            raise self._translated(error, "sent nothing", 0) from error
+        self._received(b"")
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         try:

@@ -16,11 +16,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from fastflight.errors import RequestError
-from fastflight.transport.port import Gathering, LineSettings, ModemLines, Port, SerialControl
+from fastflight.errors import RequestError, TransportTimeout
+from fastflight.transport.port import Gathering, LineSettings, ModemLines, Port, Pouring, SerialControl
+from fastflight.transport.watch import runs_here
 
 Direction = Literal["rx", "tx"]
 
@@ -30,6 +32,8 @@ KEPT_BYTES = 256 * 1024
 CHUNK_BYTES = 256
 # A reader takes this many chunks at once: few enough that taking them does not keep the line's owner waiting.
 LOT_CHUNKS = 256
+# A quiet board is waited for again after this: a timer that fires once an hour.
+QUIET_SECONDS = 3600.0
 
 
 class Chunk(NamedTuple):
@@ -191,18 +195,16 @@ class TapReader:
 
     async def atake(self, timeout: float | None) -> list[Chunk | Gap]:
         """As `take`. Cancelled, it has taken nothing."""
-        came, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(came.set)
-
+        loop = asyncio.get_running_loop()
+        came: asyncio.Future[None] = loop.create_future()
+        wake = partial(_settle_on, loop, came)
         if not (items := self._taken(wake)) and not self.ended:
+            timer = None if timeout is None else loop.call_later(timeout, _settle, came)
             try:
-                async with asyncio.timeout(timeout):
-                    await came.wait()
-            except TimeoutError:
-                pass
+                await came
             finally:
+                if timer is not None:
+                    timer.cancel()
                 self._tap._forget(wake)
             items = self._taken(None)
         return items
@@ -221,13 +223,26 @@ class TapReader:
         return items
 
 
+def _settle_on(loop: asyncio.AbstractEventLoop, came: asyncio.Future[None]) -> None:
+    """From any thread. On the loop itself, which is where lines are read, it need not be woken."""
+    if runs_here(loop):
+        _settle(came)
+    else:
+        loop.call_soon_threadsafe(_settle, came)
+
+
+def _settle(came: asyncio.Future[None]) -> None:
+    if not came.done():
+        came.set_result(None)
+
+
 def _wake(waiting: list[Callable[[], object]]) -> None:
     for wake in waiting:
         with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits there any more
             wake()
 
 
-def tapped(port: Port, tap: Tap) -> Port:
+def tapped(port: Port, tap: Tap) -> TappedPort:
     """`port`, with a tap on it; a `SerialControl` where it was one."""
     return TappedSerialPort(port, port, tap) if isinstance(port, SerialControl) else TappedPort(port, tap)
 
@@ -259,6 +274,17 @@ class TappedPort:
         data = await self._port.aread(timeout)
         self._tap.feed("rx", data)
         return data
+
+    async def alisten(self) -> None:
+        """Read the line for the tap alone, until cancelled. Fails as `aread` does, but silence is no failure."""
+        if isinstance(self._port, Pouring):
+            await self._port.apour(partial(self._tap.feed, "rx"))
+            return
+        while True:
+            with contextlib.suppress(TransportTimeout):
+                await self.aread(QUIET_SECONDS)
+            # A board that floods its line is always ready: let the loop's other tasks run.
+            await asyncio.sleep(0)
 
     def awrite(self, data: bytes, timeout: float) -> Coroutine[Any, Any, None]:
         self._tap.feed("tx", data)

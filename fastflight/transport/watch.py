@@ -4,7 +4,7 @@
 wait to the next: two calls of the system are saved for each answer of a device. Bytes that come while nobody waits are
 left where they are, and end the watch until the next wait, so a loop is woken by them once. When a wait ends, the bytes
 are taken at once; a reader that is cancelled just then leaves them in the watch, and whoever reads next, from a thread
-too, begins with `left`.
+too, begins with `left`. `pour` has no reader to be woken: what comes is given away as soon as it is taken.
 
 One task may read while another waits for `room`. `end` comes before the descriptor is closed, from whatever thread: a
 loop that still watched it could not watch its next one with the same number.
@@ -15,6 +15,7 @@ Needs a loop that watches descriptors: any but Windows' proactor loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -22,6 +23,8 @@ from fastflight.transport.alarm import Alarm
 
 # So many reads in a row find something without a turn of the loop: then the loop's other tasks have theirs.
 TURN_READS = 16
+# Who gives away what comes waits for as long as it takes: a timer that fires once an hour.
+QUIET_SECONDS = 3600.0
 # A loop that does not come around in this time is stuck: nobody waits longer for it.
 END_SECONDS = 2.0
 
@@ -33,6 +36,7 @@ class Watch:
         self._descriptor = descriptor
         self._take = take
         self._left: bytes | OSError | None = None
+        self._give: Callable[[bytes], object] | None = None
         self._reads = 0
         self._stay: _Stay | None = None
 
@@ -57,6 +61,21 @@ class Watch:
             self._reads = 0
             await self._here().readable(timeout)
 
+    async def pour(self, give: Callable[[bytes], object]) -> None:
+        """Have `give` called on the loop with all that `take` gives, until cancelled: what was taken was given.
+
+        Returns when `take` gives no bytes, and raises what it raises.
+        """
+        self._give = give
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    if not (data := await self.read(QUIET_SECONDS)):
+                        return
+                    give(data)
+        finally:
+            self._give = None
+
     async def room(self, timeout: float) -> None:
         """Return when the descriptor may be writable; `TimeoutError` after `timeout` seconds."""
         await self._here().writable(timeout)
@@ -75,18 +94,23 @@ class Watch:
         return self._stay
 
     def _came(self) -> bool:
-        """Take it, for the reader that is about to be woken."""
+        """Take it, for the reader that is about to be woken. False when there is nothing for it to do."""
         try:
-            self._left = self._take()
+            data = self._take()
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:
             self._left = error
+            return True
+        if self._give is not None and data:
+            self._give(data)
+            return False
+        self._left = data
         return True
 
 
 class _Stay:
-    """What a watch has on one loop, used there only. `came` takes the bytes; false when there are none after all."""
+    """What a watch has on one loop, used there only. `came` takes the bytes; false when nobody need be woken."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, came: Callable[[], bool]) -> None:
         self.home = loop
@@ -169,7 +193,7 @@ class _Stay:
 
 def carry_out(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
     """Do `act` on `loop`, from whatever thread, and return when it is done; here and now if `loop` does not run."""
-    if loop.is_closed() or not loop.is_running() or _runs_here(loop):
+    if loop.is_closed() or not loop.is_running() or runs_here(loop):
         act()
         return
     done = threading.Event()
@@ -190,7 +214,8 @@ def _settle(waiter: asyncio.Future[bool], expired: bool) -> None:
         waiter.set_result(expired)
 
 
-def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is on `loop`."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:

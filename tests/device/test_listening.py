@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ import pytest
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import BusyError, Stopped, TransportClosed, TransportError
+from fastflight.transport.socket import SocketAddress
 from fastflight.transport.tap import Chunk, Gap, TapReader
+from fastflight_benchmark.live.fleet import printing
+from fastflight_benchmark.live.printing import Options
 
 SOON = 20.0
 
@@ -167,15 +171,17 @@ def test_a_line_that_is_lost_is_opened_again_for_those_that_listen(monkeypatch: 
 def test_a_request_does_not_wait_for_a_line_that_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = threading.Event()
     with inventory("socket://127.0.0.1:9") as demo:
-        opened = demo._address.open
+        address = demo._address
+        assert isinstance(address, SocketAddress)
+        opened = address.aopen
 
-        def refuse(timeout: float) -> object:
+        async def refuse(_: SocketAddress, timeout: float) -> object:
             try:
-                return opened(timeout)
+                return await opened(timeout)
             finally:
                 tried.set()
 
-        monkeypatch.setattr(type(demo._address), "open", lambda _, timeout: refuse(timeout))
+        monkeypatch.setattr(SocketAddress, "aopen", refuse)
         with demo.listen():
             assert tried.wait(SOON)
             with pytest.raises(TransportError, match="cannot connect"), demo.lease("a reader", timeout=0):
@@ -191,3 +197,17 @@ def test_listeners_end_with_the_device_and_none_begin_without_a_loop(tmp_path: P
         pass
     with Inventory({"demo": "sim:"}) as plain, pytest.raises(RuntimeError), plain.device("demo").listen():
         pass
+
+
+def test_hundreds_of_boards_are_heard_by_one_thread() -> None:
+    boards, before = 300, threading.active_count()
+    with printing(Options(boards, rows_per_second=20.0)) as fleet:
+        shard = Shard()
+        urls = {f"board-{number}": url for number, url in enumerate(fleet.urls)}
+        with Inventory(urls, shard=shard) as opened, shard, ExitStack() as listening:
+            readers = [listening.enter_context(device.listen()) for device in opened.devices()]
+            heard = [said(reader, b'"n": 4, ') for reader in readers]
+            assert threading.active_count() == before + 1
+        for number, words in enumerate(heard):
+            rows = [json.loads(line) for line in words.splitlines()]
+            assert [(row["board"], row["n"]) for row in rows] == [(number, n) for n in range(5)]

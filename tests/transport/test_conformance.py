@@ -11,6 +11,7 @@ import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import Address, Port
+from fastflight.transport.tap import Chunk, Tap, tapped
 from tests.transport.peers import GOODBYE, PEERS
 from tests.transport.rfc2217_peers import rfc2217_peer
 
@@ -281,3 +282,52 @@ def test_an_address_can_be_opened_again(kind: Kind) -> None:
     with kind(False) as address:
         for _ in range(2):
             address.open(PATIENCE).close()
+
+
+def test_listening_gives_way_at_any_moment_and_who_reads_next_gets_the_rest(port: Port) -> None:
+    tap = Tap()
+    line, reader = tapped(port, tap), tap.reader()
+    data = bytearray()
+
+    async def hear() -> None:
+        for item in await reader.atake(PATIENCE):
+            assert isinstance(item, Chunk)
+            data.extend(item.data if item.direction == "rx" else b"")
+
+    async def main() -> None:
+        for number in range(20):
+            listening = asyncio.ensure_future(line.alisten())
+            await line.awrite(EVERY_BYTE * 2, PATIENCE)
+            while len(data) < 512 * number + 1:
+                await hear()
+            listening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await listening
+            while len(data) < 512 * (number + 1):
+                if tap.next_seq == reader.next_seq:
+                    await line.aread(PATIENCE)
+                await hear()
+
+    asyncio.run(main())
+    assert data == EVERY_BYTE * 40
+
+
+def test_listening_ends_with_the_line(port: Port) -> None:
+    async def main() -> None:
+        listening = asyncio.ensure_future(tapped(port, Tap()).alisten())
+        await port.awrite(GOODBYE, PATIENCE)
+        with pytest.raises(TransportClosed):
+            await listening
+
+    asyncio.run(main())
+
+
+def test_listening_ends_when_a_thread_closes_the_line(port: Port) -> None:
+    async def main() -> None:
+        listening = asyncio.ensure_future(tapped(port, Tap()).alisten())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(port.close)
+        with pytest.raises(TransportError):
+            await listening
+
+    asyncio.run(main())

@@ -1,5 +1,6 @@
 """Addresses that cannot be opened say why and what to do; the simulated board opens, answers and ends."""
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -9,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.errors import TransportClosed, TransportError
-from fastflight.transport import Port, parse_url
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport import AsyncAddress, Port, parse_url
 from fastflight.transport.sim import _accept
 
 PATIENCE = 20.0
@@ -42,8 +43,49 @@ def test_a_serial_port_that_another_has() -> None:
 def test_a_socket_that_nobody_listens_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(TransportError, match="cannot connect .*Check the address"):
-        parse_url(f"socket://127.0.0.1:{port}").open(PATIENCE)
+    for host in ("127.0.0.1", "localhost"):
+        address = parse_url(f"socket://{host}:{port}")
+        assert isinstance(address, AsyncAddress)
+        with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
+            address.open(PATIENCE)
+        with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
+            asyncio.run(address.aopen(PATIENCE))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_socket_that_is_opened_on_a_loop(host: str) -> None:
+    async def main() -> bytes:
+        address = parse_url(f"socket://{host}:{listener.getsockname()[1]}?baud=9600")
+        assert isinstance(address, AsyncAddress)
+        port = await address.aopen(PATIENCE)
+        with listener.accept()[0] as peer:
+            peer.sendall(b"hello")
+        assert port.bytes_per_second == 960
+        try:
+            return await port.aread(PATIENCE)
+        finally:
+            await port.aclose()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert asyncio.run(main()) == b"hello"
+
+
+def test_opening_that_is_cancelled_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[socket.socket] = []
+
+    async def never(_: object, stream: socket.socket, address: object) -> None:
+        made.append(stream)
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        address = parse_url("socket://127.0.0.1:9")
+        assert isinstance(address, AsyncAddress)
+        monkeypatch.setattr(type(asyncio.get_running_loop()), "sock_connect", never)
+        with pytest.raises(TransportTimeout, match="nothing answered within 0.01 s"):
+            await address.aopen(0.01)
+
+    asyncio.run(main())
+    assert [stream.fileno() for stream in made] == [-1]
 
 
 def test_a_command_that_is_not_installed() -> None:

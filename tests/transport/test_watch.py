@@ -231,3 +231,48 @@ def test_carrying_out_on_a_loop_that_stands_still_is_done_here() -> None:
     loop.close()
     carry_out(loop, lambda: done.append(True))
     assert done == [True, True]
+
+
+def test_what_is_poured_wakes_no_reader_and_arrives_in_order(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        given: asyncio.Queue[bytes] = asyncio.Queue()
+        line.theirs.send(b"before")
+        pouring = asyncio.ensure_future(line.watch.pour(given.put_nowait))
+        assert await given.get() == b"before"
+        for number in range(100):
+            line.theirs.send(b"%d" % number)
+            assert await given.get() == b"%d" % number
+        line.theirs.close()
+        await pouring
+
+    runner.run(main())
+    assert counting(runner).watches == 1
+
+
+def test_pouring_that_is_cancelled_takes_nothing_more(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        given: asyncio.Queue[bytes] = asyncio.Queue()
+        pouring = asyncio.ensure_future(line.watch.pour(given.put_nowait))
+        await asyncio.sleep(0)
+        line.theirs.send(b"poured")
+        assert await given.get() == b"poured"
+        pouring.cancel()
+        line.theirs.send(b"left")
+        with pytest.raises(asyncio.CancelledError):
+            await pouring
+        assert await line.watch.read(PATIENCE) == b"left"
+        assert given.empty()
+
+    runner.run(main())
+
+
+def test_pouring_fails_as_reading_does(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        pouring = asyncio.ensure_future(line.watch.pour(print))
+        await asyncio.sleep(0)
+        line.on_taking = lambda: (_ for _ in ()).throw(OSError("broken"))
+        line.theirs.send(b"any")
+        with pytest.raises(OSError, match="broken"):
+            await pouring
+
+    runner.run(main())
