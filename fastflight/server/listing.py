@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from fastflight.errors import RequestError
-from fastflight.server.answers import plain
 from fastflight.service import Catalog, decode, decode_path, encode
+from fastflight.service.answer import plain
 from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.source import Estimate
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.server import answers
-from fastflight.server.answers import MAX_MESSAGE_BYTES
+from fastflight.service import answer
+from fastflight.service.answer import MAX_MESSAGE_BYTES
 
 from .conftest import SOON, Running
 
@@ -57,7 +57,7 @@ def test_silence_is_not_sent_on(running: Running, mode: str) -> None:
 
 
 def test_a_long_silence_is_a_sign_of_life(running: Running, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(answer, "HEARTBEAT_SECONDS", 0.0)
     batches, _ = read(running.client.do_get(ticket(type="trial", rows=1, silences=2, mode=mode)))
     assert [batch.num_rows for batch in batches] == [0, 0, 1, 0]
 
