@@ -199,15 +199,15 @@ def test_listeners_end_with_the_device_and_none_begin_without_a_loop(tmp_path: P
         pass
 
 
-def test_hundreds_of_boards_are_heard_by_one_thread() -> None:
-    boards, before = 300, threading.active_count()
+def test_hundreds_of_boards_are_heard_without_a_thread_more() -> None:
+    shards, boards = Shards(2), 300
     with printing(Options(boards, rows_per_second=20.0)) as fleet:
-        shard = Shard()
         urls = {f"board-{number}": url for number, url in enumerate(fleet.urls)}
-        with Inventory(urls, shard=shard) as opened, shard, ExitStack() as listening:
+        with Inventory(urls, shards=shards) as opened, shards, ExitStack() as listening:
+            before = threading.active_count()
             readers = [listening.enter_context(device.listen()) for device in opened.devices()]
             heard = [said(reader, b'"n": 4, ') for reader in readers]
-            assert threading.active_count() == before + 1
+            assert threading.active_count() == before
         for number, words in enumerate(heard):
             rows = [json.loads(line) for line in words.splitlines()]
             assert [(row["board"], row["n"]) for row in rows] == [(number, n) for n in range(5)]
