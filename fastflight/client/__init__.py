@@ -7,6 +7,7 @@ from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import Resuming
 from fastflight.client.interaction import Interaction
 from fastflight.client.interaction_aio import AsyncInteraction
+from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import Missed, RowStream
 from fastflight.client.stream_aio import AsyncRowStream
@@ -25,6 +26,7 @@ __all__ = [
     "FastFlightClient",
     "Interaction",
     "Missed",
+    "ParallelRowStream",
     "Report",
     "Resuming",
     "RowStream",

@@ -18,6 +18,7 @@ from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
 from fastflight.client.interaction import Interaction
 from fastflight.client.interaction_aio import AsyncInteraction
+from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.stream_aio import AsyncRowStream
@@ -107,6 +108,18 @@ class AsyncFastFlightClient:
     async def read_request(self, request: Request, *, progress: Report | None = None) -> AsyncRowStream:
         """The rows of any request. Returns when their schema is known."""
         stream = await off_loop(self._connection.stream, request, discard=RowStream.cancel)
+        return AsyncRowStream(stream, progress)
+
+    async def read_parallel(
+        self, request: Request, *, parallel: int = call.PARALLEL, ordered: bool = True, progress: Report | None = None
+    ) -> AsyncRowStream:
+        """The rows of any request, `parallel` of its endpoints at a time, at whatever servers these name.
+
+        `ordered`: in the order of the endpoints; otherwise as they come.
+        """
+        stream = await off_loop(
+            self._connection.parallel_stream, request, parallel, ordered, discard=ParallelRowStream.cancel
+        )
         return AsyncRowStream(stream, progress)
 
     async def write(

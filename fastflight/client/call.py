@@ -19,6 +19,8 @@ R = TypeVar("R", bound=Request)
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 # Seconds that a call without a stream may take: a hash of a large file on a small board is the slowest of them.
 DEFAULT_TIMEOUT = 60.0
+# Endpoints that are read at a time: more gain little where one server gives all of them.
+PARALLEL = 4
 
 
 @dataclass(frozen=True, slots=True)

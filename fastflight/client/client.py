@@ -17,6 +17,7 @@ from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
 from fastflight.client.interaction import Interaction
+from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
@@ -95,6 +96,15 @@ class FastFlightClient:
     def read_request(self, request: Request, *, progress: Report | None = None) -> RowStream:
         """The rows of any request. Returns when their schema is known."""
         return self._connection.stream(request).reporting(progress)
+
+    def read_parallel(
+        self, request: Request, *, parallel: int = call.PARALLEL, ordered: bool = True, progress: Report | None = None
+    ) -> ParallelRowStream:
+        """The rows of any request, `parallel` of its endpoints at a time, at whatever servers these name.
+
+        `ordered`: in the order of the endpoints; otherwise as they come.
+        """
+        return self._connection.parallel_stream(request, parallel, ordered).reporting(progress)
 
     def write(
         self,

@@ -1,8 +1,14 @@
-"""The Flight calls under both clients: open a stream, prepare a write, do an action."""
+"""The Flight calls under both clients: open a stream, prepare a write, do an action.
+
+An endpoint may name other servers: there is a channel to each that was followed, until the connection is closed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +17,11 @@ from pyarrow import flight
 from fastflight.client import call
 from fastflight.client.failure import typed_errors
 from fastflight.client.interaction import Interaction
+from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.upload import Upload
-from fastflight.errors import RequestError
+from fastflight.errors import ProtocolError, RequestError, TransportError
 from fastflight.service.requests import Request
 from fastflight.service.wire import encode
 
@@ -25,6 +32,8 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_reconnect_backoff_ms", 2000),
 ]
+# Flight.proto: the location that means the connection on which the endpoint was told.
+REUSE = "arrow-flight-reuse-connection://?"
 
 
 class Connection:
@@ -33,18 +42,24 @@ class Connection:
     def __init__(self, location: str, timeout: float) -> None:
         self.location = location
         self._options = flight.FlightCallOptions(timeout=timeout)
-        try:
-            self._client = flight.FlightClient(location, generic_options=CHANNEL_OPTIONS)
-        except (pa.ArrowException, OSError, TypeError) as error:
-            raise RequestError(
-                "not the address of a server", where=str(location), hint=f"Give one as {call.DEFAULT_LOCATION}"
-            ) from error
+        self._client = _channel(location)
+        self._following = threading.Lock()
+        self._followed: dict[str, flight.FlightClient] = {}
 
     def stream(self, request: Request) -> RowStream:
         """The answer to a request, once its schema has come."""
         with typed_errors(self.location):
             reader = self._client.do_get(flight.Ticket(encode(request)))
         return RowStream(reader, self.location)
+
+    def parallel_stream(self, request: Request, parallel: int, ordered: bool) -> ParallelRowStream:
+        """The answer to a request by way of its endpoints, once the schema of the first has come."""
+        descriptor = flight.FlightDescriptor.for_command(encode(request))
+        with typed_errors(self.location):
+            endpoints = self._client.get_flight_info(descriptor, self._options).endpoints
+        if not endpoints:
+            raise ProtocolError("the flight has no endpoints", where=self.location)
+        return ParallelRowStream([partial(self._endpoint, each) for each in endpoints], parallel, ordered)
 
     def interaction(self, request: Request) -> Interaction:
         """An exchange, once the device is there."""
@@ -70,4 +85,37 @@ class Connection:
         return call.single(self.act(name, **body), name, self.location)
 
     def close(self) -> None:
-        self._client.close()
+        with self._following:
+            followed, self._followed = list(self._followed.values()), {}
+        for client in (self._client, *followed):
+            client.close()
+
+    def _endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
+        """The rows of an endpoint, from the first of its locations that is reached."""
+        locations = [each.uri.decode() for each in endpoint.locations] or [self.location]
+        for location in locations[:-1]:
+            with contextlib.suppress(TransportError):
+                return self._stream_at(location, endpoint.ticket)
+        return self._stream_at(locations[-1], endpoint.ticket)
+
+    def _stream_at(self, location: str, ticket: flight.Ticket) -> RowStream:
+        with typed_errors(location):
+            reader = self._at(location).do_get(ticket)
+        return RowStream(reader, location)
+
+    def _at(self, location: str) -> flight.FlightClient:
+        if location in (self.location, REUSE):
+            return self._client
+        with self._following:
+            if location not in self._followed:
+                self._followed[location] = _channel(location)
+            return self._followed[location]
+
+
+def _channel(location: str) -> flight.FlightClient:
+    try:
+        return flight.FlightClient(location, generic_options=CHANNEL_OPTIONS)
+    except (pa.ArrowException, OSError, TypeError) as error:
+        raise RequestError(
+            "not the address of a server", where=str(location), hint=f"Give one as {call.DEFAULT_LOCATION}"
+        ) from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Meter, Report
 from fastflight.client.stream import Missed, RowStream, Summary
 from fastflight.concurrency.handin import HandIn
@@ -29,7 +30,7 @@ MAX_AHEAD_BYTES = 4 * 1024 * 1024
 class AsyncRowStream:
     """Rows of one answer for one task, read ahead by a thread. Like `RowStream`, and iterated with `async for`."""
 
-    def __init__(self, stream: RowStream, report: Report | None) -> None:
+    def __init__(self, stream: RowStream | ParallelRowStream, report: Report | None) -> None:
         self._stream = stream
         self._meter = Meter(report)
         self._batches: HandIn[pa.RecordBatch] = HandIn(asyncio.get_running_loop(), MAX_AHEAD_BYTES)
@@ -99,7 +100,7 @@ class AsyncRowStream:
         await off_loop(self._reader.join)
 
 
-def _read_ahead(stream: RowStream, batches: HandIn[pa.RecordBatch]) -> None:
+def _read_ahead(stream: RowStream | ParallelRowStream, batches: HandIn[pa.RecordBatch]) -> None:
     try:
         for batch in stream:
             batches.put(batch, batch.nbytes)

@@ -68,7 +68,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         with mapped():
             self._ledger.refuse_while_draining()
             request = listing.request_of(descriptor, self._catalog)
-            return listing.info(request, listing.estimate(request, self._catalog), descriptor)
+            return listing.info(request, listing.estimate(request, self._catalog), self._catalog, descriptor)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():

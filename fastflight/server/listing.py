@@ -1,13 +1,15 @@
 """What there is: list_flights, get_flight_info, get_schema.
 
-A flight has one endpoint: a ticket, and no location, which means this server. Its descriptor is `[device, path]` for a
-file with default settings, else the request as a command.
+A flight has one endpoint, or several where its source says what can be read side by side: each a ticket, and no
+location, which means this server, or those that serve it best. Its descriptor is `[device, path]` for a file with
+default settings, else the request as a command.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -16,7 +18,7 @@ from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, decode_path, encode
 from fastflight.service.answer import plain
 from fastflight.service.requests import DeviceFile, Request
-from fastflight.service.source import Estimate
+from fastflight.service.source import Estimate, Part, Parts
 
 # A glob over names. Matching is linear in it for each name.
 MAX_GLOB_BYTES = 1024
@@ -37,14 +39,14 @@ def flights(criteria: bytes, catalog: Catalog) -> Iterator[flight.FlightInfo]:
     """Flights that fit `criteria`: empty for all, a glob (`demo/*.csv`), or a request."""
     if criteria.lstrip().startswith(b"{"):
         request = decode(criteria, catalog)
-        yield info(request, estimate(request, catalog))
+        yield info(request, estimate(request, catalog), catalog)
         return
     glob = _glob(criteria)
     for source in catalog:
         if source.requests is not None:
             for request, known in source.requests():
                 if fnmatchcase(name(request), glob):
-                    yield info(request, known)
+                    yield info(request, known, catalog)
 
 
 def name(request: Request) -> str:
@@ -74,14 +76,19 @@ def schema(request: Request, catalog: Catalog) -> pa.Schema:
     return plain(known)
 
 
-def info(request: Request, known: Estimate, descriptor: flight.FlightDescriptor | None = None) -> flight.FlightInfo:
-    """A flight of one endpoint."""
+def info(
+    request: Request, known: Estimate, catalog: Catalog, descriptor: flight.FlightDescriptor | None = None
+) -> flight.FlightInfo:
+    """A flight, with an endpoint for each part that can be read by itself."""
+    divide = catalog.source_of(request).parts
+    divided: Parts[Any] = Parts([Part(request)]) if divide is None else divide(request, known)
     return flight.FlightInfo(
         plain(known.schema or pa.schema([])),
         descriptor or _descriptor(request),
-        [flight.FlightEndpoint(encode(request), [])],
+        [flight.FlightEndpoint(encode(part.request), list(part.locations)) for part in divided.parts],
         known.rows,
         known.bytes,
+        divided.ordered,
     )
 
 

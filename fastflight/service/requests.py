@@ -35,6 +35,11 @@ MAX_SEQ = 2**53
 # The largest file of littlefs and FAT (4 GiB less one byte) has no later offset.
 MAX_OFFSET = 2**32
 
+# The benchmark table is a few batches repeated; this many rows are 200 GB of the default one.
+MAX_MOCK_ROWS = 1_000_000_000
+# Parts of one flight: enough for a rolling window of small ones, and a FlightInfo far below what gRPC carries.
+MAX_ENDPOINTS = 1024
+
 DeviceName = Annotated[str, Field(min_length=1, max_length=255)]
 DevicePath = Annotated[str, Field(min_length=1, max_length=MAX_PATH_CHARACTERS)]
 BatchRows = Annotated[int, Field(ge=1, le=MAX_BATCH_ROWS)]
@@ -146,7 +151,11 @@ class DeviceSession(Request):
 
 
 class Mock(Request):
-    """The benchmark table: `total_rows` x 50 columns of int32 (`simple`), or of mixed types (`complex`)."""
+    """The benchmark table: `total_rows` x 50 columns of int32 (`simple`), or of mixed types (`complex`).
+
+    It may begin at `first_row`: the rows are those that the whole table has there. get_flight_info divides it into up
+    to `endpoints` parts, between batches.
+    """
 
     type: ClassVar[str] = "mock"
 
@@ -154,4 +163,6 @@ class Mock(Request):
     # Seconds that the source takes for each row.
     delay_per_row: Annotated[float, Field(ge=0, le=1)] = 0.0
     variant: Literal["default", "simple", "complex"] = "default"
-    total_rows: Annotated[int, Field(ge=0, le=1_000_000_000)] = 1_000_000
+    total_rows: Annotated[int, Field(ge=0, le=MAX_MOCK_ROWS)] = 1_000_000
+    first_row: Annotated[int, Field(ge=0, le=MAX_MOCK_ROWS)] = 0
+    endpoints: Annotated[int, Field(ge=1, le=MAX_ENDPOINTS)] = 1

@@ -9,7 +9,7 @@ owns whatever it holds (a device, a file): closing it, at any point, gives that 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -154,10 +154,30 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Part(Generic[R]):
+    """A request that answers with a part of another's rows, and where it is served best: nowhere named is here."""
+
+    request: R
+    locations: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(Generic[R]):
+    """Requests that may be read side by side, and together have the rows of one.
+
+    `ordered`: one after another they have them in its order.
+    """
+
+    parts: Sequence[Part[R]]
+    ordered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Source(Generic[R]):
     """A request type and the functions that serve it; a function that is None is not supported.
 
-    `describe` answers get_flight_info and get_schema. `requests` lists what list_flights shows.
+    `describe` answers get_flight_info and get_schema. `requests` lists what list_flights shows. `parts`, given a
+    request and what is known of it, divides it where reading in parallel helps: there is at least one.
     """
 
     request: type[R]
@@ -169,3 +189,4 @@ class Source(Generic[R]):
     aexchange: AsyncExchanger[R] | None = None
     describe: Callable[[R], Estimate] | None = None
     requests: Callable[[], Iterator[tuple[R, Estimate]]] | None = None
+    parts: Callable[[R, Estimate], Parts[R]] | None = None

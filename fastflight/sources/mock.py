@@ -4,7 +4,9 @@
 once and given again, so that reading measures the server and the source's own pace (`delay_per_row`), nothing else.
 What is written is counted and thrown away.
 
-All batches of a stream are slices of one: equal, and the last one shorter. Column i of the integers counts from i.
+All batches of the table are slices of one: equal, and the last one shorter. Column i of the integers counts from i,
+in each batch anew. A request for some of its rows gives what the table has there: where it begins within a batch, its
+first batch is the rest of that one.
 """
 
 from __future__ import annotations
@@ -13,12 +15,23 @@ import asyncio
 import functools
 import time
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from fastflight.service.requests import Mock
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Progress, Reading, Source, Summary
+from fastflight.service.source import (
+    Acknowledge,
+    AsyncReading,
+    Estimate,
+    Part,
+    Parts,
+    Progress,
+    Reading,
+    Source,
+    Summary,
+)
 from fastflight.sources.pacer import Pacer
 
 DEFAULT_COLUMNS = 50
@@ -71,7 +84,24 @@ def requests() -> Iterator[tuple[Mock, Estimate]]:
     yield request, describe(request)
 
 
-SOURCE = Source(Mock, read=read, aread=aread, write=write, awrite=awrite, describe=describe, requests=requests)
+def parts(request: Mock, known: Estimate) -> Parts[Mock]:
+    """The table in as many parts as are asked for, or as it has batches; each begins where a batch does."""
+    per_batch = request.rows_per_batch
+    first, end = request.first_row, request.first_row + request.total_rows
+    begun = first // per_batch
+    batches = -(-end // per_batch) - begun
+    count = max(1, min(request.endpoints, batches))
+    cuts = [first, *(per_batch * (begun + batches * number // count) for number in range(1, count)), end]
+    requests = (
+        request.model_copy(update={"first_row": start, "total_rows": stop - start, "endpoints": 1})
+        for start, stop in pairwise(cuts)
+    )
+    return Parts([Part(part) for part in requests])
+
+
+SOURCE = Source(
+    Mock, read=read, aread=aread, write=write, awrite=awrite, describe=describe, requests=requests, parts=parts
+)
 
 
 def schema(variant: str) -> pa.Schema:
@@ -109,21 +139,29 @@ def _make(variant: str, rows: int) -> pa.RecordBatch:
 
 
 def _nbytes(request: Mock) -> int:
-    whole, rest = divmod(request.total_rows, request.rows_per_batch)
-    if not whole:
-        return int(batch(request.variant, rest).nbytes)
-    full = batch(request.variant, request.rows_per_batch)
-    return int(whole * full.nbytes + full.slice(0, rest).nbytes)
+    full, begun, whole, rest = _shape(request)
+    return sum(int(part.nbytes) for part in (begun, rest) if part is not None) + whole * int(full.nbytes)
 
 
 def _planned(request: Mock) -> Iterator[pa.RecordBatch]:
     """The batches, all slices of one."""
-    whole, rest = divmod(request.total_rows, request.rows_per_batch)
-    full = batch(request.variant, request.rows_per_batch if whole else rest)
+    full, begun, whole, rest = _shape(request)
+    if begun is not None:
+        yield begun
     for _ in range(whole):
         yield full
-    if rest:
-        yield full.slice(0, rest)
+    if rest is not None:
+        yield rest
+
+
+def _shape(request: Mock) -> tuple[pa.RecordBatch, pa.RecordBatch | None, int, pa.RecordBatch | None]:
+    """The batch that all are slices of, the rest of it that comes first, how often it comes whole, and the last."""
+    per_batch = request.rows_per_batch
+    offset = request.first_row % per_batch
+    before = min(per_batch - offset, request.total_rows) if offset else 0
+    whole, after = divmod(request.total_rows - before, per_batch)
+    full = batch(request.variant, per_batch if whole else max(offset + before, after))
+    return full, full.slice(offset, before) if before else None, whole, full.slice(0, after) if after else None
 
 
 def _batches(request: Mock) -> Iterator[pa.RecordBatch]:

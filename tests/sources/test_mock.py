@@ -49,6 +49,55 @@ def test_a_batch_is_made_once() -> None:
     assert batches[0] is next(mock.read(Mock(rows_per_batch=10)).batches)
 
 
+def table_of(request: Mock) -> pa.Table:
+    reading = mock.read(request)
+    return pa.Table.from_batches(list(reading.batches), reading.schema)
+
+
+@given(
+    variant=st.sampled_from(["simple", "complex"]),
+    per_batch=st.integers(1, 12),
+    first=st.integers(0, 40),
+    total=st.integers(0, 40),
+    endpoints=st.integers(1, 9),
+)
+def test_rows_from_within_the_table_and_all_its_parts_are_those_of_the_table(
+    variant: str, per_batch: int, first: int, total: int, endpoints: int
+) -> None:
+    some = Mock.model_validate(
+        {
+            "variant": variant,
+            "rows_per_batch": per_batch,
+            "first_row": first,
+            "total_rows": total,
+            "endpoints": endpoints,
+        }
+    )
+    whole = table_of(
+        Mock.model_validate({"variant": variant, "rows_per_batch": per_batch, "total_rows": first + total})
+    )
+    table = table_of(some)
+    assert table.equals(whole.slice(first))
+    known = mock.describe(some)
+    assert (known.rows, known.bytes) == (total, sum(batch.nbytes for batch in mock.read(some).batches))
+    divided = mock.parts(some, known)
+    assert divided.ordered
+    assert 1 <= len(divided.parts) <= endpoints
+    assert pa.concat_tables(table_of(part.request) for part in divided.parts).equals(table)
+    assert sum(mock.describe(part.request).bytes for part in divided.parts) == known.bytes
+
+
+def test_a_table_is_divided_evenly_between_batches() -> None:
+    request = Mock(total_rows=100, rows_per_batch=10, endpoints=4)
+    parts = [part.request for part in mock.parts(request, mock.describe(request)).parts]
+    assert [(part.first_row, part.total_rows, part.endpoints) for part in parts] == [
+        (0, 20, 1),
+        (20, 30, 1),
+        (50, 20, 1),
+        (70, 30, 1),
+    ]
+
+
 def test_what_is_written_is_counted_and_acknowledged() -> None:
     batch = mock.batch("simple", 10)
     acks: list[Progress] = []

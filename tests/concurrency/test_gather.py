@@ -1,0 +1,213 @@
+"""Iterations side by side, in threads and on a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.concurrency.gather import Gather
+from fastflight.concurrency.gather_aio import AsyncGather
+from fastflight.concurrency.gathered import Gathered
+
+SOON = 10.0
+Run = Callable[..., list[int]]
+
+
+def size(item: int) -> int:
+    return 1
+
+
+def in_threads(jobs: Sequence[Sequence[int]], *, limit: int, max_bytes: int, ordered: bool) -> list[int]:
+    gather = Gather(
+        [partial(iter, job) for job in jobs], limit=limit, max_bytes=max_bytes, size_of=size, ordered=ordered
+    )
+    try:
+        return list(gather)
+    finally:
+        gather.close()
+
+
+def on_a_loop(jobs: Sequence[Sequence[int]], *, limit: int, max_bytes: int, ordered: bool) -> list[int]:
+    async def each(job: Sequence[int]) -> AsyncIterator[int]:
+        for item in job:
+            await asyncio.sleep(0)
+            yield item
+
+    async def main() -> list[int]:
+        gather = AsyncGather(
+            [partial(each, job) for job in jobs], limit=limit, max_bytes=max_bytes, size_of=size, ordered=ordered
+        )
+        try:
+            return [item async for item in gather]
+        finally:
+            await gather.aclose()
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("run", [in_threads, on_a_loop])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("max_bytes", [1, 7, 10_000])
+def test_every_item_comes_once_and_in_the_order_that_was_asked_for(run: Run, limit: int, max_bytes: int) -> None:
+    jobs = [list(range(start, start + length)) for start, length in ((0, 5), (10, 0), (20, 1), (30, 9), (40, 3))]
+    everything = [item for job in jobs for item in job]
+    assert run(jobs, limit=limit, max_bytes=max_bytes, ordered=True) == everything
+    assert sorted(run(jobs, limit=limit, max_bytes=max_bytes, ordered=False)) == everything
+    assert run([], limit=limit, max_bytes=max_bytes, ordered=True) == []
+
+
+class Failing(Exception):
+    """What a job raises."""
+
+
+def failing() -> Iterator[int]:
+    yield 1
+    raise Failing
+
+
+def test_the_first_error_ends_the_whole_and_closes_the_other_jobs() -> None:
+    closed = threading.Event()
+
+    def endless() -> Iterator[int]:
+        try:
+            while True:
+                yield 0
+        finally:
+            closed.set()
+
+    gather = Gather([endless, failing], limit=2, max_bytes=4, size_of=size)
+    with pytest.raises(Failing):
+        list(gather)
+    gather.close()
+    assert closed.is_set()
+
+
+def test_the_first_error_ends_the_whole_on_a_loop() -> None:
+    closed: list[str] = []
+
+    async def endless() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 0
+        finally:
+            closed.append("endless")
+
+    async def fails() -> AsyncIterator[int]:
+        yield 1
+        raise Failing
+
+    async def main() -> None:
+        gather = AsyncGather([endless, fails], limit=2, max_bytes=4, size_of=size)
+        with pytest.raises(Failing):
+            [item async for item in gather]
+        await gather.aclose()
+
+    asyncio.run(main())
+    assert closed == ["endless"]
+
+
+def test_a_cancelled_job_is_an_error_and_not_an_end() -> None:
+    async def cancelled() -> AsyncIterator[int]:
+        yield 1
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        gather = AsyncGather([cancelled], limit=1, max_bytes=4, size_of=size)
+        with pytest.raises(asyncio.CancelledError):
+            [item async for item in gather]
+        await gather.aclose()
+
+    asyncio.run(main())
+
+
+def test_closing_ends_jobs_that_wait_for_room() -> None:
+    ended: list[str] = []
+
+    def endless() -> Iterator[int]:
+        try:
+            while True:
+                yield 0
+        finally:
+            ended.append("endless")
+
+    gather = Gather([endless, endless], limit=2, max_bytes=1, size_of=size)
+    assert next(gather) == 0
+    gather.close()
+    assert ended == ["endless", "endless"]
+    assert list(gather) == []
+
+
+def test_one_that_waits_gets_signs_of_life() -> None:
+    go_on = threading.Event()
+
+    def slow() -> Iterator[int]:
+        go_on.wait(SOON)
+        yield 1
+
+    gather = Gather([slow], limit=1, max_bytes=1, size_of=size, idle=lambda: 0)
+    assert next(gather) == 0
+    go_on.set()
+    assert 1 in gather
+    gather.close()
+
+
+def test_nothing_holds_up_a_gathering_that_nobody_iterates_any_more() -> None:
+    began = threading.Event()
+    ended = threading.Event()
+
+    def endless() -> Iterator[int]:
+        try:
+            while True:
+                began.set()
+                yield 0
+        finally:
+            ended.set()
+
+    gather = Gather([endless], limit=1, max_bytes=1, size_of=size)
+    assert began.wait(SOON)
+    del gather
+    assert ended.wait(SOON)
+
+
+@given(
+    chance=st.randoms(use_true_random=False),
+    ordered=st.booleans(),
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    max_bytes=st.integers(1, 6),
+)
+def test_any_order_of_events_gives_every_item_and_no_more_than_the_limit_waits(
+    chance: random.Random, ordered: bool, lengths: list[int], max_bytes: int
+) -> None:
+    left = dict(enumerate(lengths))
+    expected = {number: list(range(count)) for number, count in left.items()}
+    gathered = Gathered[tuple[int, int]](len(left), max_bytes, ordered)
+    given = dict.fromkeys(left, 0)
+    running = set(left)
+    taken: list[tuple[int, int]] = []
+    waiting = 0
+    while not gathered.done:
+        able = [number for number in sorted(running) if given[number] == left[number] or gathered.has_room(number)]
+        number = chance.choice([*able, None])
+        if number is None:
+            items = gathered.take()
+            assert items or gathered.done or any(map(gathered.has_room, running)), "nobody can go on"
+            taken += items
+            waiting -= len(items)
+        elif given[number] == left[number]:
+            running.discard(number)
+            gathered.end(number)
+        else:
+            gathered.add(number, (number, given[number]), 1)
+            given[number] += 1
+            waiting += 1
+        assert waiting <= max_bytes + 1
+    assert {number: [item for owner, item in taken if owner == number] for number in left} == expected
+    if ordered:
+        assert taken == sorted(taken)
