@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastflight.service.requests import Mock
 from fastflight.service.source import Progress
