@@ -15,7 +15,8 @@ The tree is split first by who must act::
     ├── StorageError          the host's disk: look at it, make room on it
     │   └── StorageFull       no space left for recordings
     ├── BusyError             somebody else holds it: wait, or ask them
-    │   └── SequenceConflict  somebody else appended first: read on from there
+    │   ├── SequenceConflict  somebody else appended first: read on from there
+    │   └── ResourceExhausted a limit of the server is met: try again after a while
     ├── RequestError          the caller must change the request
     │   └── UnknownName       it names something that is not there
     ├── Stopped               ended from our side before its end: ask again
@@ -144,6 +145,23 @@ class SequenceConflict(BusyError):
         )
         self.expected = expected
         self.actual = actual
+
+
+class ResourceExhausted(BusyError):
+    """`limit` is met: of streams on the `server`, of one `identity` or of one `device` (`scope`).
+
+    What was asked for was not begun. Ask again after `retry_after_seconds`.
+    """
+
+    code = "resource_exhausted"
+
+    def __init__(
+        self, what: str, *, scope: str, limit: int, retry_after_seconds: float, where: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.scope = scope
+        self.limit = limit
+        self.retry_after_seconds = retry_after_seconds
 
 
 class RequestError(FastFlightError):

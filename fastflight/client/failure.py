@@ -23,6 +23,7 @@ from fastflight.errors import (
     FastFlightError,
     FileMissing,
     RequestError,
+    ResourceExhausted,
     SequenceConflict,
     TransportClosed,
     TransportError,
@@ -110,9 +111,20 @@ def _described(extra_info: bytes | None) -> FastFlightError | None:
     arguments: dict[str, Any] = {"where": str(given.get("where", "")), "hint": str(given.get("hint", ""))}
     if issubclass(cls, DeviceException):
         arguments |= {"kind": str(given.get("kind", "")), "traceback": str(given.get("traceback", ""))}
+    elif issubclass(cls, ResourceExhausted):
+        return _exhausted(given, arguments)
     elif issubclass(cls, BusyError):
         arguments |= {"holder": str(given.get("holder", ""))}
     return cls(str(given["what"]), **arguments)
+
+
+def _exhausted(given: dict[str, Any], arguments: dict[str, Any]) -> FastFlightError:
+    try:
+        limit, seconds = int(given["limit"]), float(given["retry_after_seconds"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return BusyError(str(given["what"]), **arguments)
+    scope = str(given.get("scope", ""))
+    return ResourceExhausted(str(given["what"]), scope=scope, limit=limit, retry_after_seconds=seconds, **arguments)
 
 
 def _unreachable(text: str, location: str) -> TransportError:

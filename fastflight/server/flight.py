@@ -155,4 +155,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return self._shards.of(request.belongs_to)
 
     def _open(self, request: Request, context: flight.ServerCallContext) -> Stream:
-        return self._ledger.open(request.type, encode(request), context.is_cancelled)
+        return self._ledger.open(request, encode(request), context.is_cancelled, identity(context))
+
+
+def identity(context: flight.ServerCallContext) -> str:
+    """Who asks: by name where that was proven, else the address without its port."""
+    name: bytes = context.peer_identity()
+    return name.decode(errors="replace") if name else str(context.peer()).rpartition(":")[0]

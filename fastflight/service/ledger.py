@@ -1,7 +1,8 @@
 """The streams of a server: how many, whose, how much, and how to end them.
 
-A handler opens a `Stream` in the `Ledger` and closes it with its outcome. `Stream.check` is asked between batches and
-while waiting: it raises `Stopped` once the peer has left, the stream was cancelled, or the server shuts down.
+A handler opens a `Stream` in the `Ledger` and closes it with its outcome. `open` waits, in bounds, until there is room
+for it (`service.admission`), and so does `aopen` for a coroutine. `Stream.check` is asked between batches and while
+waiting: it raises `Stopped` once the peer has left, the stream was cancelled, or the server shuts down.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fastflight.errors import BusyError, Stopped
+from fastflight.errors import Stopped
+from fastflight.service.admission import DEFAULT_LIMITS, Admission, Limits, Place
+from fastflight.service.requests import Request
 
-# Flight holds a thread per open stream: 256 are about as many as one process serves well.
-MAX_OPEN_STREAMS = 256
 # Asking gRPC whether a client has left takes it up to 0.4 ms, as long as sending half a megabyte.
 LOOK_SECONDS = 0.2
 # What is counted of a source's streams.
@@ -26,8 +27,9 @@ COUNTED = ("started", "finished", "failed", "cancelled", "rows", "bytes")
 class Stream:
     """One running do_get, do_put or do_exchange."""
 
-    def __init__(self, ledger: Ledger, source: str, ticket: bytes, left: Callable[[], bool]) -> None:
+    def __init__(self, ledger: Ledger, source: str, ticket: bytes, left: Callable[[], bool], place: Place) -> None:
         self._ledger = ledger
+        self.place = place
         self._left = left
         self.source = source
         self.ticket = ticket
@@ -93,21 +95,32 @@ class Stream:
 class Ledger:
     """All streams of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._changed = threading.Condition()
+        self._admission = Admission(limits)
         self._open: set[Stream] = set()
         self._counts: dict[str, Counter[str]] = {}
         self._draining = False
 
-    def open(self, source: str, ticket: bytes, left: Callable[[], bool]) -> Stream:
-        """Admit a stream, or say why not."""
+    def open(self, request: Request, ticket: bytes, left: Callable[[], bool], identity: str) -> Stream:
+        """A stream for `request`, once there is room for it. `left` says whether its client has gone.
+
+        `identity` is who asks. Raises `ResourceExhausted` where there is no room in time, `Stopped` while draining.
+        """
+        return self._opened(request, ticket, left, self._admission.acquire(identity, device_of(request), left))
+
+    async def aopen(self, request: Request, ticket: bytes, left: Callable[[], bool], identity: str) -> Stream:
+        """The same for a coroutine; cancel it when the client goes."""
+        return self._opened(request, ticket, left, await self._admission.aacquire(identity, device_of(request)))
+
+    def _opened(self, request: Request, ticket: bytes, left: Callable[[], bool], place: Place) -> Stream:
         with self._changed:
-            self._refuse_while_draining()
-            if len(self._open) >= MAX_OPEN_STREAMS:
-                raise BusyError(f"{MAX_OPEN_STREAMS} streams are open", hint="Wait until one has ended")
-            stream = Stream(self, source, ticket, left)
+            if self._draining:
+                self._admission.release(place)
+                self._refuse_while_draining()
+            stream = Stream(self, request.type, ticket, left, place)
             self._open.add(stream)
-            self._count(source)["started"] += 1
+            self._count(request.type)["started"] += 1
             return stream
 
     def closed(self, stream: Stream, outcome: str) -> None:
@@ -115,6 +128,7 @@ class Ledger:
         with self._changed:
             if stream in self._open:
                 self._open.remove(stream)
+                self._admission.release(stream.place)
                 self._count(stream.source).update({outcome: 1, "rows": stream.rows, "bytes": stream.bytes})
                 self._changed.notify_all()
 
@@ -141,6 +155,7 @@ class Ledger:
         with self._changed:
             self._draining = True
             running = list(self._open)
+        self._admission.close()
         for stream in running:
             stream.drain()
 
@@ -167,6 +182,8 @@ class Ledger:
         keys = ("open", *COUNTED)
         return {
             **{key: total[key] for key in keys},
+            "waiting": self._admission.waiting,
+            "refused": self._admission.refused,
             "threads": threading.active_count(),
             "sources": {name: {key: counts[key] for key in keys} for name, counts in sources.items()},
         }
@@ -177,3 +194,9 @@ class Ledger:
     def _refuse_while_draining(self) -> None:
         if self._draining:
             raise Stopped("the server shuts down", hint="Ask again when it is back")
+
+
+def device_of(request: Request) -> str | None:
+    """The device that a request is about; None where it is about none, or several."""
+    device = getattr(request, "device", None)
+    return device if isinstance(device, str) else None

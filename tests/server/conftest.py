@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,7 +17,9 @@ from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
 from fastflight.server import Action, FlightServer
 from fastflight.service import Catalog, Source
+from fastflight.service.admission import DEFAULT_LIMITS, Limits
 from fastflight.service.action import Body
+from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Request
 from fastflight.service.source import Acknowledge, AsyncReading, Progress, Reading, Summary
 from fastflight.sources import mock
@@ -50,6 +53,7 @@ class Trial(Request):
     big: bool = False
     dictionary: bool = False
     silences: int = 0
+    device: str | None = None
 
 
 @dataclass
@@ -174,20 +178,27 @@ class Running:
         return self.server._ledger.wait_empty(SOON) and self.tasks() == 0
 
 
-@pytest.fixture
-def running() -> Iterator[Running]:
+@contextmanager
+def serving(limits: Limits = DEFAULT_LIMITS) -> Iterator[Running]:
+    """A server with two sources, whose clients have left and whose streams are over in the end."""
     trials = Trials()
     catalog = Catalog()
     catalog.add(mock.SOURCE)
     catalog.add(Source(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
     greet = Action("greet", "Says hello.", Greeting, lambda body: [{"said": f"hello {body.name}"}])
     shards = Shards(2, "test").start()
-    server = FlightServer(catalog, [greet], shards=shards, location="grpc://127.0.0.1:0")
+    server = FlightServer(catalog, [greet], shards=shards, location="grpc://127.0.0.1:0", ledger=Ledger(limits))
     client = flight.connect(f"grpc://127.0.0.1:{server.port}")
     yield Running(server, shards, trials, client)
     client.close()
     assert server.close(0)
     assert not any(shard.running for shard in shards)
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    with serving() as started:
+        yield started
 
 
 @pytest.fixture(params=["sync", "async"])

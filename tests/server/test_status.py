@@ -9,15 +9,16 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight import errors
-from fastflight.errors import DeviceException, FastFlightError, FileMissing, RequestError, SequenceConflict
+from fastflight.errors import DeviceException, FastFlightError, FileMissing, RequestError, ResourceExhausted, SequenceConflict
 from fastflight.server.status import MAX_EXTRA_INFO_BYTES, flight_error, mapped
 from fastflight.service.failure import described
 
 
 def every_error() -> list[type[FastFlightError]]:
     found = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FastFlightError)]
-    # Those two take more than a text.
-    return [kind for kind in found if kind not in (FastFlightError, DeviceException, SequenceConflict)]
+    # These take more than a text.
+    special = (FastFlightError, DeviceException, SequenceConflict, ResourceExhausted)
+    return [kind for kind in found if kind not in special]
 
 
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)

@@ -1,0 +1,270 @@
+"""Admission: how many streams there may be at a time, in all, of one identity and of one device.
+
+A stream asks for a `Place` before it begins and gives it back when it is over. One that finds no room waits, for
+`Limits.wait_seconds` at most, then it is refused with `ResourceExhausted`, which says which limit was met and when to
+try again. The waiting ones are limited as well, since behind Flight each of them is a thread.
+
+A place is had by passing three gates: its identity's, its device's, the server's. Each lets them through in the order
+in which they came to it, and who leaves hands its room to the next one there, so nobody slips in between. Who waits at
+a later gate keeps its room behind the earlier ones: nobody is overtaken without end, and a full device holds up nobody
+who asks for another one. All pass the gates in the same order, so none wait in a ring.
+
+`acquire` is for threads and `aacquire` for coroutines of any loop; they share the gates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastflight.errors import ResourceExhausted, Stopped
+
+# Flight holds a thread per open stream: 256 are about as many as one process of Python serves well. 1,000 work where
+# most of them are idle, as live sessions are.
+MAX_STREAMS = 256
+# One at a time has the device, the others wait for it or look on: so many that a device whose clients multiply cannot
+# fill the server.
+MAX_STREAMS_PER_DEVICE = 64
+# Each is a thread that only waits; more of them than this are not served any sooner for being here.
+MAX_WAITING = 64
+# Longer than a small file takes; short enough for a person, who wants to know what is wrong.
+WAIT_SECONDS = 5.0
+# A server that lets nobody wait still does not want to be asked without pause.
+MIN_RETRY_SECONDS = 1.0
+# How often a waiting thread looks whether its client is still there. gRPC takes up to 0.4 ms to say.
+LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one server admits.
+
+    `per_identity` is None for no limit of its own: who is not authenticated is known by the address alone, and then all
+    programs of a computer are one.
+    """
+
+    streams: int = MAX_STREAMS
+    per_identity: int | None = None
+    per_device: int = MAX_STREAMS_PER_DEVICE
+    waiting: int = MAX_WAITING
+    wait_seconds: float = WAIT_SECONDS
+
+
+class _Gate:
+    """Room for `limit` places, and who waits for it. `users` are those for whom it must stay the same gate."""
+
+    __slots__ = ("key", "limit", "passed", "users", "waiting")
+
+    def __init__(self, key: tuple[str, str], limit: int) -> None:
+        self.key = key
+        self.limit = limit
+        self.passed = 0
+        self.users = 0
+        self.waiting: deque[Place] = deque()
+
+
+class Place:
+    """Room for one stream, once it is `admitted`. `Admission.release` takes it back."""
+
+    __slots__ = ("admitted", "gates", "left", "passed", "wake")
+
+    def __init__(self, gates: list[_Gate]) -> None:
+        self.gates = gates
+        # How many of the gates it has passed.
+        self.passed = 0
+        self.admitted = False
+        self.left = False
+        self.wake: Callable[[], object] | None = None
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Admission:
+    """The gates of one server."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._all = _Gate(("server", ""), limits.streams)
+        self._gates: dict[tuple[str, str], _Gate] = {}
+        self._waiting: set[Place] = set()
+        self._closed = False
+        self._refused = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a place now."""
+        return len(self._waiting)
+
+    @property
+    def refused(self) -> int:
+        """How many were told that there is no room, since the start."""
+        return self._refused
+
+    def acquire(self, identity: str, device: str | None, left: Callable[[], bool]) -> Place:
+        """A place for a stream of `identity` on `device` (None: on none, or on several).
+
+        `ResourceExhausted` when there is none in time, `Stopped` when the server shuts down or the client has `left`.
+        """
+        place = self._enter(identity, device)
+        if place.admitted:
+            return place
+        woken = threading.Event()
+        deadline = self._clock() + self.limits.wait_seconds
+        try:
+            self._wake_by(place, woken.set)
+            while (rest := deadline - self._clock()) > 0 and not woken.wait(min(rest, LOOK_SECONDS)):
+                if left():
+                    raise Stopped("the client has left")
+            self._check(place)
+        except BaseException:
+            self.release(place)
+            raise
+        return place
+
+    async def aacquire(self, identity: str, device: str | None) -> Place:
+        """The same from a coroutine. Who leaves cancels it."""
+        place = self._enter(identity, device)
+        if place.admitted:
+            return place
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            self._wake_by(place, lambda: loop.call_soon_threadsafe(woken.set))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), self.limits.wait_seconds)
+            self._check(place)
+        except BaseException:
+            self.release(place)
+            raise
+        return place
+
+    def release(self, place: Place) -> None:
+        """Take a place back, or out of the queue. Does nothing the second time."""
+        with self._lock:
+            self._leave(place)
+
+    def close(self) -> None:
+        """Admit nobody any more, and tell those that wait."""
+        with self._lock:
+            self._closed = True
+            for place in list(self._waiting):
+                if not _woken(place):
+                    self._leave(place)
+
+    def _enter(self, identity: str, device: str | None) -> Place:
+        """A place that is admitted, or stands in the queue of the first gate that is full."""
+        limits = self.limits
+        with self._lock:
+            if self._closed:
+                raise _shutting_down()
+            gates = [self._all]
+            if device is not None:
+                gates.insert(0, self._gate("device", device, limits.per_device))
+            if limits.per_identity is not None:
+                gates.insert(0, self._gate("identity", identity, limits.per_identity))
+            if len(self._waiting) >= limits.waiting:
+                for gate in gates:
+                    if gate.passed >= gate.limit:
+                        raise self._refusal(gate)
+            for gate in gates:
+                gate.users += 1
+                self._gates[gate.key] = gate
+            place = Place(gates)
+            self._advance(place)
+            if not place.admitted:
+                self._waiting.add(place)
+            return place
+
+    def _gate(self, kind: str, name: str, limit: int) -> _Gate:
+        key = (kind, name)
+        return self._gates.get(key) or _Gate(key, limit)
+
+    def _wake_by(self, place: Place, wake: Callable[[], object]) -> None:
+        """Have `wake` called when there is no more to wait for."""
+        with self._lock:
+            place.wake = wake
+            if place.admitted or self._closed:
+                wake()
+
+    def _check(self, place: Place) -> None:
+        """Return if it is admitted; else say why it is not."""
+        with self._lock:
+            if place.admitted:
+                return
+            raise _shutting_down() if self._closed else self._refusal(place.gates[place.passed])
+
+    def _advance(self, place: Place) -> None:
+        """Through every gate that has room; into the queue of the first that has none."""
+        for gate in place.gates[place.passed :]:
+            if gate.passed >= gate.limit:
+                gate.waiting.append(place)
+                return
+            gate.passed += 1
+            place.passed += 1
+        place.admitted = True
+
+    def _leave(self, place: Place) -> None:
+        """Out of the queue it stands in; the room behind each gate that it has passed goes to the next one there."""
+        if place.left:
+            return
+        place.left = True
+        self._waiting.discard(place)
+        if not place.admitted:
+            place.gates[place.passed].waiting.remove(place)
+        for gate in place.gates[: place.passed]:
+            gate.passed -= 1
+            if gate.waiting and not self._closed:
+                self._hand_over(gate)
+        for gate in place.gates:
+            gate.users -= 1
+            if not gate.users:
+                del self._gates[gate.key]
+
+    def _hand_over(self, gate: _Gate) -> None:
+        """Let the next one through."""
+        following = gate.waiting.popleft()
+        self._advance(following)
+        if following.admitted:
+            self._waiting.discard(following)
+            if not _woken(following):
+                self._leave(following)
+
+    def _refusal(self, gate: _Gate) -> ResourceExhausted:
+        self._refused += 1
+        scope, name = gate.key
+        what = {
+            "server": f"{gate.limit} streams are open, as many as the server takes",
+            "identity": f"{gate.limit} streams are open from this client, as many as one may have",
+            "device": f"{gate.limit} streams are open on this device, as many as it may have",
+        }[scope]
+        seconds = max(MIN_RETRY_SECONDS, self.limits.wait_seconds)
+        return ResourceExhausted(
+            what,
+            scope=scope,
+            limit=gate.limit,
+            retry_after_seconds=seconds,
+            where=name if scope == "device" else "",
+            hint=f"End one that is no longer needed, or try again in {math.ceil(seconds)} s",
+        )
+
+
+def _shutting_down() -> Stopped:
+    return Stopped("the server shuts down", hint="Ask again when it is back")
+
+
+def _woken(place: Place) -> bool:
+    """Tell who waits for `place`. False when its loop is closed: it will never run again."""
+    try:
+        if place.wake is not None:  # else it is about to look by itself
+            place.wake()
+    except RuntimeError:
+        return False
+    return True

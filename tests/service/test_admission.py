@@ -1,0 +1,308 @@
+"""Who is admitted, who waits, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.errors import ResourceExhausted, Stopped
+from fastflight.service.admission import Admission, Limits, Place
+
+SOON = 10.0
+
+
+def never() -> bool:
+    return False
+
+
+def limits(streams: int = 100, **others: float) -> Limits:
+    return Limits(streams=streams, **{"wait_seconds": SOON, **others})  # type: ignore[arg-type]
+
+
+def gates(admission: Admission) -> int:
+    return len(admission._gates)
+
+
+@pytest.mark.parametrize(
+    ("given_limits", "said", "scope", "where"),
+    [
+        (limits(2, waiting=0), "2 streams are open, as many as the server takes", "server", ""),
+        (limits(per_identity=2, waiting=0), "2 streams are open from this client", "identity", ""),
+        (limits(per_device=2, waiting=0), "2 streams are open on this device", "device", "demo"),
+    ],
+)
+def test_the_limit_that_is_met_is_named(given_limits: Limits, said: str, scope: str, where: str) -> None:
+    admission = Admission(given_limits)
+    for _ in range(2):
+        admission.acquire("me", "demo", never)
+    with pytest.raises(ResourceExhausted) as raised:
+        admission.acquire("me", "demo", never)
+    error = raised.value
+    assert said in error.what
+    assert (error.scope, error.limit, error.retry_after_seconds, error.where) == (scope, 2, SOON, where)
+    assert "try again in 10 s" in str(error)
+    assert admission.refused == 1
+
+
+def test_identities_and_devices_have_room_of_their_own() -> None:
+    admission = Admission(limits(per_identity=1, per_device=1, waiting=0))
+    mine = admission.acquire("me", "demo", never)
+    admission.acquire("you", "other", never)
+    with pytest.raises(ResourceExhausted, match="on this device"):
+        admission.acquire("them", "demo", never)
+    admission.acquire("them", None, never)
+    admission.release(mine)
+    admission.release(mine)
+    admission.acquire("me", "demo", never)
+    with pytest.raises(ResourceExhausted, match="from this client"):
+        admission.acquire("me", None, never)
+
+
+def test_what_is_over_leaves_nothing_behind() -> None:
+    admission = Admission(limits())
+    places = [admission.acquire(f"client {number}", f"device {number}", never) for number in range(20)]
+    assert gates(admission) == 21
+    for place in places:
+        admission.release(place)
+    assert gates(admission) == 0
+
+
+def test_without_patience_the_refusal_comes_at_once_and_asks_for_a_second() -> None:
+    admission = Admission(limits(1, wait_seconds=0))
+    admission.acquire("me", None, never)
+    with pytest.raises(ResourceExhausted) as raised:
+        admission.acquire("me", None, never)
+    assert raised.value.retry_after_seconds == 1
+    assert admission.waiting == 0
+
+
+def test_a_coroutine_without_patience_is_refused_too() -> None:
+    async def run() -> None:
+        admission = Admission(limits(1, wait_seconds=0))
+        place = await admission.aacquire("me", None)
+        with pytest.raises(ResourceExhausted):
+            await admission.aacquire("me", None)
+        admission.release(place)
+        assert (admission.waiting, gates(admission)) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_leaves_while_it_waits_leaves_the_queue() -> None:
+    admission = Admission(limits(1))
+    place = admission.acquire("me", None, never)
+    with pytest.raises(Stopped, match="the client has left"):
+        admission.acquire("me", None, lambda: True)
+    assert admission.waiting == 0
+    admission.release(place)
+    assert gates(admission) == 0
+
+
+def test_closing_tells_those_that_wait_and_those_that_come() -> None:
+    admission = Admission(limits(1))
+    place = admission.acquire("me", "demo", never)
+    ended: list[str] = []
+
+    def wait() -> None:
+        with pytest.raises(Stopped, match="the server shuts down"):
+            admission.acquire("me", "demo", never)
+        ended.append("thread")
+
+    async def run() -> None:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        task = asyncio.create_task(admission.aacquire("you", None))
+        while admission.waiting < 2:  # noqa: ASYNC110 - the thread tells nobody
+            await asyncio.sleep(0)
+        admission.close()
+        with pytest.raises(Stopped, match="the server shuts down"):
+            await task
+        await asyncio.to_thread(thread.join)
+
+    asyncio.run(run())
+    assert ended == ["thread"]
+    with pytest.raises(Stopped):
+        admission.acquire("me", None, never)
+    admission.release(place)
+    assert (admission.waiting, gates(admission)) == (0, 0)
+
+
+def test_a_full_device_holds_up_nobody_who_asks_for_another() -> None:
+    async def run() -> None:
+        admission = Admission(limits(per_device=1, per_identity=4))
+        await admission.aacquire("me", "busy")
+        waiting = asyncio.create_task(admission.aacquire("me", "busy"))
+        await asyncio.sleep(0)
+        await admission.aacquire("me", "free")
+        assert admission.waiting == 1
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(run())
+
+
+def test_a_waiter_cancelled_in_the_moment_it_is_admitted_passes_its_place_on() -> None:
+    async def run() -> None:
+        admission = Admission(limits(1))
+        place = await admission.aacquire("me", None)
+        first = asyncio.create_task(admission.aacquire("me", None))
+        second = asyncio.create_task(admission.aacquire("you", None))
+        await asyncio.sleep(0)
+        admission.release(place)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        admission.release(await second)
+        assert (admission.waiting, gates(admission)) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_waiter_whose_loop_has_ended_is_passed_over() -> None:
+    admission = Admission(limits(1))
+    place = admission.acquire("me", None, never)
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(admission.aacquire("dead", None))
+    loop.run_until_complete(asyncio.sleep(0))
+    waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # it ends with its loop, on purpose
+    loop.close()
+    admission.release(place)
+    admission.acquire("me", None, never)
+    assert admission.waiting == 0
+
+
+@dataclass
+class Client:
+    """One that wants a stream, in the order of their coming."""
+
+    identity: str
+    device: str | None
+    task: asyncio.Task[Place]
+    place: Place | None = None
+
+
+@dataclass
+class Crowd:
+    """What is known from outside of who is in and who waits."""
+
+    admission: Admission
+    clients: list[Client] = field(default_factory=list)
+    order: list[Client] = field(default_factory=list)
+
+    def come(self, identity: str, device: str | None) -> None:
+        self.clients.append(Client(identity, device, asyncio.create_task(self.admission.aacquire(identity, device))))
+
+    def inside(self) -> list[Client]:
+        return [client for client in self.clients if client.place is not None]
+
+    def outside(self) -> list[Client]:
+        return [client for client in self.clients if client.place is None]
+
+    async def settle(self) -> None:
+        for _ in range(8):
+            await asyncio.sleep(0)
+        for client in self.outside():
+            if client.task.done():
+                client.place = client.task.result()
+                self.order.append(client)
+
+    async def leave(self, client: Client) -> None:
+        self.clients.remove(client)
+        if client.place is not None:
+            self.admission.release(client.place)
+            return
+        client.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await client.task
+
+    def check(self) -> None:
+        chosen = self.admission.limits
+        inside = self.inside()
+        assert len(inside) <= chosen.streams
+        assert all(count <= (chosen.per_identity or 0) for count in Counter(c.identity for c in inside).values())
+        assert all(count <= chosen.per_device for count in Counter(c.device for c in inside if c.device).values())
+        assert self.admission.waiting == len(self.outside())
+        for waiting in self.outside():  # for a reason: one of its limits is met by those who are here
+            others = [client for client in self.clients if client is not waiting]
+            assert (
+                len(others) >= chosen.streams
+                or sum(c.identity == waiting.identity for c in others) >= (chosen.per_identity or 0)
+                or (waiting.device and sum(c.device == waiting.device for c in others) >= chosen.per_device)
+            )
+            # First come, first served among those who want the same.
+            same = [c for c in self.clients if (c.identity, c.device) == (waiting.identity, waiting.device)]
+            assert all(c.place is None for c in same[same.index(waiting) :])
+
+
+come = st.tuples(st.just("come"), st.sampled_from("abc"), st.sampled_from(["x", "y", None]))
+leave = st.tuples(st.sampled_from(["end", "give up"]), st.integers(0, 30), st.none())
+
+
+@given(
+    streams=st.integers(1, 5),
+    per_identity=st.integers(1, 4),
+    per_device=st.integers(1, 3),
+    steps=st.lists(come | leave, max_size=40),
+)
+def test_limits_hold_and_everybody_gets_a_turn(
+    streams: int, per_identity: int, per_device: int, steps: list[tuple[str, str | int, str | None]]
+) -> None:
+    async def run() -> None:
+        admission = Admission(limits(streams, per_identity=per_identity, per_device=per_device, waiting=100))
+        crowd = Crowd(admission)
+        for step, chosen, device in steps:
+            if isinstance(chosen, str):
+                crowd.come(chosen, device)
+            elif among := (crowd.inside() if step == "end" else crowd.outside()):
+                await crowd.leave(among[chosen % len(among)])
+            await crowd.settle()
+            crowd.check()
+        while crowd.clients:
+            assert crowd.inside(), "all wait, and for nobody"
+            await crowd.leave(crowd.inside()[0])
+            await crowd.settle()
+            crowd.check()
+        assert gates(admission) == 0
+
+    asyncio.run(run())
+
+
+def test_threads_and_loops_share_the_room() -> None:
+    admission = Admission(limits(3, per_identity=2, per_device=2))
+    inside: list[int] = []
+    most: list[int] = []
+
+    def used(place: Place) -> None:
+        inside.append(1)
+        most.append(len(inside))
+        inside.pop()
+        admission.release(place)
+
+    def in_thread(identity: str) -> None:
+        for _ in range(50):
+            used(admission.acquire(identity, "demo", never))
+
+    async def in_loop() -> None:
+        async def use(identity: str) -> None:
+            for _ in range(50):
+                place = await admission.aacquire(identity, "demo")
+                await asyncio.sleep(0)
+                used(place)
+
+        await asyncio.gather(*(use(f"client {number % 2}") for number in range(4)))
+
+    threads = [threading.Thread(target=in_thread, args=(f"client {number % 2}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    asyncio.run(in_loop())
+    for thread in threads:
+        thread.join()
+    assert max(most) <= 2
+    assert (admission.waiting, admission.refused, gates(admission)) == (0, 0, 0)
