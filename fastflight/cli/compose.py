@@ -71,7 +71,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         catalog = Catalog()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
-        ledger = Ledger()
+        ledger = Ledger(settings.limits)
         server = _listening(catalog, device_actions(inventory), shards, settings.location, ledger)
         parts.callback(server.close)
         # Closed before the server, which takes the shards with it.

@@ -19,6 +19,7 @@ from fastflight.cli.log import AsJsonLines, log_to_stderr
 from fastflight.cli.settings import MAX_SHARDS, http_address, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
+from fastflight.service.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
 
 
 def serve(
@@ -46,6 +47,22 @@ def serve(
         str | None,
         typer.Option("--http", metavar="[HOST:]PORT", help="Serve the same over HTTP, on this computer only."),
     ] = None,
+    max_streams: Annotated[
+        int | None,
+        typer.Option("--max-streams", metavar="N", min=1, help=f"Streams at a time, in all. By default {MAX_STREAMS}."),
+    ] = None,
+    max_streams_per_device: Annotated[
+        int | None,
+        typer.Option(
+            "--max-streams-per-device", metavar="N", min=1, help=f"On one device. By default {MAX_STREAMS_PER_DEVICE}."
+        ),
+    ] = None,
+    max_streams_per_client: Annotated[
+        int | None,
+        typer.Option(
+            "--max-streams-per-client", metavar="N", min=1, help="From one address. By default only --max-streams."
+        ),
+    ] = None,
     log_json: AsJsonLines = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
@@ -53,8 +70,13 @@ def serve(
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
     log_to_stderr(as_json=log_json)
+    limits = {
+        "streams": max_streams,
+        "per_device": max_streams_per_device,
+        "per_identity": max_streams_per_client,
+    }
     try:
-        settings = settings_of(server, device or [], fleet, shards)
+        settings = settings_of(server, device or [], fleet, shards, limits)
         if http is not None:
             settings = replace(settings, http=http_address(http))
     except RequestError as error:

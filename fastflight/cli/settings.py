@@ -5,6 +5,10 @@ Devices come from `--device NAME=URL` and from a fleet file, where unknown keys 
     [devices.weather]
     url = "serial:///dev/ttyACM0"
     bridge = { rfc2217 = 2217, socket = 2218 }
+
+    [limits]
+    streams = 1000
+    per_device = 64
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fastflight.bridge import Ports
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError, nearest
+from fastflight.service.admission import DEFAULT_LIMITS, Limits
 
 # The embedded default: needs no hardware and nothing to install.
 DEFAULT_DEVICES = {"demo": "sim:"}
@@ -40,12 +45,19 @@ MAX_PORT = 65535
 DEFAULT_HOST = "127.0.0.1"
 # In fleet files of other versions: known, so that their absence is said rather than called a misspelling.
 NOT_AVAILABLE = ("record",)
+# Who waits longer than this is better told to come back.
+MAX_WAIT_SECONDS = 300
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
+LIMITS_EXAMPLE = "As in [limits] streams = 1000"
 BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
 NOT_ENCRYPTED = (
     "There is no encryption and no login yet: whoever reaches the port owns the boards. "
     "Use 127.0.0.1, and a tunnel (ssh -L) from elsewhere"
 )
+
+
+# Of those that a command line may give.
+NO_LIMITS: Mapping[str, int | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +83,7 @@ def usable_cores() -> int:
 class ServeSettings:
     """A server: its address (port 0 takes a free one), its devices, name to URL, and the bridges of some of them.
 
-    `shards` is how many event loops it has.
+    `shards` is how many event loops it has, and `limits` how many streams at a time.
     """
 
     location: str = DEFAULT_LOCATION
@@ -80,6 +92,7 @@ class ServeSettings:
     shards: int = field(default_factory=default_shards)
     # Where the gateway listens, host and port; None for no gateway.
     http: tuple[str, int] | None = None
+    limits: Limits = DEFAULT_LIMITS
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -107,16 +120,37 @@ class _FleetDevice(BaseModel):
     bridge: _FleetBridge | None = None
 
 
+class _FleetLimits(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    streams: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.streams
+    per_identity: Annotated[int | None, Field(ge=1, strict=True)] = DEFAULT_LIMITS.per_identity
+    per_device: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.per_device
+    waiting: Annotated[int, Field(ge=0, strict=True)] = DEFAULT_LIMITS.waiting
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = DEFAULT_LIMITS.wait_seconds
+
+
 class _Fleet(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     devices: dict[str, _FleetDevice]
+    limits: _FleetLimits = _FleetLimits()
 
 
-def settings_of(location: str, devices: Sequence[str], fleet: Path | None, shards: int | None = None) -> ServeSettings:
-    """The settings that a command line means. `RequestError` names the option and what is wrong with it."""
+def settings_of(
+    location: str,
+    devices: Sequence[str],
+    fleet: Path | None,
+    shards: int | None = None,
+    limits: Mapping[str, int | None] = NO_LIMITS,
+) -> ServeSettings:
+    """The settings that a command line means. `RequestError` names the option and what is wrong with it.
+
+    `limits` come before those of the fleet file, save those that are None.
+    """
     check_location(location)
-    known = _from_fleet(fleet) if fleet is not None else {}
+    read = _from_fleet(fleet) if fleet is not None else _Fleet(devices={})
+    known = read.devices
     chosen = {name: device.url for name, device in known.items()}
     for text in devices:
         name, url = _from_option(text)
@@ -124,7 +158,14 @@ def settings_of(location: str, devices: Sequence[str], fleet: Path | None, shard
             raise RequestError("two devices have this name", where=name, hint="Give each a name of its own")
         chosen[name] = url
     bridges = {name: _bridge_of(device.bridge) for name, device in known.items() if device.bridge is not None}
-    return ServeSettings(location, chosen or dict(DEFAULT_DEVICES), bridges, shards or default_shards())
+    told = {name: limit for name, limit in limits.items() if limit is not None}
+    return ServeSettings(
+        location,
+        chosen or dict(DEFAULT_DEVICES),
+        bridges,
+        shards or default_shards(),
+        Limits(**{**read.limits.model_dump(), **told}),
+    )
 
 
 def check_location(location: str) -> None:
@@ -184,7 +225,7 @@ def _bridge_of(bridge: _FleetBridge) -> BridgeSettings:
     return BridgeSettings(Ports(bridge.rfc2217, bridge.socket, bridge.viewers), bridge.takeover)
 
 
-def _from_fleet(path: Path) -> dict[str, _FleetDevice]:
+def _from_fleet(path: Path) -> _Fleet:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FLEET_BYTES + 1)
@@ -201,17 +242,19 @@ def _from_fleet(path: Path) -> dict[str, _FleetDevice]:
     for name in fleet.devices:
         if not DEVICE_NAME.fullmatch(name):
             raise RequestError(f"{name!r} is no name for a device", where=str(path), hint="Use letters, digits, _ . -")
-    return fleet.devices
+    return fleet
 
 
 def _refusal(path: Path, error: ValidationError) -> RequestError:
     first = error.errors(include_url=False)[0]
     where = f"{path}: {'.'.join(str(part) for part in first['loc'])}"
     key = str(first["loc"][-1])
+    limits = first["loc"][0] == "limits"
     if first["type"] != "extra_forbidden":
-        return RequestError(first["msg"], where=where, hint=BRIDGE_EXAMPLE if "bridge" in first["loc"] else EXAMPLE)
+        example = LIMITS_EXAMPLE if limits else BRIDGE_EXAMPLE if "bridge" in first["loc"] else EXAMPLE
+        return RequestError(first["msg"], where=where, hint=example)
     if key in NOT_AVAILABLE:
         return RequestError("not available in this version", where=where, hint="Remove the key")
     models: dict[int, type[BaseModel]] = {1: _Fleet, 3: _FleetDevice}
-    known = models.get(len(first["loc"]), _FleetBridge).model_fields
-    return RequestError("unknown key", where=where, hint=nearest(key, known))
+    model = _FleetLimits if limits and len(first["loc"]) > 1 else models.get(len(first["loc"]), _FleetBridge)
+    return RequestError("unknown key", where=where, hint=nearest(key, model.model_fields))

@@ -120,8 +120,8 @@ def _described(extra_info: bytes | None) -> FastFlightError | None:
 
 def _exhausted(given: dict[str, Any], arguments: dict[str, Any]) -> FastFlightError:
     try:
-        limit, seconds = int(given["limit"]), float(given["retry_after_seconds"])
-    except (KeyError, TypeError, ValueError, OverflowError):
+        limit, seconds = int(given.get("limit", 0)), float(given.get("retry_after_seconds", 0))
+    except (TypeError, ValueError, OverflowError):
         return BusyError(str(given["what"]), **arguments)
     scope = str(given.get("scope", ""))
     return ResourceExhausted(str(given["what"]), scope=scope, limit=limit, retry_after_seconds=seconds, **arguments)

@@ -15,6 +15,7 @@ from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
+from fastflight.service.admission import Limits
 
 # For a process that has to import all of it on a busy machine.
 SECONDS = 60
@@ -70,3 +71,15 @@ def test_wrong_options_are_a_usage_error(run: object, options: tuple[str, ...], 
 def test_a_url_that_cannot_be_understood_is_refused() -> None:
     with pytest.raises(RequestError, match="serail"):
         open_server(ServeSettings("grpc://127.0.0.1:0", {"a": "serail:///dev/ttyACM0"}))
+
+
+def test_a_limit_of_the_server_is_told_in_a_line(run: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(streams=1, wait_seconds=0)
+    with open_server(ServeSettings("grpc://127.0.0.1:0", limits=limits)) as server:
+        with FastFlightClient(server.location) as client, client.session("demo"):
+            result = run("ls", "demo", "--server", server.location)  # type: ignore[operator]
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "error: 1 streams are open, as many as the server takes. "
+        "End one that is no longer needed, or try again in 1 s\n"
+    )

@@ -9,6 +9,7 @@ import pytest
 from fastflight.bridge import Ports
 from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, settings_of
 from fastflight.errors import RequestError
+from fastflight.service.admission import DEFAULT_LIMITS, Limits
 
 HERE = "grpc://127.0.0.1:0"
 
@@ -52,9 +53,20 @@ def test_a_fleet_file_opens_bridges(tmp_path: Path) -> None:
     }
 
 
+def test_limits_are_those_of_the_fleet_file_unless_options_say_otherwise(tmp_path: Path) -> None:
+    path = fleet(tmp_path, "[devices.a]\nurl = 'sim:'\n[limits]\nstreams = 1000\nper_device = 8\nwait_seconds = 0.5\n")
+    assert settings_of(HERE, [], path).limits == Limits(streams=1000, per_device=8, wait_seconds=0.5)
+    given = {"streams": None, "per_device": 9, "per_identity": 10}
+    limits = settings_of(HERE, [], path, limits=given).limits
+    assert (limits.streams, limits.per_device, limits.per_identity) == (1000, 9, 10)
+    assert settings_of(HERE, [], None).limits == DEFAULT_LIMITS
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("[devices.a]\nurl = 'sim:'\n[limits]\nsteams = 9\n", r"limits\.steams: unknown key.*'streams'"),
+        ("[devices.a]\nurl = 'sim:'\n[limits]\nstreams = 0\n", r"limits\.streams: .*greater than or equal to 1.*As in"),
         ("[devices.a]\nurl = 'sim:'\nbuad = 9600\n", r"devices\.a\.buad: unknown key"),
         ("[devices.a]\nurl = 'sim:'\nrecord = true\n", "not available in this version"),
         ("[devices.a]\nurl = 'sim:'\nbridge = { sokcet = 1 }\n", r"devices\.a\.bridge\.sokcet.*'socket'"),

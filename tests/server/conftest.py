@@ -17,8 +17,8 @@ from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
 from fastflight.server import Action, FlightServer
 from fastflight.service import Catalog, Source
-from fastflight.service.admission import DEFAULT_LIMITS, Limits
 from fastflight.service.action import Body
+from fastflight.service.admission import DEFAULT_LIMITS, Limits
 from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Request
 from fastflight.service.source import Acknowledge, AsyncReading, Progress, Reading, Summary

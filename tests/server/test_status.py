@@ -9,7 +9,14 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight import errors
-from fastflight.errors import DeviceException, FastFlightError, FileMissing, RequestError, ResourceExhausted, SequenceConflict
+from fastflight.errors import (
+    DeviceException,
+    FastFlightError,
+    FileMissing,
+    RequestError,
+    ResourceExhausted,
+    SequenceConflict,
+)
 from fastflight.server.status import MAX_EXTRA_INFO_BYTES, flight_error, mapped
 from fastflight.service.failure import described
 

@@ -1,0 +1,167 @@
+"""Limits on streams, as a client meets them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.client.failure import typed
+from fastflight.errors import ResourceExhausted
+from fastflight.service.admission import Limits
+
+from .conftest import SOON, Running, serving
+
+IDLE = {"type": "trial", "rows": 1, "idle": True}
+
+
+def ticket(**keys: object) -> flight.Ticket:
+    return flight.Ticket(json.dumps(keys))
+
+
+def opened(running: Running, **keys: object) -> flight.FlightStreamReader:
+    """A stream that is open, and idle after its first batch."""
+    reader = running.client.do_get(ticket(**{**IDLE, **keys}))
+    assert reader.read_chunk().data.num_rows == 1
+    return reader
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another thread is about to do."""
+    for _ in range(int(SOON / 0.01)):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it never came")
+
+
+def waiting(running: Running, number: int) -> Callable[[], bool]:
+    return lambda: running.stats()["waiting"] == number
+
+
+class Asking(threading.Thread):
+    """A client in a thread of its own, and what it was told."""
+
+    def __init__(self, running: Running, **keys: object) -> None:
+        super().__init__(daemon=True)
+        self.client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
+        self.keys = keys
+        self.rows = -1
+        self.error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with self.client:
+                self.rows = self.client.do_get(ticket(type="trial", **self.keys)).read_all().num_rows
+        except pa.ArrowException as error:
+            self.error = error
+
+
+def test_who_finds_no_room_waits_and_is_admitted_when_one_ends(mode: str) -> None:
+    with serving(Limits(streams=1, wait_seconds=SOON)) as running:
+        first = opened(running, mode=mode)
+        second = Asking(running, mode=mode)
+        until(waiting(running, 1))
+        assert second.rows == -1
+        first.cancel()
+        second.join(SOON)
+        assert (second.rows, second.error) == (3, None)
+        assert running.settled()
+        assert running.stats()["started"] == 2
+
+
+def test_who_waits_in_vain_is_told_what_is_full_and_when_to_come_back() -> None:
+    with serving(Limits(streams=1, wait_seconds=0)) as running:
+        first = opened(running)
+        with pytest.raises(flight.FlightUnavailableError) as raised:
+            running.client.do_get(ticket(type="trial")).read_all()
+        assert json.loads(raised.value.extra_info) == {
+            "code": "resource_exhausted",
+            "what": "1 streams are open, as many as the server takes",
+            "hint": "End one that is no longer needed, or try again in 1 s",
+            "scope": "server",
+            "limit": 1,
+            "retry_after_seconds": 1.0,
+        }
+        error = typed(raised.value, "")
+        assert isinstance(error, ResourceExhausted)
+        assert (error.scope, error.limit, error.retry_after_seconds) == ("server", 1, 1.0)
+        first.cancel()
+        assert running.settled()
+        assert (running.stats()["started"], running.stats()["refused"]) == (1, 1)
+
+
+@pytest.mark.parametrize("limits", [Limits(per_device=2, wait_seconds=0), Limits(per_identity=2, wait_seconds=0)])
+def test_a_device_and_a_client_have_limits_of_their_own(limits: Limits) -> None:
+    with serving(limits) as running:
+        readers = [opened(running, device="demo") for _ in range(2)]
+        with pytest.raises(flight.FlightUnavailableError, match="demo: 2|from this client"):
+            opened(running, device="demo")
+        if limits.per_identity is None:
+            readers.append(opened(running, device="other"))
+        for reader in readers:
+            reader.cancel()
+        assert running.settled()
+
+
+def test_uploads_and_exchanges_have_the_same_room() -> None:
+    schema = pa.schema([("n", pa.int64())])
+    with serving(Limits(streams=1, wait_seconds=0)) as running:
+        first = opened(running)
+        command = flight.FlightDescriptor.for_command(b'{"type": "trial"}')
+        writer, _ = running.client.do_put(command, schema)
+        with pytest.raises(flight.FlightUnavailableError, match="as many as the server takes"):
+            writer.close()
+        writer, reader = running.client.do_exchange(command)
+        with pytest.raises(flight.FlightUnavailableError, match="as many as the server takes"):
+            reader.read_chunk()
+        with pytest.raises(flight.FlightUnavailableError):
+            writer.close()
+        first.cancel()
+        assert running.settled()
+
+
+def test_a_client_that_leaves_while_it_waits_frees_its_place_in_the_queue() -> None:
+    with serving(Limits(streams=1, waiting=1, wait_seconds=SOON)) as running:
+        first = opened(running)
+        # A call that its client gives up; it has no stream to cancel yet.
+        brief = flight.FlightCallOptions(timeout=0.3)
+        with pytest.raises(flight.FlightTimedOutError):
+            running.client.do_get(ticket(type="trial"), brief).read_all()
+        until(waiting(running, 0))
+        second = Asking(running)
+        until(waiting(running, 1))
+        first.cancel()
+        second.join(SOON)
+        assert second.rows == 3
+
+
+def test_no_more_wait_than_there_is_room_to_wait() -> None:
+    with serving(Limits(streams=1, waiting=1, wait_seconds=SOON)) as running:
+        first = opened(running)
+        second = Asking(running)
+        until(waiting(running, 1))
+        with pytest.raises(flight.FlightUnavailableError, match="as many as the server takes"):
+            running.client.do_get(ticket(type="trial")).read_all()
+        first.cancel()
+        second.join(SOON)
+        assert second.rows == 3
+
+
+def test_those_that_wait_are_told_when_the_server_shuts_down() -> None:
+    with serving(Limits(streams=1, wait_seconds=SOON)) as running:
+        first = opened(running)
+        second = Asking(running)
+        until(waiting(running, 1))
+        closing = threading.Thread(target=running.server.close, args=(0,))
+        closing.start()
+        second.join(SOON)
+        assert "the server shuts down" in str(second.error)
+        with pytest.raises(flight.FlightUnavailableError):
+            first.read_all()
+        closing.join(SOON)
