@@ -164,7 +164,7 @@ def settings_of(
         chosen or dict(DEFAULT_DEVICES),
         bridges,
         shards or default_shards(),
-        Limits(**{**read.limits.model_dump(), **told}),
+        limits=Limits(**{**read.limits.model_dump(), **told}),
     )
 
 
