@@ -2,9 +2,9 @@
 
 from fastflight.concurrency.exclusive import Exclusive
 from fastflight.concurrency.handin import HandIn
-from fastflight.concurrency.handoff import drain
+from fastflight.concurrency.handoff import Drained, adrain, drain, drain_lots
 from fastflight.concurrency.offload import off_loop
 from fastflight.concurrency.shard import Shard
 from fastflight.concurrency.shards import Shards
 
-__all__ = ["Exclusive", "HandIn", "Shard", "Shards", "drain", "off_loop"]
+__all__ = ["Drained", "Exclusive", "HandIn", "Shard", "Shards", "adrain", "drain", "drain_lots", "off_loop"]

@@ -1,8 +1,9 @@
-"""From an async producer to a blocking consumer.
+"""From an async producer to a reader elsewhere: a thread that blocks, or a coroutine of another loop.
 
-`drain` iterates an async iterator on a shard, ahead of the reader, until `max_bytes` are waiting; the reader takes all
-that waits in one lot. The price of crossing threads is paid per lot: one lock round, and a wake-up only where the other
-side sleeps. With one lot in the reader's hands and the next one waiting, twice `max_bytes` and two items may be held.
+`drain` and `adrain` iterate an async iterator on a shard, ahead of the reader, until `max_bytes` are waiting; it takes
+all that waits in one lot. The price of crossing threads is paid per lot: one lock round, and a wake-up only where
+the other side sleeps. With one lot in the reader's hands and the next one waiting, twice `max_bytes` and two items may
+be held.
 
 The iterator's end is the reader's end. Its failure, of any kind, is raised to the reader after the items before it.
 Closing the reader cancels the producer and waits until the iterator's own clean-up has run.
@@ -13,16 +14,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Generic, TypeVar, cast
 
+from fastflight.concurrency.lookout import Watch
 from fastflight.concurrency.shard import Shard
 from fastflight.errors import FastFlightError, Stopped
 
 T = TypeVar("T")
 
-# How often a waiting reader asks whether its result is still wanted.
-POLL_SECONDS = 0.02
+# A reader that has waited for so long is idle, and left to the lookout; a busy one is not worth telling it.
+IDLE_SECONDS = 0.02
+# How often an idle reader looks whether the loop is still there at all: one that is closed says so by itself.
+SHARD_SECONDS = 1.0
 # How long a closed reader waits for the iterator's clean-up: a board's recovery takes about two.
 CLOSE_SECONDS = 5.0
 # Items after which the producer lets the loop's other tasks run, should the iterator never suspend by itself.
@@ -44,33 +48,153 @@ def drain(
 ) -> Generator[T, None, None]:
     """Iterate `items` on `shard`, from now on, and give them to the calling thread.
 
-    While the reader waits, `still_wanted` is asked every `POLL_SECONDS`; `Stopped` is raised once it says no. It may
-    also raise. Close the generator, or drop it, to cancel the iteration.
+    While the reader waits, `still_wanted` is asked every 40 ms or so, by another thread; `Stopped` is raised
+    once it says no. It may also raise. Close the generator, or drop it, to cancel the iteration.
     """
-    generator = _drain(_HandOff(shard, items, max_bytes, size_of), still_wanted)
+    generator = _each(drain_lots(shard, items, max_bytes=max_bytes, size_of=size_of, still_wanted=still_wanted))
+    next(generator)
+    return generator
+
+
+def drain_lots(
+    shard: Shard,
+    items: AsyncIterator[T],
+    *,
+    max_bytes: int,
+    size_of: Callable[[T], int],
+    still_wanted: Callable[[], bool] = always,
+) -> Generator[list[T], None, None]:
+    """As `drain`, for a reader that can use all items that wait, at least one, at once."""
+    generator = _drain(shard, items, max_bytes, size_of, still_wanted)
     next(generator)  # from here on, closing it runs its `finally`: the iterator is closed even if never read
     return generator
 
 
-def _drain(handoff: _HandOff[T], still_wanted: Callable[[], bool]) -> Generator[T, None, None]:
-    handoff.start()
+def adrain(shard: Shard, items: AsyncIterator[T], *, max_bytes: int, size_of: Callable[[T], int]) -> Drained[T]:
+    """Iterate `items` on `shard`, from now on, and give them to the coroutine that asks, on its own loop.
+
+    Close what is returned (`aclose`) to cancel the iteration, also after a cancelled `anext`.
+    """
+    return Drained(shard, items, max_bytes, size_of)
+
+
+class Drained(AsyncIterator[T], Generic[T]):
+    """The reader's side on an event loop, the one that runs when it is made."""
+
+    def __init__(self, shard: Shard, items: AsyncIterator[T], max_bytes: int, size_of: Callable[[T], int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._told = asyncio.Event()
+        self._lot: Iterator[T] = iter(())
+        self._handoff = _HandOff(shard, items, max_bytes, size_of, self._tell)
+        self._handoff.start()
+
+    def __aiter__(self) -> Drained[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        for item in self._lot:
+            return item
+        self._lot = iter(await self._next_lot())
+        for item in self._lot:
+            return item
+        raise StopAsyncIteration
+
+    async def lot(self) -> list[T]:
+        """All that waits, for a reader that can use it at once; blocks for at least one item. Empty at the end."""
+        return list(self._lot) or await self._next_lot()
+
+    async def _next_lot(self) -> list[T]:
+        while (lot := self._handoff.take()) is None:
+            await self._told.wait()
+            self._told.clear()
+        return lot
+
+    async def aclose(self) -> None:
+        """Cancel the producer if it still runs, and wait for its clean-up."""
+        self._lot = iter(())
+        if self._handoff.cancel():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    while not self._handoff.gone.is_set():
+                        await self._told.wait()
+                        self._told.clear()
+
+    def _tell(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the reader's loop is closed: nobody reads
+            self._loop.call_soon_threadsafe(self._told.set)
+
+
+def _each(lots: Generator[list[T], None, None]) -> Generator[T, None, None]:
     try:
         yield cast(T, None)
-        while lot := handoff.take(still_wanted):
+        for lot in lots:
             yield from lot
     finally:
-        handoff.close()
+        lots.close()
+
+
+def _drain(
+    shard: Shard,
+    items: AsyncIterator[T],
+    max_bytes: int,
+    size_of: Callable[[T], int],
+    still_wanted: Callable[[], bool],
+) -> Generator[list[T], None, None]:
+    told = threading.Event()
+    handoff = _HandOff(shard, items, max_bytes, size_of, told.set)
+    handoff.start()
+    try:
+        yield []
+        while True:
+            while (lot := handoff.take()) is None:
+                _wait(told, shard, still_wanted)
+            if not lot:
+                return
+            yield lot
+    finally:
+        if handoff.cancel():
+            handoff.gone.wait(CLOSE_SECONDS if shard.running else 0)
+
+
+def _wait(told: threading.Event, shard: Shard, still_wanted: Callable[[], bool]) -> None:
+    """Return when there is news; raise when nobody wants it, or none will come."""
+    if not told.wait(IDLE_SECONDS):
+        watch = Watch(still_wanted, told.set)
+        shard.lookout.add(watch)
+        try:
+            while not told.wait(SHARD_SECONDS):
+                if not shard.running:
+                    raise Stopped("the event loop has ended", where=shard.name)
+        finally:
+            shard.lookout.remove(watch)
+        if watch.why is not None:
+            raise watch.why
+        if watch.in_vain:
+            raise Stopped("nobody wants the rest")
+    told.clear()
 
 
 class _HandOff(Generic[T]):
-    """The waiting items and their two sides. What both sides touch is guarded by `_changed`."""
+    """The waiting items, and the producer's side. What both sides touch is guarded by `_lock`.
 
-    def __init__(self, shard: Shard, items: AsyncIterator[T], max_bytes: int, size_of: Callable[[T], int]) -> None:
+    `tell` is called from the loop when a reader that was given nothing should ask again, and when `gone` is set: the
+    iterator's clean-up has run.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        items: AsyncIterator[T],
+        max_bytes: int,
+        size_of: Callable[[T], int],
+        tell: Callable[[], object],
+    ) -> None:
         self._shard = shard
         self._items = items
         self._max_bytes = max_bytes
         self._size_of = size_of
-        self._changed = threading.Condition()
+        self._tell = tell
+        self._lock = threading.Lock()
         self._waiting: list[T] = []
         self._bytes = 0
         self._ended = False
@@ -81,42 +205,35 @@ class _HandOff(Generic[T]):
         # The producer's own, touched on the loop only.
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        # Set once the iterator's clean-up has run.
-        self._gone = threading.Event()
+        self.gone = threading.Event()
 
     def start(self) -> None:
+        """Begin to iterate."""
         self._shard.submit(self._produce())
 
-    def take(self, still_wanted: Callable[[], bool]) -> list[T]:
-        """All that waits; blocks for at least one. Empty at the end; raises what ended it."""
-        while True:
-            with self._changed:
-                if not self._waiting and not self._ended:
-                    self._reader_sleeps = True
-                    self._changed.wait(POLL_SECONDS)
-                    self._reader_sleeps = False
-                if self._waiting or self._ended:
-                    lot, self._waiting, self._bytes = self._waiting, [], 0
-                    wake, self._producer_sleeps = self._producer_sleeps, False
-                    break
-            if not still_wanted():
-                raise Stopped("nobody wants the rest")
-            if not self._shard.running:
-                raise Stopped("the event loop has ended", where=self._shard.name)
+    def take(self) -> list[T] | None:
+        """All that waits; None if there is nothing yet. Empty at the end; raises what ended it."""
+        with self._lock:
+            if not self._waiting and not self._ended:
+                self._reader_sleeps = True
+                return None
+            lot, self._waiting, self._bytes = self._waiting, [], 0
+            wake, self._producer_sleeps = self._producer_sleeps, False
         if wake:
             self._call_soon(self._room.set)
         if not lot and self._error is not None:
             raise self._error
         return lot
 
-    def close(self) -> None:
-        """Cancel the producer if it still runs, and wait for its clean-up."""
-        with self._changed:
+    def cancel(self) -> bool:
+        """Nobody reads any more: cancel the producer. False when it is `gone` already."""
+        with self._lock:
             self._closed = True
             self._waiting = []
-        if not self._gone.is_set():
-            self._call_soon(self._cancel)
-            self._gone.wait(CLOSE_SECONDS if self._shard.running else 0)
+        if self.gone.is_set():
+            return False
+        self._call_soon(self._cancel)
+        return True
 
     def _cancel(self) -> None:
         if self._task is not None:  # else it has not begun, and will see that it is closed
@@ -141,23 +258,24 @@ class _HandOff(Generic[T]):
             error.__cause__ = raised
         finally:
             self._task = None  # a late cancel finds nothing to cancel
-        with self._changed:
+        with self._lock:
             self._ended, self._error = True, error
-            self._changed.notify()
-        self._gone.set()
+        self.gone.set()
+        self._tell()
 
     async def _iterate(self) -> None:
         turn = 0
         async for item in self._items:
             size = self._size_of(item)
-            with self._changed:
+            with self._lock:
                 self._waiting.append(item)
                 self._bytes += size
-                if self._reader_sleeps:
-                    self._changed.notify()
+                tell, self._reader_sleeps = self._reader_sleeps, False
                 full = self._producer_sleeps = self._bytes >= self._max_bytes
                 if full:
                     self._room.clear()
+            if tell:
+                self._tell()
             turn += 1
             if full:
                 await self._room.wait()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
+from fastflight.concurrency.lookout import Lookout
 from fastflight.concurrency.loops import new_loop
 from fastflight.errors import Stopped
 
@@ -28,9 +29,16 @@ CLOSE_SECONDS = 5.0
 class Shard:
     """An event loop in a thread called `name`. Start it, submit coroutines, close it; also a context manager."""
 
-    def __init__(self, name: str = "shard-0", loops: Callable[[], asyncio.AbstractEventLoop] = new_loop) -> None:
-        """`loops` makes the event loop."""
+    def __init__(
+        self,
+        name: str = "shard-0",
+        loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
+        lookout: Lookout | None = None,
+    ) -> None:
+        """`loops` makes the event loop. `lookout` is for those that wait for this shard; closed with it if its own."""
         self.name = name
+        self.lookout = lookout or Lookout(f"{name}-lookout")
+        self._own_lookout = lookout is None
         self.loop = loops()
         self._offload = concurrent.futures.ThreadPoolExecutor(MAX_OFFLOAD_THREADS, f"{name}-offload")
         self.loop.set_default_executor(self._offload)
@@ -77,26 +85,27 @@ class Shard:
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Cancel every task, give them `timeout` seconds to end, join the thread. Does nothing the second time."""
-        if self.stop(timeout):
-            self.join(timeout * 2)
+        self.stop(timeout)
+        self.join(timeout * 2)
 
-    def stop(self, timeout: float = CLOSE_SECONDS) -> bool:
-        """Begin to close: tell the tasks to end, and return at once. False when somebody has done so before."""
+    def stop(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Begin to close, and return at once: the tasks are cancelled, and have `timeout` seconds to end."""
         with self._submitting:  # what was submitted before has its task, and is cancelled with the others
             if self._closing:
-                return False
+                return
             self._closing = True
             self._grace = timeout
         if self._thread.ident is None:
             self.loop.close()
         else:
             self.loop.call_soon_threadsafe(self.loop.stop)
-        return True
 
     def join(self, timeout: float) -> None:
         """Wait at most `timeout` seconds until one that was stopped has ended."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
+        if self._own_lookout:
+            self.lookout.close()
 
     def __enter__(self) -> Shard:
         return self.start()
