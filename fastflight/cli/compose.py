@@ -23,7 +23,7 @@ from fastflight.service import Catalog
 from fastflight.service.action import Action
 from fastflight.service.actions import Actions, state_actions
 from fastflight.service.ledger import Ledger
-from fastflight.sources import device_actions, device_sources, mock
+from fastflight.sources import Recordings, device_actions, device_sources, mock, recording_actions, recording_source
 
 if TYPE_CHECKING:
     from fastflight.gateway import Gateway
@@ -67,17 +67,23 @@ def open_server(settings: ServeSettings) -> RunningServer:
         # Closed when there is no inventory to come; else before the inventory, whose lines it reads.
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory(settings.devices, shards=shards))
+        # Closed when nothing reads the lines any more, so that all that was read is kept.
+        recordings = _recordings(settings, inventory, parts)
         parts.enter_context(shards)
+        if recordings is not None and settings.recordings is not None:
+            for name in settings.recordings.devices:
+                recordings.start(name)
         catalog = Catalog()
-        for source in (*device_sources(inventory), mock.SOURCE):
+        for source in (*device_sources(inventory), recording_source(recordings), mock.SOURCE):
             catalog.add(source)
+        on_devices = [*device_actions(inventory), *recording_actions(recordings)]
         ledger = Ledger(settings.limits)
-        server = _listening(catalog, device_actions(inventory), shards, settings.location, ledger)
+        server = _listening(catalog, on_devices, shards, settings.location, ledger)
         parts.callback(server.close)
         # Closed before the server, which takes the shards with it.
         http = None
         if settings.http is not None:
-            actions = Actions([*state_actions(ledger, shards), *device_actions(inventory)])
+            actions = Actions([*state_actions(ledger, shards), *on_devices])
             http = parts.enter_context(_gateway(catalog, actions, ledger, settings.http)).url
             parts.callback(ledger.drain)  # first of all: what is live ends by itself then, on both edges
         bridges = {
@@ -88,6 +94,17 @@ def open_server(settings: ServeSettings) -> RunningServer:
         location = f"{address.scheme}://{host}:{server.port}"
         return RunningServer(location, settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")
+
+
+def _recordings(settings: ServeSettings, inventory: Inventory, parts: ExitStack) -> Recordings | None:
+    """What the server keeps, for as long as `parts` last."""
+    kept = settings.recordings
+    if kept is None:
+        return None
+    holder = f"the server at {settings.location}"
+    recordings = Recordings(kept.folder, inventory, sync_ms=kept.sync_ms, retention=kept.retention, holder=holder)
+    parts.callback(recordings.close)
+    return recordings
 
 
 def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: ExitStack) -> Ports:

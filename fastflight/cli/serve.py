@@ -63,6 +63,18 @@ def serve(
             "--max-streams-per-client", metavar="N", min=1, help="From one address. By default only --max-streams."
         ),
     ] = None,
+    record: Annotated[
+        list[str] | None,
+        typer.Option("--record", metavar="NAME", help="Record a device; may be given again, or a glob: '*' for all."),
+    ] = None,
+    recordings: Annotated[
+        Path | None,
+        typer.Option(
+            "--recordings",
+            metavar="DIR",
+            help="Where recordings are kept. By default, if one is made, in fastflight/recordings among your data.",
+        ),
+    ] = None,
     log_json: AsJsonLines = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
@@ -76,7 +88,7 @@ def serve(
         "per_identity": max_streams_per_client,
     }
     try:
-        settings = settings_of(server, device or [], fleet, shards, limits)
+        settings = settings_of(server, device or [], fleet, shards, limits, recordings=recordings, record=record or [])
         if http is not None:
             settings = replace(settings, http=http_address(http))
     except RequestError as error:
@@ -90,6 +102,8 @@ def serve(
                 screen.line(f"listening on {running.http}")
             for name, ports in running.bridges.items():
                 screen.line(f"sharing {name} at {listed(ports, '127.0.0.1')}")
+            if (kept := settings.recordings) is not None and kept.devices:
+                screen.line(f"recording {', '.join(kept.devices)} to {kept.folder}")
             stop.wait()
             screen.complain("stopping: open streams may end; once more stops at once")
 

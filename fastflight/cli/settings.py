@@ -5,10 +5,13 @@ Devices come from `--device NAME=URL` and from a fleet file, where unknown keys 
     [devices.weather]
     url = "serial:///dev/ttyACM0"
     bridge = { rfc2217 = 2217, socket = 2218 }
+    record = true
 
     [limits]
     streams = 1000
     per_device = 64
+
+What is recorded and where to is said in `fastflight.cli.recording_settings`.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fastflight.bridge import Ports
+from fastflight.cli.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
+from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, recording_settings
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError, nearest
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
@@ -43,8 +48,6 @@ MAX_DEFAULT_SHARDS = 4
 MAX_SHARDS = 64
 MAX_PORT = 65535
 DEFAULT_HOST = "127.0.0.1"
-# In fleet files of other versions: known, so that their absence is said rather than called a misspelling.
-NOT_AVAILABLE = ("record",)
 # Who waits longer than this is better told to come back.
 MAX_WAIT_SECONDS = 300
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
@@ -93,6 +96,8 @@ class ServeSettings:
     # Where the gateway listens, host and port; None for no gateway.
     http: tuple[str, int] | None = None
     limits: Limits = DEFAULT_LIMITS
+    # What is kept of the devices' traffic; None where nothing is.
+    recordings: RecordingSettings | None = None
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -118,6 +123,7 @@ class _FleetDevice(BaseModel):
 
     url: str
     bridge: _FleetBridge | None = None
+    record: Annotated[bool, Field(strict=True)] = False
 
 
 class _FleetLimits(BaseModel):
@@ -135,6 +141,12 @@ class _Fleet(BaseModel):
 
     devices: dict[str, _FleetDevice]
     limits: _FleetLimits = _FleetLimits()
+    recordings: FleetRecordings | None = None
+
+
+# The tables of a fleet file that do not name devices.
+TABLES: Mapping[int | str, type[BaseModel]] = {"limits": _FleetLimits, "recordings": FleetRecordings}
+TABLE_EXAMPLES: Mapping[int | str, str] = {"limits": LIMITS_EXAMPLE, "recordings": RECORDINGS_EXAMPLE}
 
 
 def settings_of(
@@ -143,6 +155,9 @@ def settings_of(
     fleet: Path | None,
     shards: int | None = None,
     limits: Mapping[str, int | None] = NO_LIMITS,
+    *,
+    recordings: Path | None = None,
+    record: Sequence[str] = (),
 ) -> ServeSettings:
     """The settings that a command line means. `RequestError` names the option and what is wrong with it.
 
@@ -158,12 +173,23 @@ def settings_of(
             raise RequestError("two devices have this name", where=name, hint="Give each a name of its own")
         chosen[name] = url
     bridges = {name: _bridge_of(device.bridge) for name, device in known.items() if device.bridge is not None}
+    chosen = chosen or dict(DEFAULT_DEVICES)
+    kept = recording_settings(
+        chosen,
+        marked=[name for name, device in known.items() if device.record],
+        table=read.recordings,
+        beside=fleet.parent if fleet is not None else None,
+        folder=recordings,
+        record=record,
+        environment=os.environ,
+    )
     told = {name: limit for name, limit in limits.items() if limit is not None}
     return ServeSettings(
         location,
-        chosen or dict(DEFAULT_DEVICES),
+        chosen,
         bridges,
         shards or default_shards(),
+        recordings=kept,
         limits=Limits(**{**read.limits.model_dump(), **told}),
     )
 
@@ -249,12 +275,10 @@ def _refusal(path: Path, error: ValidationError) -> RequestError:
     first = error.errors(include_url=False)[0]
     where = f"{path}: {'.'.join(str(part) for part in first['loc'])}"
     key = str(first["loc"][-1])
-    limits = first["loc"][0] == "limits"
+    table = first["loc"][0]
     if first["type"] != "extra_forbidden":
-        example = LIMITS_EXAMPLE if limits else BRIDGE_EXAMPLE if "bridge" in first["loc"] else EXAMPLE
-        return RequestError(first["msg"], where=where, hint=example)
-    if key in NOT_AVAILABLE:
-        return RequestError("not available in this version", where=where, hint="Remove the key")
+        example = TABLE_EXAMPLES.get(table, BRIDGE_EXAMPLE if "bridge" in first["loc"] else EXAMPLE)
+        return RequestError(first["msg"].removeprefix("Value error, "), where=where, hint=example)
     models: dict[int, type[BaseModel]] = {1: _Fleet, 3: _FleetDevice}
-    model = _FleetLimits if limits and len(first["loc"]) > 1 else models.get(len(first["loc"]), _FleetBridge)
+    model = TABLES[table] if table in TABLES and len(first["loc"]) > 1 else models.get(len(first["loc"]), _FleetBridge)
     return RequestError("unknown key", where=where, hint=nearest(key, model.model_fields))

@@ -52,9 +52,18 @@ class Device:
         self._trouble = ""
         # How often the line was lost, or could not be opened for those that listen.
         self.outages = 0
+        # What has become of keeping its traffic: empty where nobody keeps it. Set by whoever does.
+        self.recording = ""
         self._counting = threading.Lock()
         self._listeners = 0
         self._listening: concurrent.futures.Future[None] | None = None
+
+    @property
+    def shard(self) -> Shard:
+        """Where its line is read for those that listen."""
+        if self._shard is None:
+            raise RuntimeError("the device was given no shard to be listened to on")
+        return self._shard
 
     @property
     def url(self) -> str:
@@ -152,14 +161,13 @@ class Device:
         For the length of the block the line is kept open, and read while nobody has the device; the board's program is
         not disturbed. Never blocks: for threads and coroutines alike.
         """
-        if self._shard is None:
-            raise RuntimeError("the device was given no shard to be listened to on")
+        shard = self.shard
         reader = self.tap.reader(seq=seq, since_ns=since_ns)
         with self._counting:
             if self._listeners == 0:
                 # Of an earlier time: the line is tried again now.
                 self._trouble = ""
-                self._listening = self._shard.submit(listen(self._lock, self._aopened, self._abandon))
+                self._listening = shard.submit(listen(self._lock, self._aopened, self._abandon))
             self._listeners += 1
         try:
             yield reader
@@ -173,17 +181,21 @@ class Device:
         """The open line."""
         if self._port is None:
             self._port = tapped(self._address.open(OPEN_SECONDS), self.tap)
-            self._trouble = ""
-            self.tap.nudge()
+            self._well()
         return self._port
 
     async def _aopened(self) -> TappedPort:
         """As `_opened`."""
         if self._port is None:
             self._port = tapped(await _aopen(self._address), self.tap)
-            self._trouble = ""
-            self.tap.nudge()
+            self._well()
         return self._port
+
+    def _well(self) -> None:
+        """The line is open: what comes now does not go on from what an earlier one brought."""
+        self.tap.cut(f"the line was lost: {self._trouble}" if self._trouble else "the line was opened")
+        self._trouble = ""
+        self.tap.nudge()
 
     async def _abandon(self, error: TransportError) -> None:
         """Close the line that failed those that listen."""

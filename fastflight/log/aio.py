@@ -30,6 +30,11 @@ class AsyncLog:
         self._log = log
 
     @property
+    def log(self) -> Log:
+        """The same log for threads."""
+        return self._log
+
+    @property
     def name(self) -> str:
         return self._log.name
 

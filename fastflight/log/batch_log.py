@@ -77,6 +77,16 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class Damage:
+    """A place in the store that cannot be read: bytes that were lost, or, at the end, a write that never finished."""
+
+    file: str
+    offset: int
+    bytes: int
+    torn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LogStatistics:
     """One log: acknowledged rows that are kept, their bytes as stored, their numbers and times (us UTC)."""
 
@@ -86,16 +96,21 @@ class LogStatistics:
     next_seq: int
     first_time: int | None
     last_time: int | None
+    # Places in the files that hold it; whether they held rows of this log is told by reading.
+    damage: tuple[Damage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """A place in the store that cannot be read: bytes that were lost, or, at the end, a write that never finished."""
+class Extent:
+    """Numbers `first` to `last` of a log that are kept in one place, and so are best read in one go.
 
-    file: str
-    offset: int
+    `rows`: how many of them are there, damage aside; `bytes`: as they are stored. With a time range, at most as many.
+    """
+
+    first: int
+    last: int
+    rows: int
     bytes: int
-    torn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +175,9 @@ class BatchLog(Protocol):
 
     def read(self, wanted: Range = EVERYTHING) -> Iterator[Rows | Missing]:
         """What is acknowledged, in the order of its numbers, up to where it ended when reading began."""
+
+    def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
+        """Where the rows of a range are kept now, in the order of their numbers."""
 
     def trim(self, before_seq: int) -> Ticket:
         """Let go of the rows before a number. They are not served again; their room comes back by and by."""

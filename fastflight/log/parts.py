@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from fastflight.log.batch_log import Damage, LogStatistics
+from fastflight.log.batch_log import Damage, Extent, LogStatistics, Range
 from fastflight.log.compacted import PARQUET_NAME, Compacted, find_compacted
 from fastflight.log.disk import TEMPORARY, Disk
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries
@@ -71,8 +71,39 @@ def kept(snapshot: Snapshot, number: int) -> LogStatistics:
                 size += entry.size
     timed = first_time <= last_time
     return LogStatistics(
-        rows, size, snapshot.first, snapshot.next, first_time if timed else None, last_time if timed else None
+        rows,
+        size,
+        snapshot.first,
+        snapshot.next,
+        first_time if timed else None,
+        last_time if timed else None,
+        tuple(damage_of([part for part in snapshot.parts if number in part.index.streams])),
     )
+
+
+def extents(snapshot: Snapshot, number: int, wanted: Range) -> list[Extent]:
+    """Where the rows of a range are, part by part. Parts without any are left out."""
+    low = max(snapshot.first, wanted.from_seq or 0)
+    high = snapshot.next if wanted.until_seq is None else min(snapshot.next, wanted.until_seq + 1)
+    start = BEGINNING if wanted.from_time is None else wanted.from_time
+    stop = END_OF_TIME if wanted.until_time is None else wanted.until_time
+    found: list[Extent] = []
+    for part in snapshot.parts:
+        stream = part.index.streams.get(number)
+        if stream is None or stream.next <= low or stream.begin >= high:
+            continue
+        if stream.first_time >= stop or stream.last_time < start:
+            continue
+        first, last = max(stream.begin, low), min(stream.next, high) - 1
+        rows, size = stream.rows, stream.bytes
+        if first > stream.begin or last < stream.next - 1:
+            entries = part.entries(number) or Entries()
+            held = [entries[i] for i in range(entries.after(first), entries.before(last + 1)) if entries[i].size]
+            rows = sum(min(entry.last, last) + 1 - max(entry.first, first) for entry in held)
+            size = sum(entry.size for entry in held)
+        if rows:
+            found.append(Extent(first, last, rows, size))
+    return found
 
 
 def _is_empty(disk: Disk, name: str) -> bool:

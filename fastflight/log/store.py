@@ -25,6 +25,7 @@ from fastflight.errors import DataError, RequestError, SequenceConflict, Unknown
 from fastflight.log.batch_log import (
     EVERYTHING,
     Damage,
+    Extent,
     LogStatistics,
     Missing,
     Range,
@@ -37,7 +38,7 @@ from fastflight.log.committer import Committer
 from fastflight.log.content import MAX_NAME_BYTES, Codec, State, stream_of
 from fastflight.log.disk import Disk, LocalDisk, failure
 from fastflight.log.lock import LOCK_NAME, FileLock
-from fastflight.log.parts import damage_of, kept, load_parts
+from fastflight.log.parts import damage_of, extents, kept, load_parts
 from fastflight.log.reading import Part, Reading, Snapshot
 from fastflight.log.record import Kind
 from fastflight.log.segment import Segment
@@ -109,6 +110,9 @@ class Log:
 
     def statistics(self) -> LogStatistics:
         return kept(self._store.snapshot(self.number), self.number)
+
+    def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
+        return extents(self._store.snapshot(self.number), self.number, wanted)
 
     def _prepare(self, batch: pa.RecordBatch) -> Prepared:
         if not batch.num_rows:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from fastflight.errors import UnknownName, nearest
-from fastflight.log.batch_log import EVERYTHING, Damage, LogStatistics, Missing, Range, Rows
+from fastflight.log.batch_log import EVERYTHING, Damage, Extent, LogStatistics, Missing, Range, Rows
 from fastflight.log.content import Codec, stream_of
 from fastflight.log.disk import Disk, LocalDisk, failure
-from fastflight.log.parts import damage_of, kept, load_parts
+from fastflight.log.parts import damage_of, extents, kept, load_parts
 from fastflight.log.reading import Part, Reading, Snapshot
 
 # A part may go between the listing and the look at it: whoever compacts does not wait for us. Then look again.
@@ -40,6 +40,11 @@ class LogReader:
         """As `BatchLog.statistics`."""
         number = stream_of(self.name)
         return kept(self._reader.snapshot(number), number)
+
+    def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
+        """As `BatchLog.extents`."""
+        number = stream_of(self.name)
+        return extents(self._reader.snapshot(number), number, wanted)
 
 
 class StoreReader:

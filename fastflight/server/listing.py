@@ -17,7 +17,7 @@ import pyarrow.flight as flight
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, decode_path, encode
 from fastflight.service.answer import plain
-from fastflight.service.requests import DeviceFile, Request
+from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.source import Estimate, Part, Parts
 
 # A glob over names. Matching is linear in it for each name.
@@ -52,9 +52,11 @@ def flights(criteria: bytes, catalog: Catalog) -> Iterator[flight.FlightInfo]:
 def name(request: Request) -> str:
     """What a glob is matched with: `demo/readings.csv` for a file of a device, else the request's type.
 
-    The session of a device is `demo/device.session`.
+    The session of a device is `demo/device.session`, and what is kept of it `demo/recording`.
     """
     device, path = getattr(request, "device", None), getattr(request, "path", None)
+    if isinstance(request, Recording):
+        device = request.name
     if device is None:
         return request.type
     if path is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
@@ -148,6 +148,29 @@ class DeviceSession(Request):
     limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
     limit_seconds: Annotated[float | None, Field(ge=0, le=MAX_SECONDS)] = None
     reconnect: bool = False
+
+
+class Recording(Request):
+    """A kept session: the traffic of a device as it was recorded, whole or a range of it.
+
+    Numbers are those of the live session, from `from_seq` to `to_seq`, both included. Times are those of the rows:
+    from `from_time` on, before `to_time`; `since_seconds` is `from_time` that far back. The other keys are as in
+    `device.session`.
+    """
+
+    type: ClassVar[str] = "recording"
+
+    name: DeviceName
+    from_seq: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
+    to_seq: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
+    from_time: AwareDatetime | None = None
+    to_time: AwareDatetime | None = None
+    since_seconds: Annotated[float | None, Field(ge=0, le=MAX_SECONDS)] = None
+    format: SessionFormat = "bytes"
+    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
+    columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
+    batch_rows: BatchRows = 65_536
+    limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
 
 
 class Mock(Request):

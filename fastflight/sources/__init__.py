@@ -1,4 +1,4 @@
-"""What the server offers: the files, trees, listings, code and live traffic of devices, and the benchmark table."""
+"""What the server offers: files, listings, code and traffic of devices, live and kept, and the benchmark table."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from typing import Any
 
 from fastflight.device import Inventory
 from fastflight.service import Source
+from fastflight.service.requests import Recording
 from fastflight.sources.actions import device_actions
 from fastflight.sources.device_exec import DeviceExecs
 from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import DeviceListings
 from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
+from fastflight.sources.recording import RecordingSource
+from fastflight.sources.recording_actions import recording_actions
+from fastflight.sources.recordings import NoRecordings, Recordings
 
-__all__ = ["device_actions", "device_sources"]
+__all__ = ["Recordings", "device_actions", "device_sources", "recording_actions", "recording_source"]
 
 
 def device_sources(inventory: Inventory) -> list[Source[Any]]:
@@ -25,3 +29,8 @@ def device_sources(inventory: Inventory) -> list[Source[Any]]:
         DeviceExecs(inventory).source(),
         DeviceSessions(inventory).source(),
     ]
+
+
+def recording_source(recordings: Recordings | None) -> Source[Recording]:
+    """The source of what is kept; of nothing, for a server that keeps nothing."""
+    return RecordingSource(recordings or NoRecordings()).source()

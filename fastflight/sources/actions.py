@@ -81,7 +81,7 @@ def device_actions(inventory: Inventory) -> list[Action]:
     return [
         Action(
             "devices",
-            "All devices: name, url, whether the line is open, who has it.",
+            "All devices: name, url, whether the line is open, who has it, whether it is recorded.",
             Nothing,
             partial(_devices, inventory),
         ),
@@ -98,7 +98,13 @@ def device_actions(inventory: Inventory) -> list[Action]:
 
 def _devices(inventory: Inventory, _: Nothing) -> Iterable[Result]:
     for device in inventory.devices():
-        yield {"name": device.name, "url": device.url, "open": device.is_open, "holder": device.holder}
+        yield {
+            "name": device.name,
+            "url": device.url,
+            "open": device.is_open,
+            "holder": device.holder,
+            "recording": device.recording or None,
+        }
 
 
 def _info(session: Session, _: OnDevice) -> Result:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from fastflight.device import Device
 from fastflight.errors import RequestError, TransportError
 from fastflight.service.requests import DeviceSession
-from fastflight.service.source import Summary
-from fastflight.sources.reading import Lot
+from fastflight.service.source import Noted, Summary
+from fastflight.sources.reading import Lot, empty
 from fastflight.sources.session_rows import SessionRows
 from fastflight.transport.tap import Chunk, Gap, TapReader
 
@@ -36,6 +36,7 @@ class Following:
         self._request = request
         self._clock = clock
         self._outages = device.outages
+        self._recording = device.recording
         self._until = None if request.limit_seconds is None else clock() + request.limit_seconds
         self._ending = threading.Lock()
         # Why it is to end, and the number of the first chunk that is no longer part of it.
@@ -76,6 +77,9 @@ class Following:
         if self._failure is not None:
             raise self._failure
         ready = self.rows.feed(self._wanted(items))
+        if self._device.recording != self._recording:
+            self._recording = self._device.recording
+            ready.append(Noted(empty(self.rows.schema), {"recording": self._recording or "stopped"}))
         if self._device.outages != self._outages:
             self._outages = self._device.outages
             if self._request.reconnect:
@@ -109,7 +113,8 @@ class Following:
     def summary(self) -> Summary:
         """What passed, and why no more does."""
         why = {"why": self._why} if self.ended == GONE and self._why else {}
-        return {"ended": self.ended, **why, **self.rows.summary()}
+        recording = {"recording": self._recording} if self._recording else {}
+        return {"ended": self.ended, **why, **self.rows.summary(), **recording}
 
     def _wanted(self, items: Sequence[Chunk | Gap]) -> Sequence[Chunk | Gap]:
         """Those before the end."""

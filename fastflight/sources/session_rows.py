@@ -221,7 +221,7 @@ class SessionRows:
         batch = self._batch(waiting).slice(0, self._room).select(self.schema.names)
         self._rows += batch.num_rows
         if gap is not None:
-            return [Noted(batch, {"gap": gap._asdict()})]
+            return [Noted(batch, {"gap": gap.told()})]
         return [batch] if batch.num_rows else []
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:

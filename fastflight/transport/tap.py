@@ -46,10 +46,19 @@ class Chunk(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Chunks that were dropped before the reader took them: `first` to `last`, both included."""
+    """Chunks that are not there: `first` to `last`, both included. Of a tap: they were dropped before they were taken.
+
+    Of a recording: `reason` says why, and `where` has the place of damage.
+    """
 
     first: int
     last: int
+    reason: str = ""
+    where: str = ""
+
+    def told(self) -> dict[str, int | str]:
+        """What is known of it, for a message."""
+        return {key: value for key, value in self._asdict().items() if value != ""}
 
 
 class Tap:
@@ -62,6 +71,11 @@ class Tap:
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0
         self._next = 0
+        # What was ever fed, in bytes as they count here, and those that wait for it to reach a mark.
+        self._fed = 0
+        self._marks: list[tuple[int, Callable[[], object]]] = []
+        # Numbers of kept chunks that do not go on from the one before, and why.
+        self._cuts: deque[tuple[int, str]] = deque()
         # Whether what the device says next is known to begin a line.
         self._line_begins = False
         self._closed = False
@@ -75,6 +89,25 @@ class Tap:
         """The number that the next chunk will have."""
         return self._next
 
+    def begin_at(self, seq: int) -> None:
+        """Number from here on. Before the first chunk: its readers see no jump."""
+        with self._lock:
+            assert not self._chunks and seq >= self._next
+            self._next = seq
+
+    def cut(self, reason: str) -> None:
+        """What comes next does not go on from what came before: nobody saw what the device said meanwhile."""
+        with self._lock:
+            if self._cuts and self._cuts[-1][0] == self._next:
+                self._cuts.pop()
+            self._cuts.append((self._next, reason))
+            self._line_begins = False
+
+    def cuts(self) -> dict[int, str]:
+        """The numbers of kept chunks before which there is a cut, and why."""
+        with self._lock:
+            return dict(self._cuts)
+
     def feed(self, direction: Direction, data: bytes) -> None:
         """Something crossed the line. Never waits for a reader."""
         if not data:
@@ -85,12 +118,18 @@ class Tap:
             self._chunks.append(Chunk(self._next, self._clock(), direction, data))
             self._next += 1
             self._bytes += len(data) + CHUNK_BYTES
+            self._fed += len(data) + CHUNK_BYTES
             # The newest stays, however large.
             while self._bytes > self._limit and len(self._chunks) > 1:
                 self._bytes -= len(self._chunks.popleft().data) + CHUNK_BYTES
-            if not self._waiting:
+            while self._cuts and self._cuts[0][0] < self._chunks[0].seq:
+                self._cuts.popleft()
+            if not self._waiting and not self._marks:
                 return
             waiting, self._waiting = self._waiting, []
+            if self._marks:
+                waiting += [wake for mark, wake in self._marks if mark <= self._fed]
+                self._marks = [each for each in self._marks if each[0] > self._fed]
         _wake(waiting)
 
     def reader(self, *, seq: int | None = None, since_ns: int | None = None) -> TapReader:
@@ -108,7 +147,9 @@ class Tap:
                 start = seq
             elif since_ns is not None:
                 start = next((chunk.seq for chunk in self._chunks if chunk.time_ns >= since_ns), self._next)
-            return TapReader(self, start, self._begins_line(start))
+            unread = islice(self._chunks, max(0, start - self._next + len(self._chunks)), None)
+            taken = self._fed - sum(len(chunk.data) + CHUNK_BYTES for chunk in unread)
+            return TapReader(self, start, self._begins_line(start), taken)
 
     def _begins_line(self, start: int) -> bool:
         """Whether the first byte that the device sent in chunk `start` or later begins a line, as far as is known."""
@@ -121,8 +162,7 @@ class Tap:
     def nudge(self) -> None:
         """Wake the readers that wait, with nothing: something about the line is worth a look."""
         with self._lock:
-            waiting, self._waiting = self._waiting, []
-            waiting = waiting + self._heeding
+            waiting = self._all_waiting() + self._heeding
         _wake(waiting)
 
     @contextlib.contextmanager
@@ -140,7 +180,7 @@ class Tap:
         """The line is over: readers take what is kept and then end."""
         with self._lock:
             self._closed = True
-            waiting, self._waiting = self._waiting, []
+            waiting = self._all_waiting()
         _wake(waiting)
 
     def _take(self, start: int, wake: Callable[[], object] | None) -> tuple[list[Chunk | Gap], int, bool]:
@@ -161,6 +201,23 @@ class Tap:
         with self._lock, contextlib.suppress(ValueError):
             self._waiting.remove(wake)
 
+    def _all_waiting(self) -> list[Callable[[], object]]:
+        waiting = self._waiting + [wake for _, wake in self._marks]
+        self._waiting, self._marks = [], []
+        return waiting
+
+    def _mark(self, mark: int, wake: Callable[[], object]) -> bool:
+        """Have `wake` called once so much was fed; False where it is already, or never will be."""
+        with self._lock:
+            if self._fed >= mark or self._closed:
+                return False
+            self._marks.append((mark, wake))
+            return True
+
+    def _unmark(self, wake: Callable[[], object]) -> None:
+        with self._lock:
+            self._marks = [each for each in self._marks if each[1] is not wake]
+
 
 class TapReader:
     """A place in a tap. Belongs to one thread or one task at a time; there is nothing to close.
@@ -168,9 +225,11 @@ class TapReader:
     `begins_line`: what the device says first is known to be the beginning of a line.
     """
 
-    def __init__(self, tap: Tap, start: int, begins_line: bool = False) -> None:
+    def __init__(self, tap: Tap, start: int, begins_line: bool = False, taken: int = 0) -> None:
         self._tap = tap
         self._next = start
+        # How much of what was ever fed it has taken, or will never take.
+        self._place = taken
         self.begins_line = begins_line
         self.ended = False
 
@@ -208,6 +267,45 @@ class TapReader:
                 self._tap._forget(wake)
             items = self._taken(None)
         return items
+
+    async def agather(self, timeout: float | None, seconds: float, size: int) -> list[Chunk | Gap]:
+        """All that is there `seconds` after the first of it came, or as soon as it fills `size` bytes of the tap.
+
+        For those that would rather be woken seldom than at once. A nudge ends the gathering; empty as `take` may be.
+        """
+        await self._afed(1, timeout)
+        if not self._tap._closed and self._tap._fed > self._place:
+            await self._afed(size, seconds)
+        return self.rest()
+
+    def rest(self) -> list[Chunk | Gap]:
+        """All that is there now, without waiting."""
+        items: list[Chunk | Gap] = []
+        # In this order: what is fed meanwhile may be taken and is not counted, which costs a look for nothing.
+        self._place = self._tap._fed
+        end = self._tap.next_seq
+        while self._next < end and not self.ended:
+            items += self._taken(None)
+        if not items:
+            self._taken(None)  # to see whether it has ended
+        return items
+
+    async def _afed(self, size: int, timeout: float | None) -> None:
+        """Wait until so much is there that was not taken, for a nudge, or for `timeout` seconds."""
+        came, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(came.set)
+
+        if not self._tap._mark(self._place + size, wake):
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await came.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._tap._unmark(wake)
 
     def __iter__(self) -> Iterator[Chunk | Gap]:
         while not self.ended:

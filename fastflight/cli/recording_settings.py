@@ -1,0 +1,116 @@
+"""What is recorded, where to, and for how long it is kept.
+
+In a fleet file, unknown keys are refused::
+
+    [recordings]                   # may be left out
+    folder = "recordings"          # relative to the fleet file
+    sync_ms = 1000                 # what a power cut may cost
+    max_days = 30
+    max_bytes = "2GB"
+
+    [devices.weather]
+    url = "serial:///dev/ttyACM0"
+    record = true
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from fastflight.errors import RequestError, nearest
+from fastflight.log import Retention
+from fastflight.sources.recordings import SYNC_MS
+
+# Each sync is work for the disk, and each row waits for one.
+MIN_SYNC_MS = 10
+MAX_SYNC_MS = 60_000
+MAX_DAYS = 36_500
+DAY_SECONDS = 86_400
+UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_BYTES = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(UNITS)})")
+EXAMPLE = 'As in [recordings] folder = "recordings", max_days = 30, max_bytes = "2GB"'
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSettings:
+    """A folder for recordings, the devices that are recorded from the start, and what is let go of."""
+
+    folder: Path
+    devices: tuple[str, ...] = ()
+    sync_ms: int = SYNC_MS
+    retention: Retention = Retention()
+
+
+def bytes_of(given: Any) -> Any:
+    """A number of bytes: an integer, or text with a unit."""
+    if not isinstance(given, str):
+        return given
+    match = _BYTES.fullmatch(given)
+    if match is None:
+        raise ValueError(f"{given!r} is no amount of bytes, as in '2GB'")
+    return round(float(match[1]) * UNITS[match[2]])
+
+
+class FleetRecordings(BaseModel):
+    """The table `[recordings]` of a fleet file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    folder: str | None = None
+    sync_ms: Annotated[int, Field(ge=MIN_SYNC_MS, le=MAX_SYNC_MS)] = SYNC_MS
+    max_days: Annotated[float | None, Field(gt=0, le=MAX_DAYS)] = None
+    max_bytes: Annotated[int | None, BeforeValidator(bytes_of), Field(gt=0)] = None
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(None if self.max_days is None else self.max_days * DAY_SECONDS, self.max_bytes)
+
+
+def recording_settings(
+    devices: Iterable[str],
+    *,
+    marked: Sequence[str],
+    table: FleetRecordings | None,
+    beside: Path | None,
+    folder: Path | None,
+    record: Sequence[str],
+    environment: Mapping[str, str],
+) -> RecordingSettings | None:
+    """What a command line and a fleet file mean together; None where neither speaks of recordings.
+
+    `marked` are the devices with `record = true`, `table` is the file's, which lies in `beside`; `folder` and `record`
+    come from the command line and go first. `RequestError` for a name that fits no device.
+    """
+    names = list(devices)
+    chosen = set(marked)
+    for glob in record:
+        found = [name for name in names if fnmatchcase(name, glob)]
+        if not found:
+            raise RequestError("no device has this name", where=f"--record {glob}", hint=nearest(glob, names))
+        chosen.update(found)
+    if not chosen and table is None and folder is None:
+        return None
+    table = table or FleetRecordings()
+    if folder is None and table.folder is not None:
+        folder = (beside or Path()) / Path(table.folder).expanduser()
+    recorded = tuple(name for name in names if name in chosen)
+    return RecordingSettings(folder or default_folder(environment), recorded, table.sync_ms, table.retention)
+
+
+def default_folder(environment: Mapping[str, str]) -> Path:
+    """Where recordings go if nobody says where: the platform's folder for a user's data."""
+    if sys.platform == "win32":
+        base = Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "fastflight" / "recordings"

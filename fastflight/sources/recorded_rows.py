@@ -1,0 +1,266 @@
+"""The traffic of a device as it is kept, and what is kept as rows again. No I/O.
+
+A row of the log is a chunk: its number is the log's own, the same that live sessions have seen. The column `cut` says
+why a row does not go on from the one before it: the line was lost and opened again, or recording began. It is null
+where nothing came between.
+
+`kept` makes batches for the log of what a tap gave. `Replay` is given what the log gives, rows and what is missing,
+and gives the rows that a `recording` request wants, as a session of the device would have given them: `bytes` batch by
+batch as they lie in the log, the others by way of `SessionRows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastflight.errors import RequestError
+from fastflight.log import Missing, Rows
+from fastflight.service.requests import DeviceSession, Recording
+from fastflight.service.source import Noted, Summary
+from fastflight.sources.reading import Lot, empty
+from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
+from fastflight.tables.schemas import project
+from fastflight.transport.tap import Chunk, Gap
+
+KEPT_SCHEMA = pa.schema(
+    [
+        pa.field("time", TIME, nullable=False),
+        pa.field("direction", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+        pa.field("cut", pa.string()),
+    ]
+)
+# The cut at the first row of each recorder. What is missing before it was not lost: nobody was to keep it.
+BEGAN = "recording began"
+# Rows of a recording have no flush time; this keeps `SessionRows` from flushing by its own.
+_PATIENT_MS = 60_000
+
+COMPLETE = "end of recording"
+LIMIT = "limit reached"
+
+
+def kept(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
+    """Chunks as rows of the log."""
+    codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in chunks], pa.int8())
+    columns = [
+        pa.array([chunk.time_ns // 1000 for chunk in chunks], TIME),
+        pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS)),
+        pa.array([chunk.data for chunk in chunks], pa.binary()),
+        pa.array([cuts.get(chunk.seq) for chunk in chunks], pa.string())
+        if cuts
+        else pa.nulls(len(chunks), pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=KEPT_SCHEMA)
+
+
+def microseconds(time: datetime | None) -> int | None:
+    """A time as the log has it."""
+    return None if time is None else int(pa.scalar(time, TIME).value)
+
+
+class _Rows(Protocol):
+    """What makes batches of pieces of a recording."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def full(self) -> bool: ...
+
+    def add(self, first: int, batch: pa.RecordBatch) -> Lot: ...
+
+    def missed(self, gap: Gap) -> Lot: ...
+
+    def outage(self, reason: str) -> Lot: ...
+
+    def finish(self) -> Lot: ...
+
+    def summary(self) -> Summary: ...
+
+
+class Replay:
+    """A recording, item by item: `feed` what the log gives until it is `full` or has ended, then `finish`."""
+
+    def __init__(self, request: Recording) -> None:
+        self._rows: _Rows = _Bytes(request) if request.format == "bytes" else _Lines(request)
+        self._missing: Gap | None = None
+        # Whether something came before: else nothing was cut.
+        self._any = bool(request.from_seq)
+        self.schema = self._rows.schema
+
+    @property
+    def full(self) -> bool:
+        """The limit of rows is reached."""
+        return self._rows.full
+
+    def begin(self, begins_line: bool) -> None:
+        """Before the first item: whether its first byte is known to begin a line."""
+        if isinstance(self._rows, _Lines):
+            self._rows.begin(begins_line)
+
+    def feed(self, item: Rows | Missing) -> Lot:
+        """The batches that are ready after the next of the log."""
+        if isinstance(item, Missing):
+            ready = self._flush()
+            self._missing = Gap(item.first, item.last, item.reason, item.where)
+            return ready
+        ready = []
+        for first, batch, cut in _pieces(item):
+            if cut == BEGAN and self._missing is not None and self._missing.reason == "never written":
+                self._missing = None
+            ready += self._flush()
+            if cut and self._any:
+                ready += self._rows.outage(cut)
+            self._any = True
+            ready += self._rows.add(first, batch)
+            if self.full:
+                break
+        return ready
+
+    def finish(self) -> Lot:
+        """The rest."""
+        return [*self._flush(), *self._rows.finish()]
+
+    def summary(self) -> Summary:
+        """What passed: `next_seq` is where a later reading goes on."""
+        return {"ended": LIMIT if self.full else COMPLETE, **self._rows.summary()}
+
+    def _flush(self) -> Lot:
+        gap, self._missing = self._missing, None
+        return [] if gap is None else self._rows.missed(gap)
+
+
+def _pieces(rows: Rows) -> Iterator[tuple[int, pa.RecordBatch, str]]:
+    """Runs of rows that go on from each other, with the cut before each."""
+    batch = rows.batch
+    reasons = batch.column("cut")
+    if reasons.null_count == batch.num_rows:
+        yield rows.first, batch, ""
+        return
+    places = [0, *(place for place in np.flatnonzero(pc.is_valid(reasons).to_numpy(False)).tolist() if place)]
+    for start, stop in zip(places, [*places[1:], batch.num_rows], strict=True):
+        yield rows.first + start, batch.slice(start, stop - start), reasons[start].as_py() or ""
+
+
+class _Lines:
+    """The device's lines, as a live session makes them."""
+
+    def __init__(self, request: Recording) -> None:
+        keys = request.model_dump(include={"format", "columns", "batch_rows", "limit_rows"})
+        session = DeviceSession(device=request.name, schema_=request.schema_, flush_ms=_PATIENT_MS, **keys)
+        self._rows = SessionRows(session)
+        self.begin = self._rows.begin
+        self.outage = self._rows.outage
+        self.finish = self._rows.finish
+        self.summary = self._rows.summary
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._rows.schema
+
+    @property
+    def full(self) -> bool:
+        return self._rows.full
+
+    def add(self, first: int, batch: pa.RecordBatch) -> Lot:
+        times = batch.column("time").view(pa.int64()).to_pylist()
+        codes = batch.column("direction").indices.to_pylist()
+        data = batch.column("data").to_pylist()
+        return self._rows.feed(
+            Chunk(first + i, time * 1000, DIRECTIONS[code], data)  # type: ignore[arg-type]
+            for i, (time, code, data) in enumerate(zip(times, codes, data, strict=True))
+        )
+
+    def missed(self, gap: Gap) -> Lot:
+        return self._rows.feed([gap])
+
+
+class _Bytes:
+    """A row for each chunk: columns as they lie in the log, and the numbers."""
+
+    def __init__(self, request: Recording) -> None:
+        if request.schema_ is not None:
+            raise RequestError(
+                "bytes has the columns that it has", where="schema", hint="Leave it out, or ask for jsonl or csv"
+            )
+        self._request = request
+        self.schema = project(BYTES_SCHEMA, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
+        self._waiting: list[tuple[int, pa.RecordBatch]] = []
+        self._waiting_rows = self._waiting_bytes = 0
+        self._taken = 0
+        self._bytes = [0] * len(DIRECTIONS)
+        self._gaps = self._lost = self._outages = 0
+        self._next: int | None = None
+
+    @property
+    def full(self) -> bool:
+        return self._request.limit_rows is not None and self._taken >= self._request.limit_rows
+
+    def add(self, first: int, batch: pa.RecordBatch) -> Lot:
+        if self._request.limit_rows is not None:
+            batch = batch.slice(0, self._request.limit_rows - self._taken)
+        self._taken += batch.num_rows
+        self._next = first + batch.num_rows
+        self._waiting.append((first, batch))
+        self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.column("data").nbytes
+        enough = self._waiting_rows >= self._request.batch_rows or self._waiting_bytes >= BATCH_BYTES
+        return self._flush() if enough else []
+
+    def missed(self, gap: Gap) -> Lot:
+        ready = self._flush()
+        self._gaps += 1
+        self._lost += gap.last - gap.first + 1
+        self._next = gap.last + 1
+        return [*ready, Noted(empty(self.schema), {"gap": gap.told()})]
+
+    def outage(self, reason: str) -> Lot:
+        ready = self._flush()
+        self._outages += 1
+        return [*ready, Noted(empty(self.schema), {"outage": {"reason": reason, "next_seq": self._next}})]
+
+    def finish(self) -> Lot:
+        return self._flush()
+
+    def summary(self) -> Summary:
+        return {
+            **{f"{direction}_bytes": count for direction, count in zip(DIRECTIONS, self._bytes, strict=True)},
+            "next_seq": self._next,
+            "gaps": self._gaps,
+            "lost": self._lost,
+            "outages": self._outages,
+            "rejected": 0,
+            "rejected_rows": [],
+        }
+
+    def _flush(self) -> Lot:
+        waiting, self._waiting = self._waiting, []
+        self._waiting_rows = self._waiting_bytes = 0
+        if not waiting or not sum(batch.num_rows for _, batch in waiting):
+            return []
+        seq = np.concatenate([np.arange(first, first + batch.num_rows, dtype=np.uint64) for first, batch in waiting])
+        time = _joined([batch.column("time") for _, batch in waiting])
+        codes = _joined([batch.column("direction").indices for _, batch in waiting])
+        data = _joined([batch.column("data") for _, batch in waiting])
+        self._count(codes, data)
+        direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
+        whole = pa.RecordBatch.from_arrays([pa.array(seq), time, direction, data], schema=BYTES_SCHEMA)
+        batch = whole.select(self.schema.names)
+        step = self._request.batch_rows
+        return [batch.slice(at, step) for at in range(0, batch.num_rows, step)]
+
+    def _count(self, codes: pa.Array, data: pa.Array) -> None:
+        lengths = pc.binary_length(data)
+        sent = pc.sum(pc.multiply(lengths.cast(pa.int64()), codes.cast(pa.int64()))).as_py()
+        self._bytes[1] += sent
+        self._bytes[0] += pc.sum(lengths).as_py() - sent
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

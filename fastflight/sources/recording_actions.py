@@ -1,0 +1,56 @@
+"""The actions on recordings: what there is, and switching the recording of a device on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from fastflight.errors import RequestError
+from fastflight.service.action import Action, Body
+from fastflight.service.requests import DeviceName
+from fastflight.sources.recordings import HINT, Recordings, Status
+
+Result = Mapping[str, Any]
+
+
+class Nothing(Body):
+    """No keys."""
+
+
+class OnRecording(Body):
+    """The device whose traffic is meant."""
+
+    device: DeviceName
+
+
+def recording_actions(recordings: Recordings | None) -> list[Action]:
+    """The table's entries; for None, of a server that was told to keep nothing, they say so."""
+
+    def there() -> Recordings:
+        if recordings is None:
+            raise RequestError("this server keeps no recordings", hint=HINT)
+        return recordings
+
+    def listed(_: Nothing) -> Iterable[Result]:
+        return [] if recordings is None else [_told(status) for status in recordings.statuses()]
+
+    def start(body: OnRecording) -> Iterable[Result]:
+        return [_told(there().start(body.device))]
+
+    def stop(body: OnRecording) -> Iterable[Result]:
+        return [_told(there().stop(body.device))]
+
+    return [
+        Action("recordings", "All recordings: rows, bytes, numbers, times, state, damage.", Nothing, listed),
+        Action("recording.start", "Record a device from now on, until the server ends.", OnRecording, start),
+        Action("recording.stop", "Record a device no more; what was recorded is kept.", OnRecording, stop),
+    ]
+
+
+def _told(status: Status) -> Result:
+    times = {
+        key: None if value is None else value.isoformat()
+        for key, value in (("first_time", status.first_time), ("last_time", status.last_time))
+    }
+    return {**asdict(status), **times}

@@ -1,0 +1,218 @@
+"""The recordings of a server: one store, a recorder for each device that is recorded, and what keeps the store tidy.
+
+The numbers of a device's traffic are the same live and recorded. Where a device was recorded before, its tap goes on
+after the recording: at the next million, so that numbers which a server gave and could not keep are not given again by
+the next one. What is left out there is no loss, and is not told as one.
+
+Make it before the first byte crosses a line; close it when the loops are: what was read until then is kept.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from fastflight.device import Inventory
+from fastflight.errors import RequestError, StorageError
+from fastflight.log import AsyncLog, Damage, Retention, Store, compact
+from fastflight.log.batch_log import LogStatistics
+from fastflight.log.disk import Disk
+from fastflight.log.store import Log
+from fastflight.sources.recorded_rows import KEPT_SCHEMA
+from fastflight.sources.recorder import Recorder
+
+log = structlog.get_logger(__name__)
+
+# What was read is on the disk at most this long after: what a power cut may cost. A thousand boards that print ten
+# lines each second are a thousand appends then, for one sync in ten of this.
+SYNC_MS = 1000
+# Of that, the store's share at most: appends of many boards come together in it, and are synced as one.
+STORE_SYNC_MS = 100.0
+# Room comes back, and old recordings become Parquet, when this has passed.
+TIDY_SECONDS = 60.0
+# Closed segments, of 64 MB or an hour each, that are worth compacting: the rows of a slow board come together.
+COMPACT_SEGMENTS = 16
+# A server that was killed gave numbers that it did not keep: far fewer than this, unless its disk had failed.
+RUN = 1_000_000
+UNKEPT = 65_536
+# Ending a recorder is a wait for its last lot; longer, and the disk does not answer.
+END_SECONDS = 10.0
+
+KEPT = "kept"
+HINT = "Start it with --recordings DIR, or --record DEVICE"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A recording: what is kept of it, and whether it goes on. `state`: `recording`, `failing: ...`, or `kept`.
+
+    `lost`: chunks that were not kept, `failures`: tries that failed, both since recording began.
+    """
+
+    name: str
+    state: str
+    rows: int
+    bytes: int
+    first_seq: int
+    next_seq: int
+    first_time: datetime | None
+    last_time: datetime | None
+    lost: int = 0
+    failures: int = 0
+    damage: tuple[str, ...] = ()
+
+
+def status_of(name: str, kept: LogStatistics, recorder: Recorder | None = None) -> Status:
+    """How a recording stands."""
+    return Status(
+        name,
+        recorder.state if recorder is not None else KEPT,
+        kept.rows,
+        kept.bytes,
+        kept.first_seq,
+        kept.next_seq,
+        _utc(kept.first_time),
+        _utc(kept.last_time),
+        recorder.lost if recorder is not None else 0,
+        recorder.failures if recorder is not None else 0,
+        tuple(_place(each) for each in kept.damage),
+    )
+
+
+class Recordings:
+    """What a server keeps in `folder`, and the recorders that do."""
+
+    def __init__(
+        self,
+        folder: Path,
+        inventory: Inventory,
+        *,
+        sync_ms: int = SYNC_MS,
+        retention: Retention | None = None,
+        holder: str = "",
+        disk: Disk | None = None,
+    ) -> None:
+        """Open the store. `BusyError` names who writes there already, `StorageError` says what the disk does not."""
+        store_ms = min(STORE_SYNC_MS, sync_ms / 2)
+        self._gather_seconds = (sync_ms - store_ms) / 1000
+        self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
+        self._inventory = inventory
+        self._recorders: dict[str, tuple[Recorder, concurrent.futures.Future[None]]] = {}
+        self._changing = threading.Lock()
+        for device in inventory.devices():
+            with contextlib.suppress(RequestError):  # it was never recorded
+                device.tap.begin_at(_first_of_run(self.store.log(device.name).next_seq))
+        self._tidy = Tidying(self.store)
+
+    def names(self) -> list[str]:
+        """All recordings, also of devices that this server does not have."""
+        return self.store.names()
+
+    def log(self, name: str) -> Log:
+        """One recording; `UnknownName` where there is none."""
+        return self.store.log(name)
+
+    def start(self, name: str) -> Status:
+        """Record a device from now on; nothing changes where it is recorded already."""
+        device = self._inventory.device(name)
+        with self._changing:
+            if name not in self._recorders:
+                kept_in = AsyncLog(self.store.open(name, KEPT_SCHEMA))
+                recorder = Recorder(device, kept_in, self._gather_seconds)
+                self._recorders[name] = recorder, device.shard.submit(recorder.run())
+        return self.status(name)
+
+    def stop(self, name: str) -> Status:
+        """Record a device no more; what was read until now is kept."""
+        self._inventory.device(name)
+        with self._changing:
+            if name not in self._recorders:
+                raise RequestError("it is not recorded", where=name, hint="See `recordings` for those that are")
+            recorder, running = self._recorders.pop(name)
+            recorder.end()
+            with contextlib.suppress(concurrent.futures.CancelledError):
+                running.result(END_SECONDS)
+            recorder.finish()
+        return self.status(name)
+
+    def status(self, name: str) -> Status:
+        """How a recording stands; `UnknownName` where there is none."""
+        recorder = self._recorders.get(name)
+        return status_of(name, self.store.log(name).statistics(), recorder[0] if recorder is not None else None)
+
+    def statuses(self) -> list[Status]:
+        """All of them, by name."""
+        return [self.status(name) for name in self.names()]
+
+    def close(self) -> None:
+        """Keep what was read, and end. After the loops, so that nothing is read any more."""
+        self._tidy.close()
+        with self._changing:
+            for recorder, running in self._recorders.values():
+                running.cancel()
+                recorder.finish()
+            self._recorders.clear()
+        self.store.close()
+
+
+class NoRecordings:
+    """What a server keeps that was told to keep nothing."""
+
+    def names(self) -> list[str]:
+        return []
+
+    def log(self, name: str) -> Log:
+        raise RequestError("this server keeps no recordings", where=name, hint=HINT)
+
+
+class Tidying:
+    """Sweeping and compacting a store, now and then, in a thread of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._over = threading.Event()
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="recordings-tidying")
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, after what is being done is done."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(TIDY_SECONDS):
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Let go of what the retention says, and compact what is worth it. A failure is told once, and tried again."""
+        try:
+            swept = self._store.sweep()
+            made = compact(self._store) if len(self._store.closed_segments()) >= COMPACT_SEGMENTS else []
+        except StorageError as error:
+            if error.what != self._trouble:
+                log.warning("recordings cannot be tidied", error=str(error))
+            self._trouble = error.what
+            return
+        self._trouble = ""
+        if swept or made:
+            log.info("recordings tidied", swept=swept, compacted=len(made))
+
+
+def _first_of_run(following: int) -> int:
+    """The first number of a run, after one whose last number that is kept comes before `following`."""
+    return -(-(following + UNKEPT) // RUN) * RUN if following else 0
+
+
+def _utc(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def _place(damage: Damage) -> str:
+    return f"{damage.file} at byte {damage.offset}: {damage.bytes} bytes"
