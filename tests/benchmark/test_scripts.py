@@ -33,6 +33,11 @@ def started(script: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+def unwrapped(text: str) -> str:
+    """`text` without what a narrow terminal adds: typer takes its width from whoever imports it first."""
+    return "".join(text.replace("│", "").split())
+
+
 def test_each_script_explains_itself() -> None:
     running = {script: started(script, "--help") for script in SCRIPTS}
     said = {script: process.communicate()[0] for script, process in running.items()}
@@ -57,9 +62,9 @@ def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
         (plot_benchmark_results.app, str(tmp_path / "missing.csv"), "No such file"),
         (plot_benchmark_results.app, str(no_result), "is not a result"),
     ):
-        result = CliRunner(env={"TERMINAL_WIDTH": "400", "NO_COLOR": "1"}).invoke(app, [argument])
+        result = CliRunner(env={"NO_COLOR": "1"}).invoke(app, [argument])
         assert result.exit_code == 2
-        assert says in " ".join(result.output.split())
+        assert unwrapped(says) in unwrapped(result.output)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
