@@ -19,6 +19,10 @@ Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="A,B,...", help="The columns to keep; for packed, the names of the fields."),
 ]
+Ticks = Annotated[
+    str | None,
+    typer.Option("--ticks", metavar="COLUMN", help="A column of ticks_ms: gives board_time, by the server's clock."),
+]
 ModeOption = Annotated[Mode, typer.Option("--mode", help="How the server does it.")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder, with the folders in it.")]
 SkipUnchanged = Annotated[

@@ -11,10 +11,10 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import asynchronous
-from fastflight.cli.options import ModeOption
+from fastflight.cli.options import ModeOption, Ticks
 from fastflight.cli.target import DEFAULT_LOCATION, Server, schema_of
 from fastflight.client import AsyncFastFlightClient
-from fastflight.errors import DataError, RequestError
+from fastflight.errors import DataError
 from fastflight.service.requests import SessionFormat
 
 # Inches and dots per inch: 1200 x 600 points, legible in a page and on a screen.
@@ -37,6 +37,7 @@ async def plot(
         str | None,
         typer.Option("--schema", metavar="NAME=TYPE,...", help="The lines' columns; by default, those drawn."),
     ] = None,
+    ticks: Ticks = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="The PNG; DEVICE.png if left out.")
     ] = None,
@@ -53,8 +54,9 @@ async def plot(
             device,
             since_seconds=since,
             format=format,
-            schema=schema_of(schema) or dict.fromkeys(column, "double"),
-            columns=["time", *column],
+            schema=schema_of(schema) or {**dict.fromkeys(column, "double"), **({ticks: "int64"} if ticks else {})},
+            columns=["board_time" if ticks else "time", *column],
+            ticks=ticks,
             limit_seconds=seconds,
             mode=mode,
         ) as stream,
@@ -71,19 +73,19 @@ async def plot(
 
 
 def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:
-    """Lines of `columns` against `time`, into a PNG."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise RequestError(
-            "matplotlib is not installed", where="plot", hint="Install it: pip install matplotlib"
-        ) from error
+    """Lines of `columns` against the first column, a time, into a PNG."""
+    from matplotlib.figure import Figure  # a second, which the other commands need not wait
+
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     axes = figure.subplots()
-    times = rows["time"].to_pandas().to_numpy()
+    times = rows.column(0).to_pandas().to_numpy()
     for column in columns:
         axes.plot(times, rows[column].to_pandas().to_numpy(), label=column, linewidth=1)
-    axes.set(title=title, xlabel="time (UTC)", ylabel=columns[0] if len(columns) == 1 else None)
+    axes.set(
+        title=title,
+        xlabel=f"{rows.column_names[0].replace('_', ' ')} (UTC)",
+        ylabel=columns[0] if len(columns) == 1 else None,
+    )
     if len(columns) > 1:
         axes.legend()
     axes.grid(alpha=0.3)

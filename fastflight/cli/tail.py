@@ -18,7 +18,7 @@ from rich.text import Text
 from fastflight.cli import screen
 from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import Interrupted, asynchronous
-from fastflight.cli.options import Columns, ModeOption
+from fastflight.cli.options import Columns, ModeOption, Ticks
 from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Server, schema_of
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream
 from fastflight.service.requests import SessionFormat
@@ -47,6 +47,7 @@ async def tail(
         str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
     ] = None,
     columns: Columns = None,
+    ticks: Ticks = None,
     raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are, and nothing else.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
     json: AsJson = False,
@@ -68,6 +69,7 @@ async def tail(
             format=asked,
             schema=schema_of(schema),
             columns=columns.split(",") if columns else None,
+            ticks=ticks,
             flush_ms=50,
             reconnect=reconnect,
             mode=mode,
@@ -162,7 +164,8 @@ def _csv(schema: pa.Schema) -> Show:
 
 def _text(batch: pa.RecordBatch) -> None:
     for row in batch.to_pylist():
-        when = row.pop("time", None)
+        received = row.pop("time", None)
+        when = row.pop("board_time", None) or received
         row.pop("seq", None)
         before = f"{local(when)}  " if when is not None else ""
         screen.line(before + "  ".join(_printable(value) for value in row.values()))

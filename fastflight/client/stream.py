@@ -29,7 +29,7 @@ PATH_KEY = b"fastflight.path"
 Summary = Mapping[str, Any]
 
 # What a live stream says between rows; any other message is the server's last.
-NOTES = ("gap", "outage", "recording")
+NOTES = ("gap", "outage", "recording", "alignments")
 # The newest that are kept; a reader that is always too slow would gather them without end.
 MAX_KEPT_GAPS = 1000
 

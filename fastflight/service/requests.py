@@ -6,9 +6,9 @@ bad values with a `RequestError` that names the key, what is allowed and the nea
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
@@ -127,12 +127,36 @@ class DeviceExec(Request):
     interrupt: bool = False
 
 
+class Ticks(BaseModel):
+    """A column that tells when, by the board's clock.
+
+    It counts `unit`s and starts again after `period` of them; 0 if it never does. The board's clock and the host's
+    differ in rate by at most `drift_ppm` millionths; lines are compared over `window_seconds`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    column: Annotated[str, Field(min_length=1)]
+    unit: Literal["s", "ms", "us", "ns"] = "ms"
+    # MicroPython's `ticks_ms` and `ticks_us` on most ports.
+    period: Annotated[int, Field(ge=0, le=2**64)] = 2**30
+    # Crystals are within 50, and so are hosts' clocks; a resonator or an RC oscillator is not.
+    drift_ppm: Annotated[int, Field(ge=1, le=100_000)] = 100
+    window_seconds: Annotated[float, Field(ge=0.001, le=86_400)] = 10.0
+
+
+def _ticks(given: Any) -> Any:
+    """A column's name alone will do."""
+    return {"column": given} if isinstance(given, str) else given
+
+
 class DeviceSession(Request):
     """The live traffic of a device, or bytes to be sent to it.
 
     It begins now, at the number `since_seq`, or `since_seconds` back, as far as it is kept. `schema` is for `jsonl` and
-    `csv`, and needed there; `columns` are those to keep, of all columns. Rows wait for their batch at most `flush_ms`.
-    With `reconnect` it goes on when the device is gone and comes back, else it ends.
+    `csv`, and needed there; `columns` are those to keep, of all columns. With `ticks` there is one more, `board_time`:
+    what that column tells, by the server's clock. Rows wait for their batch at most `flush_ms`. With `reconnect` it
+    goes on when the device is gone and comes back, else it ends.
     """
 
     type: ClassVar[str] = "device.session"
@@ -143,6 +167,7 @@ class DeviceSession(Request):
     format: SessionFormat = "bytes"
     schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
     columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
+    ticks: Annotated[Ticks | None, BeforeValidator(_ticks)] = None
     batch_rows: BatchRows = 4096
     flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
     limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None

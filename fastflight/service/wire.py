@@ -90,6 +90,8 @@ def _refusal(error: ValidationError | RecursionError) -> RequestError:
     where = shortened(".".join(str(part) for part in first["loc"]) or "request")
     if first["type"] == "missing":
         return RequestError("this key is needed", where=where)
+    if first["type"] == "extra_forbidden":
+        return RequestError("unknown key", where=where)
     allowed = _allowed(first.get("ctx", {}).get("expected", ""))
     given = first["input"]
     hint = nearest(given, allowed) if allowed and isinstance(given, str) else first["msg"]

@@ -6,7 +6,8 @@ device sent (`lines`, `jsonl`, `csv`), with the number and the time of the chunk
 A line is never put together over a gap: what was held before it and what follows up to the next line end are two rows
 of text, and set aside where lines are parsed. There the first line is set aside, too, unless it is known to begin where
 the reading does: half a number is a number. A gap is told between the rows before it and those after it, as
-`{"gap": {"first": a, "last": b}}` with the numbers of the chunks that are missing, both included.
+`{"gap": {"first": a, "last": b}}` with the numbers of the chunks that are missing, both included. Where the request
+names a column of `ticks`, `board_time` says when they were read; that begins anew after a gap, too (`board_time.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from fastflight.errors import RequestError
+from fastflight.errors import RequestError, nearest
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted, Summary
+from fastflight.sources.board_time import BoardTime
 from fastflight.tables import LineParser, Rejected
 from fastflight.tables.schemas import project
 from fastflight.transport.tap import Chunk, Gap
@@ -32,6 +34,8 @@ BATCH_BYTES = 1024 * 1024
 
 TIME = pa.timestamp("us", tz="UTC")
 _PLACE = [pa.field("seq", pa.uint64(), nullable=False), pa.field("time", TIME, nullable=False)]
+# Null where the line has no ticks.
+BOARD_TIME = pa.field("board_time", TIME)
 BYTES_SCHEMA = pa.schema(
     [
         *_PLACE,
@@ -42,6 +46,8 @@ BYTES_SCHEMA = pa.schema(
 LINES_SCHEMA = pa.schema([*_PLACE, pa.field("text", pa.string(), nullable=False)])
 DIRECTIONS = ("rx", "tx")
 CUT = "the line was cut by a gap"
+LOST = "the line to the device was lost"
+MISSED = "traffic is missing"
 
 Batch: TypeAlias = pa.RecordBatch | Noted
 
@@ -109,7 +115,11 @@ class SessionRows:
         self._parser = parser_of(request)
         self._lines = None if request.format == "bytes" else Lines(False)
         self._whole = schema_of(request, self._parser)
-        self.schema = project(self._whole, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
+        self._board_time = board_time_of(request, self._parser)
+        metadata = {b"fastflight.time": TIME_METADATA}
+        if self._board_time is not None:
+            metadata[b"fastflight.ticks"] = json.dumps(self._board_time.metadata()).encode()
+        self.schema = project(self._whole, request.columns).with_metadata(metadata)
         self._waiting: list[Chunk | Line] = []
         self._waiting_bytes = 0
         self._since = 0.0
@@ -153,11 +163,14 @@ class SessionRows:
         """The line was lost and will be opened again: nobody knows what the device said meanwhile."""
         ready: list[Batch] = []
         if self._lines is not None:
-            for line in self._lines.end("the line to the device was lost"):
+            for line in self._lines.end(LOST):
                 self._add(line, ready)
         self._outages += 1
+        ready += self._flush()
+        if self._board_time is not None:
+            self._board_time.restart(LOST)
         silence = pa.RecordBatch.from_pylist([], self.schema)
-        return [*ready, *self._flush(), Noted(silence, {"outage": {"reason": reason, "next_seq": self._next}})]
+        return [*ready, Noted(silence, {"outage": {"reason": reason, "next_seq": self._next}})]
 
     def due(self) -> list[Batch]:
         """What has waited for long enough."""
@@ -181,6 +194,7 @@ class SessionRows:
             "outages": self._outages,
             "rejected": self.rejected.count,
             "rejected_rows": [{"seq": each.offset, "reason": each.reason} for each in self.rejected.examples],
+            **({} if self._board_time is None else {"ticks": self._board_time.summary()}),
         }
 
     @property
@@ -193,6 +207,8 @@ class SessionRows:
             for line in self._lines.end(CUT):
                 self._add(line, ready)
         ready += self._flush()
+        if self._board_time is not None:
+            self._board_time.restart(MISSED)
         self._gap = gap
         self._since = self._clock()
         self._gaps += 1
@@ -220,8 +236,11 @@ class SessionRows:
         gap, self._gap = self._gap, None
         batch = self._batch(waiting).slice(0, self._room).select(self.schema.names)
         self._rows += batch.num_rows
-        if gap is not None:
-            return [Noted(batch, {"gap": gap.told()})]
+        note: dict[str, Any] = {} if gap is None else {"gap": gap.told()}
+        if self._board_time is not None:
+            note |= self._board_time.told()
+        if note:
+            return [Noted(batch, note)]
         return [batch] if batch.num_rows else []
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
@@ -243,8 +262,16 @@ class SessionRows:
         refused += [(line.seq, line.cut) for line in lines if line.cut and line.data.strip()]
         for seq, reason in sorted(refused):
             self.rejected.add(seq, reason)
-        place = _place([whole[index] for index in parsed.lines])
-        return pa.record_batch([*place, *parsed.rows.columns], schema=self._whole)
+        rows = [whole[index] for index in parsed.lines]
+        columns = [*_place(rows), *parsed.rows.columns]
+        if self._board_time is not None and self._request.ticks is not None:
+            ticks = parsed.rows.column(self._request.ticks.column).to_pylist()
+            times = [
+                None if value is None else self._board_time.feed(line.seq, line.time_ns, value)
+                for line, value in zip(rows, ticks, strict=True)
+            ]
+            columns.insert(len(_PLACE), pa.array(times, TIME))
+        return pa.record_batch(columns, schema=self._whole)
 
 
 def parser_of(request: DeviceSession) -> LineParser | None:
@@ -263,16 +290,33 @@ def parser_of(request: DeviceSession) -> LineParser | None:
             where="schema",
             hint='What has not come yet cannot be looked at: give {"column": "type", ...}',
         )
-    for name in ("seq", "time"):
+    for name in ("seq", "time", *(["board_time"] if request.ticks else [])):
         if name in request.schema_:
             raise RequestError("the session's own column has this name", where=f"schema.{name}", hint="Give another")
     return LineParser(request.format, request.schema_)
 
 
+def board_time_of(request: DeviceSession, parser: LineParser | None) -> BoardTime | None:
+    """What makes times of the board's ticks, where they are asked for."""
+    if request.ticks is None:
+        return None
+    if parser is None:
+        raise RequestError(f"{request.format} has no column of ticks", where="ticks", hint="Ask for jsonl or csv")
+    name = request.ticks.column
+    if name not in parser.schema.names:
+        raise RequestError(
+            f"no column is named {name!r}", where="ticks.column", hint=nearest(name, parser.schema.names)
+        )
+    kind = parser.schema.field(name).type
+    if not pa.types.is_integer(kind):
+        raise RequestError(f"ticks are counted, and {name!r} is {kind}", where="ticks.column", hint="Give it as int64")
+    return BoardTime(request.ticks)
+
+
 def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
     """All columns of the format."""
     if parser is not None:
-        return pa.schema([*_PLACE, *parser.schema])
+        return pa.schema([*_PLACE, *([BOARD_TIME] if request.ticks else []), *parser.schema])
     return LINES_SCHEMA if request.format == "lines" else BYTES_SCHEMA
 
 
