@@ -194,6 +194,7 @@ class Recording(Request):
     format: SessionFormat = "bytes"
     schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
     columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
+    ticks: Annotated[Ticks | None, BeforeValidator(_ticks)] = None
     batch_rows: BatchRows = 65_536
     limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
 

@@ -33,8 +33,8 @@ from fastflight.service.requests import Ticks
 
 UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 MILLION = 1_000_000
-# Beyond what the clocks allow, a line that is so late or so early has another reason. A reset is a jump by as long as the
-# board had run, which is longer where anybody looks; a line that is read at all seldom stalls for longer.
+# Beyond what the clocks allow, a line that is so late or so early has another reason. A reset is a jump by as long as
+# the board had run, which is longer where anybody looks; a line that is read at all seldom stalls for longer.
 JUMP_NS = 1_000_000_000
 # A window forgets in steps: what it keeps does not grow with the lines in it.
 STEPS = 32

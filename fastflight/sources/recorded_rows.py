@@ -153,7 +153,9 @@ class _Lines:
 
     def __init__(self, request: Recording) -> None:
         keys = request.model_dump(include={"format", "columns", "batch_rows", "limit_rows"})
-        session = DeviceSession(device=request.name, schema_=request.schema_, flush_ms=_PATIENT_MS, **keys)
+        session = DeviceSession(
+            device=request.name, schema_=request.schema_, ticks=request.ticks, flush_ms=_PATIENT_MS, **keys
+        )
         self._rows = SessionRows(session)
         self.begin = self._rows.begin
         self.outage = self._rows.outage
@@ -189,6 +191,8 @@ class _Bytes:
             raise RequestError(
                 "bytes has the columns that it has", where="schema", hint="Leave it out, or ask for jsonl or csv"
             )
+        if request.ticks is not None:
+            raise RequestError("bytes has no column of ticks", where="ticks", hint="Ask for jsonl or csv")
         self._request = request
         self.schema = project(BYTES_SCHEMA, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
         self._waiting: list[tuple[int, pa.RecordBatch]] = []

@@ -1,0 +1,38 @@
+"""Board times of a recording are those that a live session of the same traffic had."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastflight.errors import RequestError
+from fastflight.log import Rows
+from fastflight.service.requests import DeviceSession, Recording
+from fastflight.service.source import Noted
+from fastflight.sources.recorded_rows import Replay, kept
+from fastflight.sources.session_rows import SessionRows
+from fastflight.transport.tap import Chunk
+
+KEYS = {"format": "csv", "schema": {"ms": "int64"}, "ticks": "ms"}
+
+
+def test_board_times_of_a_recording_are_those_of_the_session() -> None:
+    chunks = [Chunk(i, i * 100_000_000 + i * 7 % 5 * 1_000_000, "rx", b"%d\n" % (i * 100 % 700)) for i in range(20)]
+    live = SessionRows(DeviceSession.model_validate({"device": "demo", **KEYS}))
+    replay = Replay(Recording.model_validate({"name": "demo", **KEYS}))
+    live.begin(True)
+    replay.begin(True)
+    assert replay.schema.equals(live.schema, check_metadata=True)
+    expected = [*live.feed(chunks), *live.finish()]
+    told = [*replay.feed(Rows(0, kept(chunks, {}))), *replay.finish()]
+    assert [item.note for item in told if isinstance(item, Noted)] == [
+        {"alignments": [{"seq": seq, "reason": "the ticks went back"} for seq in (7, 14)]}
+    ]
+    assert [item.batch.to_pylist() for item in told if isinstance(item, Noted)] == [
+        item.batch.to_pylist() for item in expected if isinstance(item, Noted)
+    ]
+    assert replay.summary()["ticks"] == live.summary()["ticks"]
+
+
+def test_bytes_have_no_ticks() -> None:
+    with pytest.raises(RequestError, match="ticks"):
+        Replay(Recording.model_validate({"name": "demo", "ticks": "ms"}))
