@@ -24,6 +24,7 @@ import pyarrow.json
 from fastflight.errors import DataError, RequestError
 from fastflight.tables.codec import Layout
 from fastflight.tables.inference import infer_objects
+from fastflight.tables.objects import FewObjects
 from fastflight.tables.rows import RowSplitter
 from fastflight.tables.schemas import MAX_COLUMNS, project, schema_from_names
 from fastflight.tables.text import TextReader, shorten
@@ -194,11 +195,14 @@ class _BlockReader:
         wire = pa.schema([(field.name, _wire_type(field.type)) for field in schema])
         self._parse = pyarrow.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
         self._cast = not wire.equals(schema)
+        self._few = FewObjects(schema)
 
     def read(self, data: bytes, rows: int) -> pa.RecordBatch:
         """Read `rows` objects, or raise `pa.ArrowInvalid`."""
         if not rows:
             return pa.RecordBatch.from_pylist([], self._schema)
+        if (few := self._few.read(data, rows)) is not None:
+            return few
         # One block, so that nothing depends on where pyarrow would cut it.
         whole = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
         table = pyarrow.json.read_json(pa.BufferReader(data), whole, self._parse)
