@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.tables.objects import FEW_ROWS, FewObjects
@@ -17,7 +17,7 @@ SCHEMA = pa.schema([("i", pa.int64()), ("f", pa.float64()), ("b", pa.bool_()), (
 
 NUMBERS = st.integers() | st.integers(-(2**65), 2**65) | st.floats() | st.sampled_from([0, -0.0, 2**53, 2**53 + 1])
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(max_size=5)
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner))
+VALUES = SCALARS | st.lists(SCALARS, max_size=2) | st.dictionaries(st.text(max_size=2), SCALARS, max_size=2)
 OBJECTS = st.dictionaries(st.sampled_from(["i", "f", "b", "s", "other", "i "]), VALUES)
 
 
@@ -59,6 +59,7 @@ def test_many_rows_and_other_types_are_left_to_pyarrow() -> None:
     assert FewObjects(pa.schema([])).read(b"{}\n", 1) is None
 
 
+@settings(deadline=None)
 @given(st.lists(OBJECTS, min_size=1, max_size=3), st.booleans(), st.sampled_from([(", ", ": "), (",", ":")]))
 def test_what_is_read_here_is_what_pyarrow_reads(rows: list[Any], ascii: bool, separators: tuple[str, str]) -> None:
     lines = [json.dumps(row, ensure_ascii=ascii, separators=separators) for row in rows]
@@ -66,6 +67,7 @@ def test_what_is_read_here_is_what_pyarrow_reads(rows: list[Any], ascii: bool, s
     compare(data, len(rows))
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='{}[]",:01-.eE+ infaultrse\\\t', max_size=30))
 def test_garbage_is_read_as_pyarrow_reads_it(text: str) -> None:
     compare(b"{" + text.encode() + b"}\n", 1)
