@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -162,6 +163,34 @@ def board(serve: Serve, tmp_path: Path) -> Board:
     """The simulated board with its samples, which prints nothing by itself."""
     samples.write_samples(str(tmp_path / "board"))
     return serve(simulated(tmp_path))
+
+
+class Peer:
+    """A device made by hand: says what it is told to, and keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"socket://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def answer(self) -> socket.socket:
+        self.listener.settimeout(SOON)
+        stream, _ = self.listener.accept()
+        stream.settimeout(SOON)
+        return stream
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    peer = Peer()
+    with peer.listener:
+        yield peer
+
+
+@pytest.fixture
+def talking(serve: Serve, tmp_path: Path) -> Board:
+    """The simulated board, printing telemetry."""
+    samples.write_samples(str(tmp_path / "board"))
+    return serve(f"sim:?files={tmp_path / 'board'}&telemetry=50")
 
 
 @pytest.fixture(params=["sync", "async"])

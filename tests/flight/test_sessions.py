@@ -14,56 +14,16 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.simulator import samples
 from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
 
-from .conftest import SOON, Board, Serve, command, ticket
+from .conftest import SOON, Board, Peer, Serve, command, ticket
+from .live import SESSION, TELEMETRY, messages, said
 
-SESSION = {"type": "device.session", "device": "demo", "flush_ms": 0}
-TELEMETRY = {"ms": "int64", "temperature": "double"}
 SENT = pa.schema([("data", pa.binary())])
-
-
-class Peer:
-    """A device made by hand: says what it is told to, and keeps what it is sent."""
-
-    def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"socket://127.0.0.1:{self.listener.getsockname()[1]}"
-
-    def answer(self) -> socket.socket:
-        self.listener.settimeout(SOON)
-        stream, _ = self.listener.accept()
-        stream.settimeout(SOON)
-        return stream
-
-
-@pytest.fixture
-def peer() -> Iterator[Peer]:
-    peer = Peer()
-    with peer.listener:
-        yield peer
-
-
-@pytest.fixture
-def talking(serve: Serve, tmp_path: Path) -> Board:
-    """The simulated board, printing telemetry."""
-    samples.write_samples(str(tmp_path / "board"))
-    return serve(f"sim:?files={tmp_path / 'board'}&telemetry=50")
 
 
 def batch(*data: bytes) -> pa.RecordBatch:
     return pa.record_batch([pa.array(data, pa.binary())], schema=SENT)
-
-
-def messages(reader: Any) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    """Rows and metadata of each message."""
-    try:
-        while True:
-            chunk = reader.read_chunk()
-            yield chunk.data.to_pylist(), json.loads(chunk.app_metadata.to_pybytes()) if chunk.app_metadata else {}
-    except StopIteration:
-        return
 
 
 def test_telemetry_as_it_comes(talking: Board, mode: str) -> None:
@@ -236,15 +196,6 @@ def exchange(board: Board, **keys: Any) -> Iterator[tuple[Any, Any]]:
         yield writer, reader
     finally:
         writer.close()
-
-
-def said(stream: Iterator[tuple[list[dict[str, Any]], dict[str, Any]]], mark: bytes) -> bytes:
-    data = b""
-    for rows, _ in stream:
-        data += b"".join(row["data"] for row in rows if row["direction"] == "rx")
-        if mark in data:
-            break
-    return data
 
 
 def test_a_prompt_from_afar(board: Board, mode: str) -> None:
