@@ -21,9 +21,9 @@ from fastflight.service.wire import encode
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
-# A source that has nothing to give says so with batches without rows, at least every 5 s. One that comes this long after
-# the last message goes on to the client, so that it and the proxies on the way see that the stream is alive. A word that
-# is a little early must go on, too, or the next would come after 10 s.
+# A source that has nothing to give says so with batches without rows, at least every 5 s. One that comes so long after
+# the last message goes on to the client, so that it and the proxies on the way see that the stream is alive. A word
+# that is a little early must go on, too, or the next would come after 10 s.
 HEARTBEAT_SECONDS = 4.5
 
 # A batch, and what is to be known at its place.

@@ -1,4 +1,4 @@
-"""How a live session begins, what makes a batch leave, how silence shows, and what is its end; for shared lines, too."""
+"""How a live session begins, what makes a batch leave, how silence shows, what is its end; on shared lines, too."""
 
 from __future__ import annotations
 
