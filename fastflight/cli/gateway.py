@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from prometheus_client import CollectorRegistry
+
 from fastflight.concurrency import Shard
 from fastflight.gateway import Backend, Gateway, application, listen
 
@@ -10,7 +12,7 @@ def open_gateway(backend: Backend, address: tuple[str, int]) -> Gateway:
     """Serve `backend` at `address`, on an event loop of its own."""
     shard = Shard("gateway").start()
     try:
-        return listen(application(backend), shard, address[1], address[0])
+        return listen(application(backend, CollectorRegistry()), shard, address[1], address[0])
     except BaseException:
         shard.close()
         raise

@@ -5,15 +5,33 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
 
+from fastflight.errors import UnknownName, nearest
+from fastflight.gateway import examples
+from fastflight.gateway.accepting import chosen
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.front import Door, Front, Made
+from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
+from fastflight.gateway.formats import ENCODERS
+from fastflight.gateway.front import Door, Front, Made, Telling
+from fastflight.gateway.metrics import Metrics
+from fastflight.gateway.status import Refused, told
+from fastflight.gateway.streaming import Streamed, while_connected
+from fastflight.gateway.uploads import Content
+from fastflight.service.requests import MAX_REQUEST_BYTES
+from fastflight.service.wire import parse
+
+STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
+EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
+FILE = "/devices/{device}/files/{path:path}"
 
 
-def application(backend: Backend, origins: Iterable[str] = ()) -> Front:
-    """What `listen` serves. `origins`: pages of other origins that may ask."""
-    behind = FastAPI(title="fastflight", docs_url=None, redoc_url=None)
+def application(backend: Backend, registry: CollectorRegistry, origins: Iterable[str] = ()) -> Front:
+    """What `listen` serves. `origins`: pages of other origins that may ask; `registry` gets the metrics."""
+    metrics = Metrics(backend, registry)
 
     async def health() -> Made:
         (state,) = await backend.act("health", b"")
@@ -22,4 +40,81 @@ def application(backend: Backend, origins: Iterable[str] = ()) -> Front:
     async def devices() -> Made:
         return Made(json.dumps({"devices": await backend.act("devices", b"")}).encode())
 
-    return Front(Door(origins), {"/health": health, "/devices": devices}, behind)
+    async def recordings() -> Made:
+        return Made(json.dumps({"recordings": await backend.act("recordings", b"")}).encode())
+
+    small = {"/health": health, "/devices": devices, "/recordings": recordings, "/metrics": metrics.make}
+    return Front(Door(origins), small, behind(backend))
+
+
+def behind(backend: Backend) -> FastAPI:
+    """The routes that are not kept."""
+    app = FastAPI(
+        title="fastflight",
+        description=examples.DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={HTTPException: _no_route},
+    )
+    app.add_middleware(Telling)
+    files = Files(backend)
+
+    @app.post("/stream", openapi_extra=examples.STREAM, response_class=Response, tags=["rows"])
+    async def stream(request: Request) -> Response:
+        """The rows of any request, as they come: Arrow IPC, or by `Accept` (or `?format=`) JSON lines or CSV."""
+        format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
+        asked = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
+        return Streamed(backend, asked, ENCODERS[format_])
+
+    @app.get("/devices/{device}", tags=["devices"])
+    async def device(request: Request, device: str) -> Response:
+        """One device: name, url, whether its line is open, who has it."""
+        known = {str(each["name"]): each for each in await backend.act("devices", b"")}
+        if device not in known:
+            raise UnknownName("no such device", where=device, hint=nearest(device, known))
+        return JSONResponse(known[device])
+
+    @app.get("/devices/{device}/info", tags=["devices"])
+    async def info(request: Request, device: str) -> Response:
+        """What the board says of itself."""
+        async with while_connected(request.receive):
+            (said,) = await backend.act("device.info", json.dumps({"device": device}).encode())
+        return JSONResponse(said)
+
+    @app.post("/devices/{device}/exec", openapi_extra=examples.EXEC, response_class=Response, tags=["devices"])
+    async def exec_(request: Request, device: str) -> Response:
+        """The output of a piece of code, line by line as it runs."""
+        format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
+        content = parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "content")
+        asked = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
+        return Streamed(backend, asked, ENCODERS[format_])
+
+    @app.post("/actions/{name}", openapi_extra=examples.ACTION, tags=["actions"])
+    async def action(request: Request, name: str) -> Response:
+        """Carry an action out; its results."""
+        body = await Content(request.receive).whole(MAX_REQUEST_BYTES)
+        async with while_connected(request.receive):
+            results = await backend.act(name, body)
+        return JSONResponse({"results": results})
+
+    @app.get("/recordings/{name}", response_class=Response, tags=["recordings"])
+    async def recording(request: Request, name: str) -> Response:
+        """The rows of a recording; the request's other keys as the query."""
+        query = dict(request.query_params)
+        format_ = chosen(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
+        asked = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
+        return Streamed(backend, asked, ENCODERS[format_])
+
+    app.get(FILE, openapi_extra=examples.GET_FILE, response_class=Response, tags=["files"])(files.get)
+    app.put(FILE, openapi_extra=examples.PUT_FILE, status_code=201, tags=["files"])(files.put)
+    app.delete(FILE, status_code=204, response_class=Response, tags=["files"])(files.delete)
+    return app
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """What Starlette says of a path or method that is not there."""
+    assert isinstance(error, HTTPException)
+    hint = "See /openapi.json for what is" if error.status_code == 404 else ""
+    status, body = told(Refused(error.status_code, str(error.detail).lower(), where=request.url.path, hint=hint))
+    return Response(body, status, error.headers, "application/json")

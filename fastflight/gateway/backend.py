@@ -5,10 +5,28 @@ A `Backend` belongs to the gateway's event loop. Its errors are those of `fastfl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
+from fastflight.service.answer import Note, Piece
 from fastflight.service.requests import Request
+from fastflight.service.source import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows on their way: each batch with what is to be known at its place, if anything.
+
+    `trailer` may be asked for once they have ended: rows, bytes, duration_seconds and the source's summary.
+    """
+
+    schema: pa.Schema
+    batches: AsyncIterator[Piece]
+    trailer: Callable[[], Note]
 
 
 class Backend(Protocol):
@@ -16,6 +34,15 @@ class Backend(Protocol):
 
     def decode(self, content: bytes) -> Request:
         """The request in a body, or `RequestError`."""
+
+    def read(self, request: Request) -> AbstractAsyncContextManager[Answer]:
+        """The answer, once its schema is known; leaving the context gives back what it holds."""
+
+    async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
+        """Write all of `batches`, verified; `rows`, `bytes` and, for a file, `sha256`.
+
+        A failure of `batches` is raised here, and leaves what was there before.
+        """
 
     async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
         """Carry an action out; its results."""

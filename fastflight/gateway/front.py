@@ -13,12 +13,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastflight.gateway.status import Refused, told
+from fastflight.errors import FastFlightError, ResourceExhausted
+from fastflight.gateway.status import RETRY_SECONDS, Refused, told
+from fastflight.service.failure import numbered
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -149,6 +152,29 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+class Telling:
+    """Around an application: what it raises becomes an answer. Once one has begun, it is broken off instead."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception as error:
+            if not started:
+                await send_error(send, error)
+            elif not isinstance(error, FastFlightError):
+                numbered(error)
+
+
 class Front:
     """The ASGI application in front of `behind`. `small`: path to how its answer is made."""
 
@@ -161,24 +187,18 @@ class Front:
         if scope["type"] != "http":
             await self._behind(scope, receive, send)
             return
-        started = False
-
-        async def noting(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         try:
             self._door.check(scope["headers"])
             kept = self._small.get(scope["path"])
-            if kept is not None and scope["method"] in ("GET", "HEAD"):
-                await kept.answer(scope, noting)
-            else:
-                await self._behind(scope, receive, noting)
+            if kept is not None:
+                if scope["method"] not in ("GET", "HEAD"):
+                    raise Refused(405, "this can only be read", where=scope["path"], hint="Ask with GET")
+                await kept.answer(scope, send)
+                return
         except Exception as error:
-            if started:
-                raise
             await send_error(send, error)
+            return
+        await self._behind(scope, receive, send)
 
 
 async def send_error(send: Send, error: BaseException) -> None:
@@ -186,6 +206,7 @@ async def send_error(send: Send, error: BaseException) -> None:
     status, body = told(error)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status == 503:
-        headers.append((b"retry-after", b"1"))
+        seconds = error.retry_after_seconds if isinstance(error, ResourceExhausted) else RETRY_SECONDS
+        headers.append((b"retry-after", b"%d" % math.ceil(seconds)))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

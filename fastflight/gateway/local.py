@@ -1,28 +1,148 @@
-"""The backend in the server's own process: the catalog's sources and the table of actions."""
+"""The backend in the server's own process: the catalog's sources and the table of actions.
+
+An async source runs on the shard of its device, a sync one in a thread of its own; what either gives crosses to the
+gateway's loop through a hand-off bounded by bytes. What a client sends goes the other way, a batch at a time.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any, cast
 
-from fastflight.concurrency import off_loop
-from fastflight.service import Catalog, decode
+import pyarrow as pa
+
+from fastflight.concurrency import Drained, Shards, adrain, off_loop
+from fastflight.errors import Stopped
+from fastflight.gateway.backend import Answer
+from fastflight.gateway.crossing import threaded
+from fastflight.gateway.writing import Handed, Writing, carry_out, in_thread, on_shard
+from fastflight.service import Catalog, decode, dispatch, encode
 from fastflight.service.actions import Actions
-from fastflight.service.ledger import Ledger
+from fastflight.service.answer import Outgoing, Piece, async_items, items, size_of
+from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
+from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Summary
+
+# What waits between a source and the gateway: four full messages, beyond which more gain nothing.
+HANDOFF_BYTES = 8 * 1024 * 1024
+# Who asks, where nobody is known by name: all programs of this computer are one.
+ANYBODY = "http"
+
+
+# A reading, then its batches.
+Coming = AsyncGenerator[Any, None] | Drained[Any]
 
 
 class LocalBackend:
-    """Serves from `catalog` and `actions`, under the admission of `ledger`."""
+    """Serves from `catalog` and `actions`, under the admission of `ledger`; async requests run on `shards`."""
 
-    def __init__(self, catalog: Catalog, actions: Actions, ledger: Ledger) -> None:
+    def __init__(self, catalog: Catalog, actions: Actions, ledger: Ledger, shards: Shards) -> None:
         self._catalog = catalog
         self._actions = actions
         self._ledger = ledger
+        self._shards = shards
 
     def decode(self, content: bytes) -> Request:
         return decode(content, self._catalog)
 
     async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
         return await off_loop(lambda: [json.loads(result) for result in self._actions.results(name, body)])
+
+    @contextlib.asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[Answer]:
+        begin = self._coming(request)  # what cannot be read is refused before it waits for a place
+        async with self._stream(request) as stream, contextlib.aclosing(begin()) as coming:
+            reading = cast(Reading | AsyncReading, await anext(coming))
+            if reading.drain is not None:
+                stream.when_draining(reading.drain)
+            batches = cast(AsyncIterator[pa.RecordBatch | Noted], coming)
+            outgoing = Outgoing(reading.schema, stream)
+            yield Answer(
+                reading.schema, _pieces(batches, outgoing, stream), lambda: outgoing.trailer(reading.summary())
+            )
+
+    async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
+        writing = self._writing(request, schema)
+        async with self._stream(request) as stream:
+            summary = await carry_out(*writing, batches, stream)
+            stream.outcome = "finished"
+            return summary
+
+    def _coming(self, request: Request) -> Callable[[], Coming]:
+        """What begins to read; `RequestError` where nothing can."""
+        source = self._catalog.source_of(request)
+        if request.mode == "sync":
+            read = dispatch.reader(source)
+            blocking = partial(items, lambda: read(request), request)
+            return lambda: threaded(blocking, max_bytes=HANDOFF_BYTES, size_of=size_of)
+        aread = dispatch.async_reader(source)
+        shard = self._shards.of(request.belongs_to)
+        return lambda: adrain(
+            shard, async_items(lambda: aread(request), request), max_bytes=HANDOFF_BYTES, size_of=size_of
+        )
+
+    def _writing(self, request: Request, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
+        source = self._catalog.source_of(request)
+        if request.mode == "sync":
+            write = dispatch.writer(source)
+            return in_thread(lambda rows: write(request, schema, rows, _unheeded))
+        awrite = dispatch.async_writer(source)
+        return on_shard(self._shards.of(request.belongs_to), lambda rows: awrite(request, schema, rows, _unheeded))
+
+    @contextlib.asynccontextmanager
+    async def _stream(self, request: Request) -> AsyncIterator[Stream]:
+        """A stream of the ledger for the length of the block, in which `Stopped` is raised when it is to end."""
+        stream = await self._ledger.aopen(request, encode(request), _never, ANYBODY)
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        inside = True
+
+        def stop() -> None:
+            if inside:
+                task.cancel()
+
+        outcome = "cancelled"
+        stream.when_stopped(lambda: _call_soon(loop, stop))
+        try:
+            yield stream
+            outcome = "finished" if stream.outcome else "cancelled"
+        except asyncio.CancelledError:
+            if stream.why_stop and not task.uncancel():
+                raise Stopped(stream.why_stop, hint="Ask again") from None
+            raise
+        except Stopped:
+            raise
+        except Exception:
+            outcome = "failed"
+            raise
+        finally:
+            inside = False
+            stream.when_stopped(None)
+            stream.close(outcome)
+
+
+async def _pieces(
+    batches: AsyncIterator[pa.RecordBatch | Noted], outgoing: Outgoing, stream: Stream
+) -> AsyncIterator[Piece]:
+    async for item in batches:
+        for piece in outgoing.pieces(item):
+            yield piece
+    stream.outcome = "finished"
+
+
+def _unheeded(state: Progress | Kept) -> None:
+    """HTTP has no place for acknowledgements: the answer comes in the end."""
+
+
+def _never() -> bool:
+    """A client that leaves cancels what it asked for: nobody need look."""
+    return False
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed, and its tasks with it
+        loop.call_soon_threadsafe(callback)

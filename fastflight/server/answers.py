@@ -11,7 +11,7 @@ where nothing can interrupt it: one that can be idle must give an empty batch no
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from fastflight.concurrency import Shard, drain
 from fastflight.errors import Stopped
 from fastflight.server.status import flight_error
 from fastflight.service import dispatch
-from fastflight.service.answer import Outgoing, described
+from fastflight.service.answer import Note, Outgoing, async_items, described, size_of
 from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Source
@@ -59,32 +59,11 @@ def async_messages(
     read: Callable[[], Awaitable[AsyncReading]], request: Request, stream: Stream, shard: Shard
 ) -> Opened:
     """The schema and the messages of an answer that is read on the shard."""
-    items = _on_loop(read, request)
-    drained = drain(shard, items, max_bytes=HANDOFF_BYTES, size_of=_size, still_wanted=stream.check)
+    items = async_items(read, request)
+    drained = drain(shard, items, max_bytes=HANDOFF_BYTES, size_of=size_of, still_wanted=stream.check)
     reading = cast(AsyncReading, next(drained))
     batches = cast("Iterator[pa.RecordBatch | Noted]", drained)
     return reading.schema, _begin(Reading(reading.schema, batches, reading.summary, reading.drain), stream)
-
-
-async def _on_loop(
-    read: Callable[[], Awaitable[AsyncReading]], request: Request
-) -> AsyncIterator[AsyncReading | Noted | pa.RecordBatch]:
-    """The reading, then its batches: opened and iterated by one task, so that one cancellation ends both."""
-    reading = await read()
-    try:
-        yield replace(reading, schema=described(reading.schema, request, "async"))
-        async for batch in reading.batches:
-            yield batch
-    finally:
-        aclose = getattr(reading.batches, "aclose", None)
-        if aclose is not None:
-            await aclose()
-
-
-def _size(item: AsyncReading | Noted | pa.RecordBatch) -> int:
-    if isinstance(item, AsyncReading):
-        return 0
-    return int(pa.ipc.get_record_batch_size(item.batch if isinstance(item, Noted) else item))
 
 
 def _begin(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
@@ -103,7 +82,7 @@ def _send(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
         for item in reading.batches:
             for batch, note in outgoing.pieces(item):
                 yield batch if note is None else _with(batch, note)
-        yield _with(*outgoing.trailer(reading.summary()))
+        yield _with(pa.RecordBatch.from_pylist([], schema=reading.schema), outgoing.trailer(reading.summary()))
         outcome = "finished"
     except GeneratorExit:
         raise
@@ -117,5 +96,5 @@ def _send(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
             close()
 
 
-def _with(batch: pa.RecordBatch, note: Mapping[str, Any] | None) -> Message:
+def _with(batch: pa.RecordBatch, note: Note) -> Message:
     return batch, pa.py_buffer(json.dumps(note, default=str).encode())

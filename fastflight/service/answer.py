@@ -1,14 +1,15 @@
 """From a source's batches to what a client gets, whichever edge it asked. No I/O.
 
 Each batch goes out in pieces of a size that every client takes; one that the source `Noted` has its note with its first
-piece. A batch without rows and without a note is a sign of life: one every `HEARTBEAT_SECONDS` goes on. At the end
-stands one without rows whose note is the trailer: rows, bytes, duration_seconds and the source's summary.
+piece. A batch without rows and without a note is a sign of life: one every `HEARTBEAT_SECONDS` goes on. When all have
+gone, there is a trailer: rows, bytes, duration_seconds and the source's summary.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow as pa
 from fastflight.errors import DataError
 from fastflight.service.ledger import Stream
 from fastflight.service.requests import Mode, Request
-from fastflight.service.source import Noted, Summary
+from fastflight.service.source import AsyncReading, Noted, Reading, Summary
 from fastflight.service.wire import encode
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
@@ -27,7 +28,8 @@ MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 HEARTBEAT_SECONDS = 4.5
 
 # A batch, and what is to be known at its place.
-Piece = tuple[pa.RecordBatch, Mapping[str, Any] | None]
+Note = Mapping[str, Any]
+Piece = tuple[pa.RecordBatch, Note | None]
 
 
 def described(schema: pa.Schema, request: Request, path: Mode) -> pa.Schema:
@@ -40,6 +42,40 @@ def plain(schema: pa.Schema) -> pa.Schema:
     """`schema` with dictionary columns as their values: Flight's generators cannot send them (apache/arrow#38480)."""
     fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
     return pa.schema(fields, schema.metadata)
+
+
+async def async_items(
+    read: Callable[[], Awaitable[AsyncReading]], request: Request
+) -> AsyncIterator[AsyncReading | Noted | pa.RecordBatch]:
+    """The reading, then its batches: opened and iterated by one task, so that one cancellation ends both."""
+    reading = await read()
+    try:
+        yield replace(reading, schema=described(reading.schema, request, "async"))
+        async for batch in reading.batches:
+            yield batch
+    finally:
+        aclose = getattr(reading.batches, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+def items(read: Callable[[], Reading], request: Request) -> Generator[Reading | Noted | pa.RecordBatch, None, None]:
+    """The same in a thread."""
+    reading = read()
+    try:
+        yield replace(reading, schema=described(reading.schema, request, "sync"))
+        yield from reading.batches
+    finally:
+        close = getattr(reading.batches, "close", None)
+        if close is not None:
+            close()
+
+
+def size_of(item: Reading | AsyncReading | Noted | pa.RecordBatch) -> int:
+    """The bytes that an item holds while it waits."""
+    if isinstance(item, Reading | AsyncReading):
+        return 0
+    return int(pa.ipc.get_record_batch_size(item.batch if isinstance(item, Noted) else item))
 
 
 class Outgoing:
@@ -75,15 +111,14 @@ class Outgoing:
             yield piece, note
             note = None
 
-    def trailer(self, summary: Summary) -> Piece:
-        """What stands at the end."""
-        told = {
+    def trailer(self, summary: Summary) -> Note:
+        """What is to be known at the end."""
+        return {
             "rows": self._rows,
             "bytes": self._bytes,
             "duration_seconds": round(time.perf_counter() - self._stream.began, 6),
             **summary,
         }
-        return pa.RecordBatch.from_pylist([], schema=self._schema), told
 
     def _size_of(self, batch: pa.RecordBatch) -> int:
         if batch is not self._measured:

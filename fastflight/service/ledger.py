@@ -41,6 +41,20 @@ class Stream:
         self.outcome = ""
         self.lasting = False
         self._drain: Callable[[], None] | None = None
+        self._stopped: Callable[[], object] | None = None
+
+    def when_stopped(self, tell: Callable[[], object] | None) -> None:
+        """For a handler that would wait rather than `check` now and then: `tell` is called, from any thread."""
+        self._stopped = tell
+        if self.why_stop and tell is not None:
+            tell()
+
+    def stop(self, why: str) -> None:
+        """End it from outside."""
+        self.why_stop = why
+        tell = self._stopped
+        if tell is not None:
+            tell()
 
     def when_draining(self, drain: Callable[[], None]) -> None:
         """A live stream: `drain` makes it end by itself when the server shuts down."""
@@ -147,7 +161,7 @@ class Ledger:
         with self._changed:
             found = [stream for stream in self._open if stream.ticket == ticket]
         for stream in found:
-            stream.why_stop = "cancelled by CancelFlightInfo"
+            stream.stop("cancelled by CancelFlightInfo")
         return len(found)
 
     def drain(self) -> None:
@@ -162,8 +176,9 @@ class Ledger:
     def stop_all(self) -> None:
         """End every open stream."""
         with self._changed:
-            for stream in self._open:
-                stream.why_stop = "the server shuts down"
+            running = list(self._open)
+        for stream in running:
+            stream.stop("the server shuts down")
 
     def wait_empty(self, timeout: float) -> bool:
         """Wait until no stream is open; False after `timeout` seconds."""

@@ -1,0 +1,219 @@
+"""Rows as the bytes of an HTTP answer: Arrow, JSON lines, CSV, Parquet, or the text of lines.
+
+An `Encoder` gives the bytes for each batch as it comes, and knows what to say when the rows end in an error. Only Arrow
+has a place for what is beside the rows: each message may carry custom metadata, which holds a note of the source under
+`fastflight.note`, and of the last message, which has no rows, the trailer under `fastflight.trailer`. An Arrow stream
+that ends in an error has the error there, under `fastflight.error`, and no end-of-stream mark.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastflight.errors import DataError
+from fastflight.service.answer import Note
+from fastflight.tables import Layout, open_writer
+from fastflight.tables.codec import RowWriter
+
+NOTE, TRAILER, ERROR = b"fastflight.note", b"fastflight.trailer", b"fastflight.error"
+# The last 8 bytes of an Arrow stream: a message of no length.
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+# A row group of Parquet is held whole until it is written.
+ROW_GROUP_BYTES = 8 * 1024 * 1024
+
+Data = bytes | memoryview
+
+
+class Encoder(Protocol):
+    """The bytes of one answer, in order: `begin`, `encode` for each batch, then `finish` or `fail`."""
+
+    # Of the whole answer.
+    media_type: str
+    # Whether encoding a batch takes so long that the loop must not wait for it.
+    slow: bool
+
+    @property
+    def enough(self) -> bool:
+        """Whether all has been encoded that is wanted, before the rows end."""
+
+    def begin(self) -> Data: ...
+
+    def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
+        """A batch; its note, if the format has a place for that."""
+
+    def finish(self, trailer: Note) -> Data: ...
+
+    def fail(self, error: Mapping[str, Any]) -> Data:
+        """The rows end here because of `error`: what the client is to know of it, where the format can say so."""
+
+
+class ArrowEncoder:
+    """An IPC stream. Messages are serialized one by one, into a buffer of their size."""
+
+    media_type = "application/vnd.apache.arrow.stream"
+    slow = False
+    enough = False
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._head = schema.serialize()
+
+    def begin(self) -> Data:
+        return memoryview(self._head)
+
+    def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
+        return memoryview(batch.serialize()) if note is None else self._with(batch, NOTE, note)
+
+    def finish(self, trailer: Note) -> Data:
+        return self._empty(TRAILER, trailer) + END_OF_STREAM
+
+    def fail(self, error: Mapping[str, Any]) -> Data:
+        return self._empty(ERROR, error)
+
+    def _empty(self, key: bytes, content: Mapping[str, Any]) -> bytes:
+        return bytes(self._with(pa.RecordBatch.from_pylist([], schema=self._schema), key, content))
+
+    def _with(self, batch: pa.RecordBatch, key: bytes, content: Mapping[str, Any]) -> Data:
+        sink = pa.BufferOutputStream()
+        writer = pa.ipc.new_stream(sink, self._schema)
+        writer.write_batch(batch, custom_metadata={key: json.dumps(content, default=str).encode()})
+        # Not closed: that would write the end of the stream. The schema is what stands before the message.
+        return memoryview(sink.getvalue())[self._head.size :]
+
+
+class TextEncoder:
+    """JSON lines or CSV, as the device's files are written."""
+
+    slow = True
+    enough = False
+
+    def __init__(self, format_: str, media_type: str, schema: pa.Schema) -> None:
+        self.media_type = media_type
+        self._says_errors = format_ == "jsonl"
+        self._writer: RowWriter = open_writer(Layout(format_), schema.remove_metadata())
+
+    def begin(self) -> Data:
+        return self._writer.begin()
+
+    def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
+        return self._writer.encode(batch)
+
+    def finish(self, trailer: Note) -> Data:
+        return self._writer.finish()
+
+    def fail(self, error: Mapping[str, Any]) -> Data:
+        return json.dumps({"error": error}, default=str).encode() + b"\n" if self._says_errors else b""
+
+
+class LinesEncoder:
+    """The column `text`, a line for each row; of an error, what a person would be told."""
+
+    media_type = "text/plain; charset=utf-8"
+    slow = False
+    enough = False
+
+    def __init__(self, schema: pa.Schema) -> None:
+        if "text" not in schema.names:
+            raise DataError("these rows are no lines of text", hint="Ask for jsonl, csv or arrow")
+
+    def begin(self) -> Data:
+        return b""
+
+    def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
+        return "".join(f"{line}\n" for line in batch.column("text").to_pylist()).encode()
+
+    def finish(self, trailer: Note) -> Data:
+        return b""
+
+    def fail(self, error: Mapping[str, Any]) -> Data:
+        return f"{error.get('traceback') or 'error: ' + str(error.get('text'))}\n".encode()
+
+
+class ParquetEncoder:
+    """A Parquet file, a row group at a time."""
+
+    media_type = "application/vnd.apache.parquet"
+    slow = True
+    enough = False
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._sink = _Sink()
+        self._schema = schema.remove_metadata()
+        self._held: list[pa.RecordBatch] = []
+        self._size = 0
+        try:
+            self._writer = pq.ParquetWriter(self._sink, self._schema)
+        except pa.ArrowException as error:
+            raise DataError(f"parquet cannot hold these columns: {error}", hint="Ask for arrow") from error
+
+    def begin(self) -> Data:
+        return self._sink.take()
+
+    def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
+        self._held.append(batch.replace_schema_metadata(None))
+        self._size += batch.nbytes
+        return self._group() if self._size >= ROW_GROUP_BYTES else b""
+
+    def finish(self, trailer: Note) -> Data:
+        data = self._group() if self._size else b""
+        self._writer.close()
+        return data + self._sink.take()
+
+    def fail(self, error: Mapping[str, Any]) -> Data:
+        return b""
+
+    def _group(self) -> bytes:
+        table = pa.Table.from_batches(self._held, self._schema)
+        self._held, self._size = [], 0
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        return self._sink.take()
+
+
+class _Sink(io.RawIOBase):
+    """What a Parquet writer writes to: parts that are taken away."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        part = bytes(memoryview(data))
+        self._parts.append(part)
+        self._position += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+ENCODERS: Mapping[str, Callable[[pa.Schema], Encoder]] = {
+    "arrow": ArrowEncoder,
+    "jsonl": lambda schema: TextEncoder("jsonl", "application/jsonl", schema),
+    "csv": lambda schema: TextEncoder("csv", "text/csv; charset=utf-8", schema),
+    "parquet": ParquetEncoder,
+    "lines": LinesEncoder,
+}
+
+# What clients call them.
+MEDIA_TYPES: Mapping[str, str] = {
+    "application/vnd.apache.arrow.stream": "arrow",
+    "application/jsonl": "jsonl",
+    "application/x-ndjson": "jsonl",
+    "application/x-jsonlines": "jsonl",
+    "text/csv": "csv",
+    "application/vnd.apache.parquet": "parquet",
+    "text/plain": "lines",
+}

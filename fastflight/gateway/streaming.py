@@ -1,0 +1,126 @@
+"""An answer of rows, sent as they come.
+
+Nothing is sent before the source has opened: until then a failure is an answer with its status. After that it must not
+look like an end: the chunked encoding is broken off, which every HTTP client reports, after what the format can say.
+
+The loop sends a batch when the client has taken what went before, so a client that does not read stops the source as
+soon as the hand-off is full. One that leaves cancels it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import pyarrow as pa
+from starlette.responses import Response
+
+from fastflight.concurrency import off_loop
+from fastflight.errors import Stopped
+from fastflight.gateway.backend import Answer, Backend
+from fastflight.gateway.formats import Data, Encoder
+from fastflight.gateway.front import Receive, Scope, Send
+from fastflight.gateway.status import told
+from fastflight.service.requests import Request
+
+# Cells that are encoded as text on the loop; more are encoded away from it, in slices of so many.
+CELLS_ON_LOOP = 256
+CELLS_PER_SLICE = 32 * 1024
+
+
+class Streamed(Response):
+    """The rows of `request`, as the encoder that `make` makes writes them."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        request: Request,
+        make: Callable[[pa.Schema], Encoder],
+        headers: Mapping[str, str] | None = None,
+        status: int = 200,
+    ) -> None:
+        """`headers` come beside the type of the content."""
+        super().__init__(status_code=status)
+        self._own_headers = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        self._backend = backend
+        self._request = request
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The request's content must have been read."""
+        whole = False
+        async with while_connected(receive), self._backend.read(self._request) as answer:
+            encoder = self._make(answer.schema)
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self._described(answer, encoder)}
+            )
+            try:
+                await _send_rows(encoder, answer, send)
+                whole = True
+            except Exception as error:
+                await _send(send, encoder.fail(json.loads(told(error)[1])))
+        # Nobody watches any more: to the watcher, an answer that has ended looks like a client that has left.
+        if whole:
+            await send({"type": "http.response.body", "body": b""})
+
+    def _described(self, answer: Answer, encoder: Encoder) -> list[tuple[bytes, bytes]]:
+        path = (answer.schema.metadata or {}).get(b"fastflight.path", b"")
+        return [
+            (b"content-type", encoder.media_type.encode()),
+            (b"cache-control", b"no-store"),
+            (b"fastflight-path", path),
+            *self._own_headers,
+        ]
+
+
+async def _send_rows(encoder: Encoder, answer: Answer, send: Send) -> None:
+    await _send(send, encoder.begin())
+    async for batch, note in answer.batches:
+        if encoder.slow and batch.num_rows * batch.num_columns > CELLS_ON_LOOP:
+            rows = max(1, CELLS_PER_SLICE // batch.num_columns)
+            for start in range(0, batch.num_rows, rows):
+                await _send(send, await off_loop(encoder.encode, batch.slice(start, rows), note))
+        else:
+            await _send(send, encoder.encode(batch, note))
+        if encoder.enough:
+            return
+    trailer = answer.trailer()
+    await _send(send, await off_loop(encoder.finish, trailer) if encoder.slow else encoder.finish(trailer))
+
+
+async def _send(send: Send, data: Data) -> None:
+    if len(data):
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+@contextlib.asynccontextmanager
+async def while_connected(receive: Receive, after: asyncio.Event | None = None) -> AsyncIterator[None]:
+    """Cancel what stands in the block when the client leaves; it ends with `Stopped` then, which nobody hears.
+
+    With `after`, look from then on: until it is set, somebody else receives.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        if after is not None:
+            await after.wait()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        left = True
+        task.cancel()
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not left or task.uncancel():
+            raise
+        raise Stopped("the client has left") from None
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])

@@ -1,0 +1,116 @@
+"""A write whose rows come from the gateway's loop, and whose source runs elsewhere: on a shard, or in a thread.
+
+The rows are handed in a batch at a time, through what is bounded by bytes. When they fail, or their client leaves, the
+source is told so before it has taken what still waits; what it had begun is settled when `carry_out` returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pyarrow as pa
+
+from fastflight.concurrency import HandIn, Shard, off_loop
+from fastflight.concurrency.inbox import Inbox
+from fastflight.errors import FastFlightError, Stopped
+from fastflight.service.ledger import Stream
+from fastflight.service.source import Summary
+
+# What waits on the way to a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
+HANDIN_BYTES = 1024 * 1024
+# What a writer gets to clean up (remove its temporary file) after the upload broke off.
+ABORT_SECONDS = 5.0
+
+Rows = AsyncIterator[pa.RecordBatch]
+Handed = HandIn[pa.RecordBatch] | Inbox[pa.RecordBatch]
+Writing = concurrent.futures.Future[Summary]
+
+
+def on_shard(shard: Shard, write: Callable[[Rows], Awaitable[Summary]]) -> tuple[Handed, Callable[[], Writing]]:
+    """Where rows are handed in, and what starts a `write` that takes them on `shard`."""
+    handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES)
+
+    async def consume() -> Summary:
+        try:
+            return await write(_each(handed))
+        finally:
+            await handed.aclose()
+
+    return handed, lambda: shard.submit(consume())
+
+
+def in_thread(write: Callable[[Iterator[pa.RecordBatch]], Summary]) -> tuple[Handed, Callable[[], Writing]]:
+    """The same for a `write` that blocks."""
+    # One batch at a time: what waits when the upload breaks off is still written.
+    handed: Inbox[pa.RecordBatch] = Inbox(1, lambda: True)
+    ended: Writing = concurrent.futures.Future()
+
+    def consume() -> None:
+        try:
+            summary = write(handed)
+        except BaseException as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(summary)
+        finally:
+            handed.close()
+
+    def start() -> Writing:
+        threading.Thread(target=consume, name="gateway-sync", daemon=True).start()
+        return ended
+
+    return handed, start
+
+
+async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, stream: Stream) -> Summary:
+    """Start the writer, hand it all `rows`; its summary, once it has them all."""
+    writing = start()
+    try:
+        whole = await _hand_in(handed, rows, stream)
+        summary = await asyncio.shield(asyncio.wrap_future(writing))
+    except BaseException as error:
+        broken = error if isinstance(error, FastFlightError) else Stopped("the upload broke off")
+        if isinstance(handed, HandIn):
+            handed.fail(broken, at_once=True)
+        else:
+            handed.fail(broken)
+        if not writing.done():
+            await _settled(writing)
+        raise
+    if not whole:
+        raise FastFlightError("the source ended before the upload")
+    return summary
+
+
+async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> bool:
+    """False when the writer has ended before the rows."""
+    async for batch in rows:
+        size = pa.ipc.get_record_batch_size(batch)
+        stream.count(batch.num_rows, size)
+        try:
+            await off_loop(handed.put, batch, size)
+        except Stopped:
+            return False
+    handed.finish()
+    return True
+
+
+async def _settled(writing: Writing) -> None:
+    """Wait for the writer's clean-up, also in a task that was cancelled; then end it."""
+    waiting = asyncio.ensure_future(asyncio.wait([asyncio.wrap_future(writing)], timeout=ABORT_SECONDS))
+    try:
+        await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        await waiting
+        raise
+    finally:
+        writing.cancel()
+
+
+async def _each(handed: HandIn[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+    """A generator, so that a writer may close what it is given."""
+    async for batch in handed:
+        yield batch
