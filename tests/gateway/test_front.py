@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from fastflight.errors import BusyError
-from fastflight.gateway.front import LIFETIME_SECONDS, Door, Front, Kept, Made, Receive, Scope, Send
+from fastflight.gateway.front import LIFETIME_SECONDS, Door, Front, Kept, Made, Receive, Scope, Send, Telling
 
 from .asking import HERE, Answered, ask, scope
 
@@ -102,7 +102,7 @@ def test_a_client_that_has_it_is_not_sent_it_again() -> None:
 
 
 def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
-    answered = asyncio.run(ask(Front(Door(), {}, behind), scope("/other")))
+    answered = asyncio.run(ask(Front(Door(), {}, Telling(behind)), scope("/other")))
     assert answered.status == 503
     assert answered.headers[b"retry-after"] == b"1"
     assert answered.json == {
