@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fastflight.cli import board, bridge, doctor, files, get, plot, put, serve, tail
+from fastflight.cli import board, bridge, doctor, files, get, plot, put, record, replay, serve, tail
 
 app = typer.Typer(
     help="MicroPython devices as tables. `serve` and `bridge` own boards; the other commands ask a server.",
@@ -22,6 +22,9 @@ app.command()(put.put)
 app.command()(board.exec)
 app.command()(tail.tail)
 app.command()(plot.plot)
+app.command()(record.record)
+app.command()(replay.replay)
+app.command()(record.recordings)
 app.command()(files.rm)
 app.command()(files.mkdir)
 app.command()(files.mv)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Protocol
 
 import pyarrow as pa
 import typer
@@ -20,10 +21,12 @@ from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import Interrupted, asynchronous
 from fastflight.cli.options import Columns, ModeOption, Ticks
 from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Server, schema_of
-from fastflight.client import AsyncFastFlightClient, AsyncRowStream
+from fastflight.client import AsyncFastFlightClient, Missed
 from fastflight.service.requests import SessionFormat
 from fastflight.tables import Layout, open_writer
 
+# What a server says of a recording that goes well.
+RECORDING = "recording"
 # The status line counts over this long: long enough to be read, short enough to follow a change.
 RATE_SECONDS = 1.0
 
@@ -56,8 +59,7 @@ async def tail(
     server: Server = DEFAULT_LOCATION,
 ) -> None:
     """Follow what a device says, without interrupting its program. Ctrl-C ends it."""
-    if raw + as_csv + json > 1:
-        raise typer.BadParameter("one of --raw, --csv and --json")
+    one_way(raw, as_csv, json)
     asked: SessionFormat = "bytes" if raw else format
     async with (
         AsyncFastFlightClient(server) as client,
@@ -75,13 +77,45 @@ async def tail(
             mode=mode,
         ) as stream,
     ):
-        show = _raw if raw else _json if json else _csv(stream.schema) if as_csv else _text
-        await _follow(device, stream, show, quiet=raw or json or as_csv)
+        show = printer(stream.schema, raw=raw, as_csv=as_csv, json=json)
+        await follow(device, stream, show, quiet=raw or json or as_csv)
 
 
-async def _follow(device: str, stream: AsyncRowStream, show: Show, *, quiet: bool) -> None:
+def one_way(raw: bool, as_csv: bool, json: bool) -> None:
+    """Refuse several ways to print."""
+    if raw + as_csv + json > 1:
+        raise typer.BadParameter("one of --raw, --csv and --json")
+
+
+def printer(schema: pa.Schema, *, raw: bool, as_csv: bool, json: bool, dated: bool = False) -> Show:
+    """What prints batches; as text with times, and dates if wanted, where nothing else is asked for."""
+    if raw or json:
+        return _raw if raw else _json
+    return _csv(schema) if as_csv else partial(_text, when=local_date if dated else local)
+
+
+class Stream(Protocol):
+    """The rows of a session, live or recorded."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def gaps(self) -> list[Missed]: ...
+
+    @property
+    def recording(self) -> str: ...
+
+    @property
+    def summary(self) -> Mapping[str, Any]: ...
+
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]: ...
+
+
+async def follow(name: str, stream: Stream, show: Show, *, quiet: bool) -> None:
     """Show rows to the end; a summary on stderr, also when interrupted."""
-    status = Status(device)
+    status = Status(name)
+    recording = stream.recording
     console = Console(stderr=True)
     drawn = not quiet and console.is_terminal and sys.stdout.isatty()
     with (
@@ -91,6 +125,11 @@ async def _follow(device: str, stream: AsyncRowStream, show: Show, *, quiet: boo
     ):
         try:
             async for batch in stream:
+                if recording != stream.recording:
+                    recording = stream.recording
+                    screen.complain(
+                        f"{name}: recording is {recording}" if recording != RECORDING else f"{name}: recorded again"
+                    )
                 show(batch)
                 status.add(batch.num_rows, stream.gaps)
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
@@ -162,18 +201,23 @@ def _csv(schema: pa.Schema) -> Show:
     return lambda batch: screen.line(writer.encode(batch).decode().rstrip("\n"))
 
 
-def _text(batch: pa.RecordBatch) -> None:
+def _text(batch: pa.RecordBatch, when: Callable[[datetime], str]) -> None:
     for row in batch.to_pylist():
         received = row.pop("time", None)
-        when = row.pop("board_time", None) or received
+        time = row.pop("board_time", None) or received
         row.pop("seq", None)
-        before = f"{local(when)}  " if when is not None else ""
+        before = f"{when(time)}  " if time is not None else ""
         screen.line(before + "  ".join(_printable(value) for value in row.values()))
 
 
 def local(when: datetime) -> str:
     """A time of day here, in milliseconds."""
     return f"{when.astimezone():%H:%M:%S.%f}"[:-3]
+
+
+def local_date(when: datetime) -> str:
+    """A date and time here, in milliseconds."""
+    return f"{when.astimezone():%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 
 def _printable(value: Any) -> str:

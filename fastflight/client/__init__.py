@@ -1,7 +1,7 @@
 """A fastflight server's devices, from Python: rows in, rows out, and no device code."""
 
 from fastflight.client.aio import AsyncFastFlightClient
-from fastflight.client.call import DEFAULT_LOCATION, Device, Digest, Entry, Written
+from fastflight.client.call import DEFAULT_LOCATION, Device, Digest, Entry, Recorded, Written
 from fastflight.client.client import FastFlightClient
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import Resuming
@@ -27,6 +27,7 @@ __all__ = [
     "Interaction",
     "Missed",
     "ParallelRowStream",
+    "Recorded",
     "Report",
     "Resuming",
     "RowStream",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from fastflight.client import call
-from fastflight.client.call import Device, Digest, Entry, Written
+from fastflight.client.call import Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
@@ -34,6 +35,7 @@ from fastflight.service.requests import (
     Method,
     Mode,
     OnError,
+    Recording,
     Request,
     SessionFormat,
 )
@@ -305,6 +307,55 @@ class AsyncFastFlightClient:
             mode=mode,
         )
         return await self.read_request(request)
+
+    async def recording(
+        self,
+        name: str,
+        *,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        from_time: datetime | None = None,
+        to_time: datetime | None = None,
+        since_seconds: float | None = None,
+        format: SessionFormat = "bytes",
+        schema: Mapping[str, str] | None = None,
+        columns: Sequence[str] | None = None,
+        batch_rows: int | None = None,
+        limit_rows: int | None = None,
+        mode: Mode = "async",
+    ) -> AsyncRowStream:
+        """What was recorded of a device: all of it, or a range, by the numbers of the live session or by times.
+
+        `to_seq` is included, `to_time` is not. What is missing is in `gaps`, with the reason.
+        """
+        request = call.build(
+            Recording,
+            name=name,
+            from_seq=from_seq,
+            to_seq=to_seq,
+            from_time=from_time,
+            to_time=to_time,
+            since_seconds=since_seconds,
+            format=format,
+            schema=schema,
+            columns=columns,
+            batch_rows=batch_rows,
+            limit_rows=limit_rows,
+            mode=mode,
+        )
+        return await self.read_request(request)
+
+    async def recordings(self) -> list[Recorded]:
+        """What the server has recorded, and of whom it still does."""
+        return [call.recorded_of(given) for given in await self._act("recordings")]
+
+    async def start_recording(self, device: str) -> Recorded:
+        """Record a device from now on, until the server ends; nothing changes where it is recorded already."""
+        return call.recorded_of(await self._act_once("recording.start", device=device))
+
+    async def stop_recording(self, device: str) -> Recorded:
+        """Record a device no more. Returns when what was read until now is kept."""
+        return call.recorded_of(await self._act_once("recording.stop", device=device))
 
     async def interact(
         self,

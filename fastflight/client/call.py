@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -25,12 +25,37 @@ PARALLEL = 4
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the server. `open`: its line is open; `holder`: who has it now, None when nobody has."""
+    """A device of the server. `open`: its line is open; `holder`: who has it now, None when nobody has.
+
+    `recording`: `recording`, or `recording failed: ` and why; None where it is not recorded.
+    """
 
     name: str
     url: str
     open: bool
     holder: str | None
+    recording: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recording of the server. `state`: `recording`, `recording failed: ` and why, or `kept` when nothing is added.
+
+    Rows that are kept, their bytes as stored, their numbers (`next_seq`: after the last one) and times. Since recording
+    began: chunks `lost`, tries that failed (`failures`). `damage`: places in its files that cannot be read.
+    """
+
+    name: str
+    state: str
+    rows: int
+    bytes: int
+    first_seq: int
+    next_seq: int
+    first_time: datetime | None
+    last_time: datetime | None
+    lost: int
+    failures: int
+    damage: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +103,25 @@ def tree_request(device: str, folder: str, **values: Any) -> DeviceTree:
 def _as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, datetime):
+        return value.astimezone().isoformat()  # without a zone, it is this computer's
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def device_of(given: Mapping[str, Any]) -> Device:
-    return Device(name=given["name"], url=given["url"], open=bool(given.get("open")), holder=given.get("holder"))
+    return Device(
+        name=given["name"],
+        url=given["url"],
+        open=bool(given.get("open")),
+        holder=given.get("holder"),
+        recording=given.get("recording"),
+    )
+
+
+def recorded_of(given: Mapping[str, Any]) -> Recorded:
+    first, last = (given[key] and datetime.fromisoformat(given[key]) for key in ("first_time", "last_time"))
+    values = {**given, "first_time": first, "last_time": last, "damage": tuple(given["damage"])}
+    return Recorded(**{each.name: values[each.name] for each in fields(Recorded)})
 
 
 def entries_of(batches: Iterable[pa.RecordBatch]) -> list[Entry]:

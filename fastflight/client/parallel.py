@@ -78,6 +78,11 @@ class ParallelRowStream:
         """Of live sessions: the traffic missed so far, because this was too slow or asked too late."""
         return self._lanes.gaps()
 
+    @property
+    def recording(self) -> str:
+        """As `RowStream.recording`; what is live is not divided."""
+        return ""
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
             try:

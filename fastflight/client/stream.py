@@ -36,10 +36,15 @@ MAX_KEPT_GAPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Traffic that a live stream could not give: the chunks `first` to `last`, both included."""
+    """Traffic that a stream could not give: the chunks `first` to `last`, both included.
+
+    Of a recording: `reason` is `trimmed`, `damaged` or `never written`, and `where` the place of damage.
+    """
 
     first: int
     last: int
+    reason: str = ""
+    where: str = ""
 
 
 class Outcome:
@@ -51,6 +56,7 @@ class Outcome:
         self._summary: Summary | None = None
         self._ended = False
         self.gaps: deque[Missed] = deque(maxlen=MAX_KEPT_GAPS)
+        self.recording = ""
 
     @property
     def is_told(self) -> bool:
@@ -69,6 +75,8 @@ class Outcome:
             told = _message(chunk.app_metadata.to_pybytes(), self._location)
             if not any(note in told for note in NOTES):
                 self._summary = told
+            elif "recording" in told:
+                self.recording = str(told["recording"])
             elif "gap" in told:
                 self.gaps.append(_missed(told["gap"], self._location))
         if chunk.data is None or chunk.data.num_rows == 0:
@@ -122,8 +130,13 @@ class RowStream:
 
     @property
     def gaps(self) -> list[Missed]:
-        """Of a live session: the traffic missed so far, because this was too slow or asked too late."""
+        """Of a session, live or recorded: the traffic missed so far. Live, this was too slow or asked too late."""
         return list(self._outcome.gaps)
+
+    @property
+    def recording(self) -> str:
+        """Of a live session: what was last said of its being recorded, as in `Device`; empty while nothing changes."""
+        return self._outcome.recording
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while (batch := self._next()) is not None:
@@ -185,7 +198,9 @@ def path_of(schema: pa.Schema) -> str:
 
 def _missed(given: Any, location: str) -> Missed:
     try:
-        return Missed(int(given["first"]), int(given["last"]))
+        return Missed(
+            int(given["first"]), int(given["last"]), str(given.get("reason", "")), str(given.get("where", ""))
+        )
     except (TypeError, KeyError, ValueError) as error:
         raise ProtocolError("a gap that the server tells of is not understood", where=location) from error
 

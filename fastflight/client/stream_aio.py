@@ -59,6 +59,11 @@ class AsyncRowStream:
         """Of a live session: the traffic missed so far, because this was too slow or asked too late."""
         return self._stream.gaps
 
+    @property
+    def recording(self) -> str:
+        """Of a live session: what was last said of its being recorded, as in `Device`; empty while nothing changes."""
+        return self._stream.recording
+
     def __aiter__(self) -> Self:
         return self
 

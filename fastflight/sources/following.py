@@ -22,6 +22,7 @@ LIMIT = "limit reached"
 GONE = "device gone"
 DRAINING = "server draining"
 CLIENT = "client ended"
+STOPPED = "recording stopped"
 
 
 class Following:
@@ -79,7 +80,7 @@ class Following:
         ready = self.rows.feed(self._wanted(items))
         if self._device.recording != self._recording:
             self._recording = self._device.recording
-            ready.append(Noted(empty(self.rows.schema), {"recording": self._recording or "stopped"}))
+            ready.append(Noted(empty(self.rows.schema), {"recording": self._recording or STOPPED}))
         if self._device.outages != self._outages:
             self._outages = self._device.outages
             if self._request.reconnect:
@@ -113,8 +114,8 @@ class Following:
     def summary(self) -> Summary:
         """What passed, and why no more does."""
         why = {"why": self._why} if self.ended == GONE and self._why else {}
-        recording = {"recording": self._recording} if self._recording else {}
-        return {"ended": self.ended, **why, **self.rows.summary(), **recording}
+        recorded = {"recorded": self._recording} if self._recording else {}
+        return {"ended": self.ended, **why, **self.rows.summary(), **recorded}
 
     def _wanted(self, items: Sequence[Chunk | Gap]) -> Sequence[Chunk | Gap]:
         """Those before the end."""

@@ -75,7 +75,7 @@ class Recorder:
 
     @property
     def state(self) -> str:
-        """`recording`, or why it is failing."""
+        """`recording`, or `recording failed: ` and why."""
         return self.device.recording
 
     async def run(self) -> None:
@@ -160,7 +160,7 @@ class Recorder:
         if not self._retry:
             log.warning("recording failed", device=self.device.name, error=str(error), from_seq=first)
         self._retry = min(max(self._retry * 2, FIRST_RETRY_SECONDS), LAST_RETRY_SECONDS)
-        self._told(f"failing: {error.what}")
+        self._told(f"recording failed: {error.what}")
 
     async def _pause(self) -> None:
         """Before the next try; `end` cuts it short."""

@@ -24,8 +24,9 @@ from fastflight.log import AsyncLog, Damage, Retention, Store, compact
 from fastflight.log.batch_log import LogStatistics
 from fastflight.log.disk import Disk
 from fastflight.log.store import Log
-from fastflight.sources.recorded_rows import KEPT_SCHEMA
+from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
 from fastflight.sources.recorder import Recorder
+from fastflight.transport.tap import Chunk
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,9 @@ HINT = "Start it with --recordings DIR, or --record DEVICE"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A recording: what is kept of it, and whether it goes on. `state`: `recording`, `failing: ...`, or `kept`.
+    """A recording: what is kept of it, and whether it goes on.
+
+    `state`: `recording`, `recording failed: ` and why, or `kept` when nothing is added.
 
     `lost`: chunks that were not kept, `failures`: tries that failed, both since recording began.
     """
@@ -68,20 +71,20 @@ class Status:
     damage: tuple[str, ...] = ()
 
 
-def status_of(name: str, kept: LogStatistics, recorder: Recorder | None = None) -> Status:
+def status_of(name: str, there: LogStatistics, recorder: Recorder | None = None) -> Status:
     """How a recording stands."""
     return Status(
         name,
         recorder.state if recorder is not None else KEPT,
-        kept.rows,
-        kept.bytes,
-        kept.first_seq,
-        kept.next_seq,
-        _utc(kept.first_time),
-        _utc(kept.last_time),
+        there.rows,
+        there.bytes,
+        there.first_seq,
+        there.next_seq,
+        _utc(there.first_time),
+        _utc(there.last_time),
         recorder.lost if recorder is not None else 0,
         recorder.failures if recorder is not None else 0,
-        tuple(_place(each) for each in kept.damage),
+        tuple(_place(each) for each in there.damage),
     )
 
 
@@ -99,6 +102,8 @@ class Recordings:
         disk: Disk | None = None,
     ) -> None:
         """Open the store. `BusyError` names who writes there already, `StorageError` says what the disk does not."""
+        # Arrow looks for pandas at its first conversion, which takes a second or two: not on a loop.
+        kept([Chunk(0, 0, "rx", b".")], {})
         store_ms = min(STORE_SYNC_MS, sync_ms / 2)
         self._gather_seconds = (sync_ms - store_ms) / 1000
         self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)

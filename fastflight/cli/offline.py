@@ -1,0 +1,54 @@
+"""Recordings in a folder, read here and not by a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fastflight.client import Missed
+from fastflight.errors import StorageError
+from fastflight.log import StoreReader
+from fastflight.service.answer import plain
+from fastflight.service.source import AsyncReading, Noted
+from fastflight.sources.recording import RecordingSource
+
+
+def reader_of(folder: Path) -> StoreReader:
+    """The recordings in a folder; `StorageError` where there is none."""
+    if not folder.is_dir():
+        raise StorageError("no such folder", where=str(folder), hint="Recordings are made by `fastflight record`")
+    return StoreReader(folder)
+
+
+def offline(folder: Path) -> RecordingSource:
+    """What answers `recording` requests out of a folder."""
+    return RecordingSource(reader_of(folder))
+
+
+class OfflineRows:
+    """The rows of an answer, as a client's stream has them."""
+
+    def __init__(self, reading: AsyncReading) -> None:
+        self._reading = reading
+        self.schema: pa.Schema = plain(reading.schema)
+        self.gaps: list[Missed] = []
+        self.recording = ""
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        return self._reading.summary()
+
+    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        batches = self._reading.batches
+        try:
+            async for item in batches:
+                if isinstance(item, Noted) and "gap" in item.note:
+                    self.gaps.append(Missed(**item.note["gap"]))
+                batch = item.batch if isinstance(item, Noted) else item
+                if batch.num_rows:
+                    yield batch.cast(self.schema)
+        finally:
+            await batches.aclose()  # type: ignore[attr-defined]

@@ -1,0 +1,180 @@
+"""`fastflight replay`: what a device said, out of its recording."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.exits import asynchronous
+from fastflight.cli.offline import OfflineRows, offline
+from fastflight.cli.options import Columns, ModeOption
+from fastflight.cli.tail import Show, Stream, follow, one_way, printer
+from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Server, schema_of
+from fastflight.client import AsyncFastFlightClient, Missed
+from fastflight.client.call import build
+from fastflight.service.requests import Recording, SessionFormat
+
+RecordingName = Annotated[
+    str, typer.Argument(metavar="NAME", help="A recording's name, as `fastflight recordings` shows it.")
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--recordings", metavar="DIR", help="Read this folder of recordings here, also while a server writes to it."
+    ),
+]
+_NUMBER = re.compile(r"\d+")
+_TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(\.\d+)?)?")
+
+
+@asynchronous
+async def replay(
+    name: RecordingName,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME|SEQ", help="Begin here: 2026-11-20 08:00, 08:00 (today), or a number."),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="TIME|SEQ", help="End before this time, or after this number.")
+    ] = None,
+    since: Annotated[float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin so far back.")] = None,
+    lines: Annotated[int | None, typer.Option("--lines", "-n", min=1, metavar="N", help="End after N rows.")] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option("--speed", min=0.001, metavar="N", help="As fast as it came (1), or N times as fast."),
+    ] = None,
+    format: Annotated[
+        SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
+    ] = "lines",
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
+    ] = None,
+    columns: Columns = None,
+    raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are, and nothing else.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
+    json: AsJson = False,
+    recordings: Folder = None,
+    mode: ModeOption = "async",
+    server: Server = DEFAULT_LOCATION,
+) -> None:
+    """Show what was recorded of a device: lines with their times, and where some are missing, why."""
+    one_way(raw, as_csv, json)
+    request = build(
+        Recording,
+        name=name,
+        since_seconds=since,
+        limit_rows=lines,
+        format="bytes" if raw else format,
+        schema=schema_of(schema),
+        columns=columns.split(",") if columns else None,
+        mode=mode,
+        **_edge("--from", "from", start),
+        **_edge("--to", "to", end),
+    )
+    async with _opened(request, recordings, server) as stream:
+        if speed is not None and "time" not in stream.schema.names:
+            raise typer.BadParameter("--speed goes by the column time: keep it in --columns")
+        show = Told(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, dated=True))
+        try:
+            await follow(name, stream if speed is None else Paced(stream, speed), show, quiet=raw or json or as_csv)
+        finally:
+            show.rest()
+
+
+@asynccontextmanager
+async def _opened(request: Recording, folder: Path | None, server: str) -> AsyncIterator[Stream]:
+    if folder is not None:
+        yield OfflineRows(await offline(folder).aread(request))
+        return
+    async with AsyncFastFlightClient(server) as client, await client.read_request(request) as stream:
+        yield stream
+
+
+class Told:
+    """Shows batches, and on stderr before each what is missing there."""
+
+    def __init__(self, stream: Stream, show: Show) -> None:
+        self._stream = stream
+        self._show = show
+        self._told = 0
+
+    def __call__(self, batch: pa.RecordBatch) -> None:
+        place = batch.column("seq")[0].as_py() if "seq" in batch.schema.names and batch.num_rows else -1
+        for gap in self._stream.gaps[self._told :]:
+            if gap.last >= place:
+                break
+            self._tell(gap)
+        self._show(batch)
+
+    def rest(self) -> None:
+        """After the last batch."""
+        for gap in self._stream.gaps[self._told :]:
+            self._tell(gap)
+
+    def _tell(self, gap: Missed) -> None:
+        self._told += 1
+        pieces = gap.last - gap.first + 1
+        reason = gap.reason or "not known why"
+        screen.complain(f"missing {pieces:,} pieces of traffic, {gap.first} to {gap.last}: {gap.where or reason}")
+
+
+class Paced:
+    """A stream at the pace that its rows came at, `speed` times as fast."""
+
+    def __init__(self, stream: Stream, speed: float) -> None:
+        self._stream = stream
+        self._speed = speed
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._stream.schema
+
+    @property
+    def gaps(self) -> list[Missed]:
+        return self._stream.gaps
+
+    @property
+    def recording(self) -> str:
+        return self._stream.recording
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        return self._stream.summary
+
+    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        clock = asyncio.get_running_loop().time
+        began, first = clock(), None
+        async for batch in self._stream:
+            times = batch.column("time").cast(pa.int64()).to_pylist()
+            if first is None:
+                first = times[0]
+            at = 0
+            while at < len(times):
+                await asyncio.sleep(max(0.0, began + (times[at] - first) / 1e6 / self._speed - clock()))
+                due = first + (clock() - began) * 1e6 * self._speed
+                end = next((i for i in range(at + 1, len(times)) if times[i] > due), len(times))
+                yield batch.slice(at, end - at)
+                at = end
+
+
+def _edge(option: str, which: str, text: str | None) -> dict[str, Any]:
+    """A number or a time on the command line, as the request has it."""
+    if text is None:
+        return {}
+    if _NUMBER.fullmatch(text):
+        return {f"{which}_seq": int(text)}
+    try:
+        if _TIME_OF_DAY.fullmatch(text):
+            return {f"{which}_time": datetime.combine(date.today(), time.fromisoformat(text.zfill(5)))}
+        return {f"{which}_time": datetime.fromisoformat(text)}
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} {text}: neither a time, as in 2026-11-20 08:00, nor a number") from error
