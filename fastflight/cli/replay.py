@@ -16,7 +16,7 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.offline import OfflineRows, offline
-from fastflight.cli.options import Columns, ModeOption
+from fastflight.cli.options import Columns, ModeOption, Ticks
 from fastflight.cli.tail import Show, Stream, follow, one_way, printer
 from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Server, schema_of
 from fastflight.client import AsyncFastFlightClient, Missed
@@ -59,6 +59,7 @@ async def replay(
         str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
     ] = None,
     columns: Columns = None,
+    ticks: Ticks = None,
     raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are, and nothing else.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
     json: AsJson = False,
@@ -76,6 +77,7 @@ async def replay(
         format="bytes" if raw else format,
         schema=schema_of(schema),
         columns=columns.split(",") if columns else None,
+        ticks=ticks,
         mode=mode,
         **_edge("--from", "from", start),
         **_edge("--to", "to", end),
