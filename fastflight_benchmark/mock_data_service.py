@@ -1,8 +1,8 @@
 """The benchmark's table as its readers see it, and a bare pyarrow server that gives the same batches.
 
 A request for the table is `fastflight.service.requests.Mock`. From it follow the bytes that must arrive
-(`expected_bytes`) and the pace beyond which no server can give it (`ceiling_mbps`); `read` reads an answer with plain
-`pyarrow.flight`, and `check` refuses one that is not whole or took another path than asked.
+(`expected_bytes`) and the pace beyond which no server can give it (`ceiling_mbps`); `check` refuses an answer that is
+not whole, is another table, or took another path than asked.
 
 `BarePeer` is what a Flight server costs without fastflight: the same generator handed to pyarrow, and nothing around
 it. Run this file to start one in a process of its own.
@@ -10,40 +10,27 @@ it. Run this file to start one in a process of its own.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow as pa
 import typer
 from pyarrow import flight
 
 from fastflight.errors import DataError, ProtocolError
-from fastflight.service import Catalog, decode, encode
+from fastflight.service import Catalog, decode
 from fastflight.service.requests import Mock
 from fastflight.sources import mock
+from fastflight_benchmark.contenders import CONTENDERS
+from fastflight_benchmark.loading.reading import Answer
 
 MIB = 1024 * 1024
-# What `check` is given for an answer of the bare peer, which knows no paths.
-BARE = "bare"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 class WrongPath(ProtocolError):
     """The server took another path than it was asked to: what was measured would be sold under a false name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What arrived: rows and bytes as counted here; path and trailer as the server says, empty if it says nothing."""
-
-    rows: int
-    bytes: int
-    path: str
-    trailer: Mapping[str, Any]
 
 
 class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
@@ -80,57 +67,21 @@ def ceiling_mbps(request: Mock) -> float:
     return expected_bytes(request) / MIB / (request.total_rows * request.delay_per_row)
 
 
-def read(
-    client: flight.FlightClient, request: Mock, opened: Callable[[flight.FlightStreamReader], None] = lambda _: None
-) -> Answer:
-    """Read the answer to its end. `opened` gets the stream first, so that another thread can cancel it."""
-    stream = client.do_get(flight.Ticket(encode(request)))
-    opened(stream)
-    counter = _Counter()
-    trailer: Mapping[str, Any] = {}
-    while True:
-        try:
-            chunk = stream.read_chunk()
-        except StopIteration:
-            break
-        counter.add(chunk.data)
-        if chunk.app_metadata is not None:
-            trailer = json.loads(chunk.app_metadata.to_pybytes())
-    path: bytes = (stream.schema.metadata or {}).get(b"fastflight.path", b"")
-    return Answer(counter.rows, counter.bytes, path.decode(), trailer)
-
-
-def check(request: Mock, answer: Answer, mode: str) -> None:
-    """Refuse an answer that is not the whole table (`DataError`), or did not take the path `mode` (`WrongPath`)."""
-    if mode != BARE and answer.path != mode:
-        raise WrongPath(f"asked for the path {mode!r}, answered on {answer.path!r}", hint="No result of it is kept")
+def check(request: Mock, answer: Answer, name: str) -> None:
+    """Refuse an answer that is not the whole table (`DataError`), or not what `name` must give (`WrongPath`)."""
+    contender = CONTENDERS[name]
+    if answer.path != contender.path:
+        raise WrongPath(
+            f"asked {name} for the path {contender.path!r}, answered on {answer.path!r}", hint="No result of it is kept"
+        )
+    if answer.schema is not None and not answer.schema.equals(mock.schema(request.variant)):
+        raise DataError(f"the columns that came are not those of the table: {answer.schema.names[:8]}")
     if answer.rows != request.total_rows:
         raise DataError(f"{answer.rows} rows came of {request.total_rows}")
     if answer.bytes != expected_bytes(request):
         raise DataError(f"{answer.bytes} bytes came of {expected_bytes(request)}")
-    if mode != BARE and answer.trailer.get("rows") != answer.rows:
+    if contender.has_trailer and answer.trailer.get("rows") != answer.rows:
         raise DataError(f"{answer.rows} rows came, the server's trailer says {answer.trailer.get('rows')}")
-
-
-class _Counter:
-    """Rows and bytes of batches.
-
-    `nbytes` is exact, and takes as long for 50 columns as reading 1,000 rows of them. The size of a batch's buffers is
-    had for a hundredth of that: a batch with as many rows and as large buffers as an earlier one has as many bytes.
-    """
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.bytes = 0
-        self._known: dict[tuple[int, int], int] = {}
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        key = batch.num_rows, batch.get_total_buffer_size()
-        size = self._known.get(key)
-        if size is None:
-            size = self._known[key] = batch.nbytes
-        self.rows += batch.num_rows
-        self.bytes += size
 
 
 @app.command()

@@ -133,9 +133,8 @@ def _signed(value: float, _place: int | None = None) -> str:
 def _finish(figure: Figure, axes: Axes, title: str, description: Mapping[str, Any]) -> None:
     if title:
         axes.set_title(title, loc="left", fontsize=12)
-    scope = description["scope"]
-    rows = f"{scope['total_rows']:,} rows x 50 int32 ({scope['free_rows']['default']:,} without delay)"
-    finish(figure, f"{rows}. Limit: the source's pace, or bare pyarrow in the same run", description, bool(title))
+    note = "Rows of 50 int32. Limit: the source's pace, or bare pyarrow in the same run"
+    finish(figure, note, description, bool(title))
 
 
 def finish(figure: Figure, note: str, description: Mapping[str, Any], has_title: bool = False) -> None:

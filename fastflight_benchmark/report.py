@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fastflight_benchmark import summary
+from fastflight_benchmark import machine, summary, targets
+from fastflight_benchmark.contenders import AIO, BARE, NAMESAKE_ASYNC, NAMESAKE_SYNC, PEERS
+from fastflight_benchmark.targets import Judged
 
 WIN, LOSS, NOISE = "green", "red", "default"
 # Of different kinds of failure: the first ones say what is wrong.
 SHOWN_FAILURES = 5
-# The targets of the project, as shares of the bare peer: one reader, 10,000 rows a batch.
-TARGET_CELL = ("default", 10_000, 1)
-TARGETS = {"sync": 0.9, "async": 0.8}
+# Peers' names in narrow tables.
+SHORT = {NAMESAKE_SYNC: "FF sync", NAMESAKE_ASYNC: "FF async", AIO: "aio"}
+# Rows of 50 int32 by which tables and plots name a batch.
+BATCH_NAMES = {40: "8 kB", 1_000: "190 kB", 5_000: "950 kB", 10_000: "2 MB"}
 
 
 def duration(seconds: float) -> str:
@@ -30,6 +35,11 @@ def delay_title(delay: float) -> str:
     return f"{delay * 1e6:g} µs per row" if delay else "no delay"
 
 
+def batch_title(rows: int) -> str:
+    """A batch of the default table as tables and plots name it."""
+    return BATCH_NAMES.get(rows, f"{rows:,} rows")
+
+
 def verdict(improvement: float, noise: float) -> str:
     """The colour of a difference in percent: `NOISE` where the runs differ as much among themselves."""
     if math.isnan(improvement) or abs(improvement) <= noise:
@@ -37,8 +47,10 @@ def verdict(improvement: float, noise: float) -> str:
     return WIN if improvement > 0 else LOSS
 
 
-def show_flight(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool) -> None:
-    """The sweep, then the ratios to bare pyarrow, then, where it is to be `judged`, whether the targets are met."""
+def show_flight(
+    console: Console, result: pd.DataFrame, servers: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool
+) -> None:
+    """The sweep, all servers, the ratios to peers, and, where it is to be `judged`, whether the targets are met."""
     compared = summary.compare(result)
     shown = table(
         "MiB/s of all requests together; limit: the source's pace, or bare pyarrow in this run",
@@ -65,41 +77,75 @@ def show_flight(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *,
         f"async against sync in {len(beyond)} cells: {beyond.count(WIN)} better, {beyond.count(LOSS)} worse, "
         f"{beyond.count(NOISE)} within the noise (±: standard deviation of the difference of two runs)\n"
     )
+    _show_servers(console, servers)
     _show_ratios(console, ratios)
     if judged:
-        _show_targets(console, ratios)
+        show_targets(console, targets.flight(compared, ratios))
 
 
-def _show_ratios(console: Console, ratios: pd.DataFrame) -> None:
+def _show_servers(console: Console, servers: pd.DataFrame) -> None:
     shown = table(
-        "Against bare pyarrow giving the same batches without delay: median (lowest, highest) of pairs",
-        ("table", "rows per batch", "readers", "pairs", "bare MiB/s"),
-        "sync / bare",
-        "async / bare",
+        "Each server. first: ms to the first row; sent: batches in an answer;\n"
+        "CPU: the server's seconds per GiB; busy: cores that the readers kept busy",
+        ("batch", "delay", "readers", "MiB/s", "first", "sent", "CPU", "busy"),
+        "server",
     )
-    for row in ratios.to_dict("records"):
+    for row in servers.sort_values([*summary.CELL, "variant"]).to_dict("records"):
         shown.add_row(
-            row["variant"],
-            f"{row['rows_per_batch']:,}",
-            f"{row['concurrent_requests']}",
-            f"{row['pairs']}",
-            f"{row['median_bare_mbps']:.0f}",
-            *(
-                f"{row[f'median_{name}']:.2f} ({row[f'min_{name}']:.2f}, {row[f'max_{name}']:.2f})"
-                for name in ("sync_to_bare", "async_to_bare")
-            ),
+            *_cell(row),
+            f"{row['throughput_mbps']:.0f}",
+            f"{1e3 * row['first_batch_seconds']:.1f}",
+            f"{row['messages']:.0f}",
+            f"{row['server_cpu_seconds_per_gib']:.2f}",
+            f"{row['reader_cores']:.1f}",
+            row["mode"],
         )
     console.print(shown)
 
 
-def _show_targets(console: Console, ratios: pd.DataFrame) -> None:
-    for row in ratios.to_dict("records"):
-        if (row["variant"], row["rows_per_batch"], row["concurrent_requests"]) == TARGET_CELL:
-            for mode, target in TARGETS.items():
-                reached = row[f"median_{mode}_to_bare"]
-                met = reached >= target
-                text = f"{mode} reaches {reached:.2f} of bare pyarrow; the target is {target}: "
-                console.print(Text(text + ("met" if met else "missed"), style=WIN if met else LOSS))
+def _show_ratios(console: Console, ratios: pd.DataFrame) -> None:
+    peers = [name for name in PEERS if name in set(ratios["peer"])]
+    shown = table(
+        "Ours by peers' that give the same batches: median of pairs (of bare also lowest, highest)",
+        ("batch", "delay", "readers", "path"),
+        *(SHORT.get(name, name) for name in peers),
+    )
+    for _, cell in ratios[ratios["peer"].isin(peers)].groupby([*summary.CELL, "variant", "mode"]):
+        rows = {row["peer"]: row for row in cell.to_dict("records")}
+        first = next(iter(rows.values()))
+        shown.add_row(*_cell(first), first["mode"], *(_ratio(rows.get(name), spread=name == BARE) for name in peers))
+    console.print(shown)
+
+
+def _cell(row: Mapping[Hashable, Any]) -> tuple[str, str, str]:
+    rows = row["rows_per_batch"]
+    return (
+        batch_title(rows) if row["variant"] == "default" else f"{row['variant']} {rows:,}",
+        f"{row['delay_per_row'] * 1e6:g} µs",
+        f"{row['concurrent_requests']}",
+    )
+
+
+def _ratio(row: Mapping[Hashable, Any] | None, *, spread: bool) -> str:
+    if row is None:
+        return "-"
+    return f"{row['median_ratio']:.2f}" + (f" ({row['min_ratio']:.2f}, {row['max_ratio']:.2f})" if spread else "")
+
+
+def show_targets(console: Console, judged: Sequence[Judged]) -> None:
+    """Which targets are met; those for which nothing was measured are said to be so."""
+    for one in judged:
+        style = NOISE if one.met is None else WIN if one.met else LOSS
+        console.print(Text(str(one), style=style))
+
+
+def show_foot(console: Console, description: Mapping[str, Any], path: Path) -> None:
+    """What it was measured on, what was missing, and where it is written."""
+    for name, reason in description.get("missing", {}).items():
+        console.print(Text(f"missing: {name}: {reason}", style=LOSS))
+    if description.get("profiled"):
+        console.print("the server was profiled meanwhile: its figures are no result")
+    console.print(f"{machine.in_one_line(description['machine'])}\n{path}", style="dim", soft_wrap=True)
 
 
 def show_memory(console: Console, result: pd.DataFrame) -> None:

@@ -19,7 +19,8 @@ from rich.console import Console
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import output
-from fastflight_benchmark.suites import SUITES, Options
+from fastflight_benchmark.selection import Selection
+from fastflight_benchmark.suites import SELECTABLE, SUITES, Options
 
 INTERRUPTED = 130
 # Tables need this where the output is a file or a pipe.
@@ -42,10 +43,21 @@ def main(
     server: Annotated[
         str, typer.Option(metavar="URL", help="The server to measure; if none answers there, one is started.")
     ] = DEFAULT_LOCATION,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE,...", help="Only these cells, e.g. rows=40,1000; again for further keys."),
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Write a flame graph of the server beside the CSV, by py-spy.")
+    ] = False,
 ) -> None:
     """Measure, and write the result as CSV: beside it *_raw.csv with every request, and *.json with the machine."""
     if suite not in SUITES:
         raise typer.BadParameter(f"{suite!r} is not one of {', '.join(SUITES)}", param_hint="--suite")
+    if (only or profile) and suite not in SELECTABLE:
+        raise typer.BadParameter(
+            f"{suite} has neither; {' and '.join(sorted(SELECTABLE))} have", param_hint="--only, --profile"
+        )
     path = output_file or output.default_path(suite)
     try:
         output.prepare(path)
@@ -58,7 +70,7 @@ def main(
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), _terminated)
     try:
-        failed = SUITES[suite](Options(server, quick, runs, path, console))
+        failed = SUITES[suite](Options(server, quick, runs, path, console, Selection.parse(only or ()), profile))
     except FastFlightError as error:
         console.print(f"error: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(1) from error

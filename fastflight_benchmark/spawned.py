@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fastflight.errors import TransportError
@@ -34,12 +34,17 @@ class Spawned:
     pid: int
 
 
-@contextlib.contextmanager
-def spawned(module: str, *arguments: str) -> Iterator[Spawned]:
+def spawned(module: str, *arguments: str) -> contextlib.AbstractContextManager[Spawned]:
     """Run `python -m MODULE ARGUMENTS` while the context lasts. `TransportError` where it does not come up."""
+    return spawned_by([sys.executable, "-m", module, *arguments], module)
+
+
+@contextlib.contextmanager
+def spawned_by(command: Sequence[str], where: str) -> Iterator[Spawned]:
+    """Run a command that is a server; `where` is what errors call it."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=complaints,
@@ -52,7 +57,7 @@ def spawned(module: str, *arguments: str) -> Iterator[Spawned]:
             if location is None:
                 complaints.seek(0)
                 reason = complaints.read().strip()[-SHOWN_CHARACTERS:] or "it said nothing"
-                raise TransportError(f"the server did not start: {reason}", where=module)
+                raise TransportError(f"the server did not start: {reason}", where=where)
             yield Spawned(location, process.pid)
         finally:
             _end(process)

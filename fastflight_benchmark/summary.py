@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fastflight_benchmark.mock_data_service import BARE, MIB
+from fastflight_benchmark.contenders import ASYNC, BARE, MODES, SYNC
+from fastflight_benchmark.mock_data_service import MIB
 
-SYNC, ASYNC = "sync", "async"
-MODES = (SYNC, ASYNC)
+GIB = 1024 * MIB
 
 # A cell: what is the same for all requests that are averaged.
 CELL = ["rows_per_batch", "concurrent_requests", "delay_per_row"]
@@ -27,8 +27,13 @@ RAW_COLUMNS = [
     "run",
     "request",
     "latency_seconds",
+    "first_batch_seconds",
     "bytes",
+    "messages",
     "run_throughput_mbps",
+    "server_cpu_seconds",
+    "reader_cpu_seconds",
+    "run_seconds",
     "ceiling_mbps",
     "error",
 ]
@@ -41,13 +46,40 @@ COLUMNS = [
     "success_rate",
     "avg_data_size_mb",
     "limit_mbps",
+    "ceiling_mbps",
+    "bare_mbps",
 ]
-RATIO_CELL = ["variant", "total_rows", "rows_per_batch", "concurrent_requests"]
+COMPARED = [
+    *CELL,
+    "sync_mbps",
+    "async_mbps",
+    "limit_mbps",
+    "ceiling_mbps",
+    "improvement",
+    "noise",
+    "sync_of_limit",
+    "async_of_limit",
+    "success_rate",
+]
+RATIO_CELL = ["variant", "total_rows", *CELL]
 RATIO_COLUMNS = [
     *RATIO_CELL,
+    "mode",
+    "peer",
     "pairs",
-    *(f"{s}_{r}" for r in ("sync_to_bare", "async_to_bare", "async_to_sync") for s in ("median", "min", "max")),
-    *(f"median_{mode}_mbps" for mode in (BARE, *MODES)),
+    *(f"{statistic}_ratio" for statistic in ("median", "min", "max")),
+]
+SERVER_COLUMNS = [
+    *RATIO_CELL,
+    "mode",
+    "runs",
+    "throughput_mbps",
+    "min_throughput_mbps",
+    "max_throughput_mbps",
+    "first_batch_seconds",
+    "messages",
+    "server_cpu_seconds_per_gib",
+    "reader_cores",
 ]
 
 
@@ -63,6 +95,8 @@ def aggregate(raw: pd.DataFrame) -> pd.DataFrame:
         right = group[group["error"] == ""]
         runs = group.drop_duplicates("run")
         cell = _named([*CELL, "mode"], key)
+        ceiling = cell["concurrent_requests"] * group["ceiling_mbps"].iloc[0]
+        bare = bare_mbps(raw, cell["rows_per_batch"], cell["concurrent_requests"])
         rows.append(
             cell
             | _statistics("latency_seconds", right["latency_seconds"])
@@ -71,19 +105,42 @@ def aggregate(raw: pd.DataFrame) -> pd.DataFrame:
                 "run_count": len(runs),
                 "success_rate": len(right) / len(group),
                 "avg_data_size_mb": right["bytes"].mean() / MIB,
-                "limit_mbps": limit_mbps(
-                    group["ceiling_mbps"].iloc[0],
-                    cell["concurrent_requests"],
-                    bare_mbps(raw, cell["rows_per_batch"], cell["concurrent_requests"]),
-                ),
+                "limit_mbps": limit_mbps(ceiling, bare),
+                "ceiling_mbps": ceiling,
+                "bare_mbps": bare,
             }
         )
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def limit_mbps(ceiling: float, concurrent: int, bare: float) -> float:
+def servers(raw: pd.DataFrame) -> pd.DataFrame:
+    """What each of those measured did in each cell: medians over its runs, and of all its requests.
+
+    `messages` are batches that came in an answer: fewer than were asked for where a server joins them. `reader_cores`
+    is how many cores the readers kept busy: where that is as many as there are readers, it is they who were measured.
+    """
+    rows = []
+    for key, group in raw[raw["error"] == ""].groupby([*RATIO_CELL, "mode"], sort=True):
+        runs = group.assign(run_bytes=group.groupby("run")["bytes"].transform("sum")).drop_duplicates("run")
+        rows.append(
+            _named([*RATIO_CELL, "mode"], key)
+            | {
+                "runs": len(runs),
+                "throughput_mbps": runs["run_throughput_mbps"].median(),
+                "min_throughput_mbps": runs["run_throughput_mbps"].min(),
+                "max_throughput_mbps": runs["run_throughput_mbps"].max(),
+                "first_batch_seconds": group["first_batch_seconds"].median(),
+                "messages": group["messages"].median(),
+                "server_cpu_seconds_per_gib": runs["server_cpu_seconds"].sum() / (runs["run_bytes"].sum() / GIB),
+                "reader_cores": (runs["reader_cpu_seconds"] / runs["run_seconds"]).median(),
+            }
+        )
+    return pd.DataFrame(rows, columns=SERVER_COLUMNS)
+
+
+def limit_mbps(ceiling: float, bare: float) -> float:
     """What no server could exceed: the source's own pace for all readers, or what bare pyarrow reached here."""
-    return min(concurrent * ceiling, bare)
+    return min(ceiling, bare)
 
 
 def bare_mbps(raw: pd.DataFrame, rows_per_batch: int, concurrent: int) -> float:
@@ -91,6 +148,7 @@ def bare_mbps(raw: pd.DataFrame, rows_per_batch: int, concurrent: int) -> float:
     chosen = raw[
         (raw["mode"] == BARE)
         & (raw["variant"] == "default")
+        & (raw["delay_per_row"] == 0)
         & (raw["rows_per_batch"] == rows_per_batch)
         & (raw["concurrent_requests"] == concurrent)
         & (raw["error"] == "")
@@ -99,33 +157,42 @@ def bare_mbps(raw: pd.DataFrame, rows_per_batch: int, concurrent: int) -> float:
 
 
 def ratios(raw: pd.DataFrame) -> pd.DataFrame:
-    """Both paths against the bare peer, without delay: runs that stood next to each other are pairs.
+    """Both paths against each peer, and async against sync: runs of the same round, close in time, are pairs.
 
-    The median of the pairs' ratios, not the ratio of medians: drift that both of a pair saw cancels.
+    The median of the pairs' ratios, not the ratio of medians: drift that both of a pair saw cancels. A round in which
+    one of a pair failed is no pair.
     """
-    free = raw[raw["delay_per_row"] == 0].drop_duplicates([*RATIO_CELL, "mode", "run"])
     rows = []
-    for key, group in free.groupby(RATIO_CELL, sort=True):
-        by_run = group.pivot(index="run", columns="mode", values="run_throughput_mbps")
-        if not {BARE, *MODES} <= set(by_run.columns):
-            continue
-        row = _named(RATIO_CELL, key) | {"pairs": len(by_run)}
-        for name, over, under in (
-            ("sync_to_bare", SYNC, BARE),
-            ("async_to_bare", ASYNC, BARE),
-            ("async_to_sync", ASYNC, SYNC),
-        ):
-            pairs = by_run[over] / by_run[under]
-            row |= {f"median_{name}": pairs.median(), f"min_{name}": pairs.min(), f"max_{name}": pairs.max()}
-        rows.append(row | {f"median_{mode}_mbps": by_run[mode].median() for mode in (BARE, *MODES)})
+    for key, group in raw.groupby(RATIO_CELL, sort=True):
+        whole = group.groupby(["run", "mode"])["error"].transform(lambda errors: (errors == "").all())
+        by_run = (
+            group[whole]
+            .drop_duplicates(["mode", "run"])
+            .pivot(index="run", columns="mode", values="run_throughput_mbps")
+        )
+        peers = [name for name in by_run.columns if name not in MODES]
+        for mode, peer in [*((mode, peer) for peer in peers for mode in MODES), (ASYNC, SYNC)]:
+            if not {mode, peer} <= set(by_run.columns):
+                continue
+            pairs = (by_run[mode] / by_run[peer]).dropna()
+            if pairs.empty:
+                continue
+            rows.append(
+                _named(RATIO_CELL, key)
+                | {"mode": mode, "peer": peer, "pairs": len(pairs)}
+                | {"median_ratio": pairs.median(), "min_ratio": pairs.min(), "max_ratio": pairs.max()}
+            )
     return pd.DataFrame(rows, columns=RATIO_COLUMNS)
 
 
 def compare(result: pd.DataFrame) -> pd.DataFrame:
     """One row per cell, async against sync: `improvement` and its `noise` in percent, and shares of the limit.
 
-    `noise` is the standard deviation of the difference of one run of each, in percent of sync.
+    `noise` is the standard deviation of the difference of one run of each, in percent of sync. Empty where only one of
+    them was measured.
     """
+    if not set(MODES) <= set(result["mode"]):
+        return pd.DataFrame(columns=COMPARED)
     by_mode = result.pivot(index=CELL, columns="mode")
     average, spread = by_mode["avg_throughput_mbps"], by_mode["std_throughput_mbps"]
     limit = by_mode["limit_mbps"][SYNC]
@@ -134,6 +201,7 @@ def compare(result: pd.DataFrame) -> pd.DataFrame:
             "sync_mbps": average[SYNC],
             "async_mbps": average[ASYNC],
             "limit_mbps": limit,
+            "ceiling_mbps": by_mode["ceiling_mbps"][SYNC],
             "improvement": 100 * (average[ASYNC] / average[SYNC] - 1),
             "noise": 100 * np.hypot(spread[SYNC], spread[ASYNC]) / average[SYNC],
             "sync_of_limit": 100 * average[SYNC] / limit,
@@ -141,7 +209,7 @@ def compare(result: pd.DataFrame) -> pd.DataFrame:
             "success_rate": np.minimum(by_mode["success_rate"][SYNC], by_mode["success_rate"][ASYNC]),
         }
     )
-    return compared.reset_index()
+    return compared.reset_index()[COMPARED]
 
 
 def _named(columns: Sequence[str], key: Any) -> dict[str, Any]:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fastflight_benchmark.suites import boards, bridge, faults, flight, memory, transfer
+from fastflight_benchmark.suites import boards, bridge, faults, flight, memory, requests, transfer
 from fastflight_benchmark.suites.options import Options
 
-__all__ = ["SUITES", "Options"]
+__all__ = ["SELECTABLE", "SUITES", "Options"]
 
 # Runs the suite, writes its files, and says how many requests failed.
 Suite = Callable[[Options], int]
 
 SUITES: Mapping[str, Suite] = {
     "flight": flight.run,
+    "requests": requests.run,
     "memory": memory.run,
     "transfer": transfer.run,
     "boards": boards.run,
     "faults": faults.run,
     "bridge": bridge.run,
 }
+# Suites whose cells can be chosen, and whose server can be profiled.
+SELECTABLE = frozenset({"flight", "requests"})

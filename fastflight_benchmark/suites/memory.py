@@ -30,8 +30,8 @@ from fastflight.errors import DataError, FastFlightError
 from fastflight.service.requests import Mode
 from fastflight_benchmark import machine, output, report
 from fastflight_benchmark.mock_data_service import MIB, WrongPath
+from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.flight import FREE_PORT, SERVER
 from fastflight_benchmark.suites.options import Options
 
 MODES: tuple[Mode, ...] = ("sync", "async")
@@ -135,9 +135,7 @@ def run(options: Options, sizes: Sequence[int] = ()) -> int:
     report.show_memory(options.console, result)
     failed = raw[raw["error"] != ""]
     report.show_failures(options.console, failed["error"])
-    options.console.print(
-        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
-    )
+    report.show_foot(options.console, description, options.output)
     return len(failed)
 
 

@@ -17,18 +17,22 @@ from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.service.requests import Mock
 from fastflight_benchmark import output, plot_benchmark_results, summary
-from fastflight_benchmark.mock_data_service import BARE, WrongPath
+from fastflight_benchmark.contenders import AIO, BARE, MODES
+from fastflight_benchmark.mock_data_service import BarePeer, WrongPath
+from fastflight_benchmark.peers.running import Served
 from fastflight_benchmark.suites import Options, flight
 
 FREE_PORT = "grpc://127.0.0.1:0"
 # Nothing can listen at port 1 without being the system's administrator.
 NO_SERVER = "grpc://127.0.0.1:1"
 TINY = flight.Scope(
-    total_rows=200,
     rows_per_batch=(50, 100),
     concurrent=(1, 2),
-    delays=(1e-6,),
+    delays={1e-6: 200},
     free_rows={"default": 200, "simple": 200, "complex": 200},
+    peers=(BARE, AIO),
+    peer_cells=[(50, 2)],
+    rounds_alone=1,
 )
 
 
@@ -45,17 +49,24 @@ def all_runs(scope: flight.Scope, runs: int) -> list[flight.Step]:
     return [step for run in range(1, runs + 1) for step in flight.plan(scope, run)]
 
 
-def test_paths_take_turns_in_an_order_that_turns_around() -> None:
+def modes(steps: list[flight.Step]) -> list[str]:
+    return [step.mode for step in steps]
+
+
+def test_those_compared_take_turns_in_an_order_that_turns_around() -> None:
     steps = [s for s in all_runs(flight.FULL, 3) if s.run and s.request.rows_per_batch == 1000]
     paced = [s for s in steps if s.request.delay_per_row == 1e-6 and s.concurrent == 3]
+    beside = [s for s in steps if s.request.delay_per_row == 1e-6 and s.concurrent == 1]
     crowd = [s for s in steps if not s.request.delay_per_row and s.concurrent == 3]
     alone = [s for s in steps if s.request.variant == "simple"]
+    everyone = ["bare", "sync", "async", "fastflight-0.4-sync", "fastflight-0.4-async", "grpc.aio"]
 
-    assert [s.mode for s in paced] == ["sync", "async", "async", "sync", "sync", "async"]
+    assert modes(paced) == ["sync", "async", "async", "sync", "sync", "async"]
     assert [s.run for s in paced] == [1, 1, 2, 2, 3, 3]
-    assert [s.mode for s in crowd[:6]] == ["bare", "sync", "async", "async", "sync", "bare"]
-    assert [s.mode for s in alone[:6]] == ["bare", "sync", "async", "async", "sync", "bare"]
-    assert [s.run for s in alone] == [round for round in range(1, 3 * flight.ROUNDS_PER_RUN + 1) for _ in range(3)]
+    assert modes(beside[:10]) == [*everyone[:5], *reversed(everyone[:5])]
+    assert modes(crowd[:12]) == [*everyone, *reversed(everyone)]
+    assert modes(alone[:6]) == ["bare", "sync", "async", "async", "sync", "bare"]
+    assert [s.run for s in alone] == [round for round in range(1, 3 * flight.ROUNDS_ALONE + 1) for _ in range(3)]
 
 
 def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None:
@@ -63,28 +74,44 @@ def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None
     paced = Counter(
         (s.request.rows_per_batch, s.concurrent, s.request.delay_per_row, s.mode)
         for s in steps
-        if s.run and s.request.delay_per_row
+        if s.run and s.request.delay_per_row and s.mode in MODES
     )
 
-    assert len(paced) == 3 * 4 * 2 * 2
+    assert len(paced) == 4 * 5 * 2 * 2
     assert set(paced.values()) == {3}
-    assert all(s.request.total_rows == 1_000_000 for s in steps if s.request.delay_per_row)
-    assert all(s.seconds < 1 for s in steps if not s.run)
+    assert all(s.seconds < 1.5 for s in steps if not s.run)
 
 
-def test_the_request_asks_for_the_path_that_its_answer_must_name() -> None:
-    for step in all_runs(flight.QUICK, 2):
-        assert step.mode in (BARE, step.request.mode)
+def test_many_readers_and_small_batches_read_less_but_all_that_are_compared_read_the_same() -> None:
+    tables = {
+        (s.request.variant, s.request.rows_per_batch, s.concurrent, s.request.delay_per_row): set()
+        for s in all_runs(flight.FULL, 1)
+    }
+    for s in all_runs(flight.FULL, 1):
+        if s.run:
+            key = (s.request.variant, s.request.rows_per_batch, s.concurrent, s.request.delay_per_row)
+            tables[key].add(s.request.total_rows)
+            assert s.request.total_rows >= s.request.rows_per_batch
+
+    assert all(len(rows) == 1 for rows in tables.values())
+    assert tables["default", 10_000, 1, 1e-6] == tables["default", 1_000, 10, 1e-6] == {1_000_000}
+    assert tables["default", 10_000, 64, 1e-6] == {150_000}
+    assert tables["default", 40, 1, 0.0] == {40 * flight.MOST_BATCHES}
 
 
 def test_all_batch_sizes_and_readers_of_the_sweep_have_a_limit() -> None:
     for scope in (flight.FULL, flight.QUICK):
-        bare = {(s.request.rows_per_batch, s.concurrent) for s in flight.plan(scope, 1) if s.mode == BARE and s.run}
+        bare = {
+            (s.request.rows_per_batch, s.concurrent)
+            for s in flight.plan(scope, 1)
+            if s.mode == BARE and s.run and not s.request.delay_per_row
+        }
         assert bare >= {(rows, readers) for rows in scope.rows_per_batch for readers in scope.concurrent}
 
 
-def test_the_full_run_takes_less_than_twenty_minutes() -> None:
-    assert sum(step.seconds for step in all_runs(flight.FULL, 3)) < 20 * 60
+def test_the_full_run_takes_less_than_a_quarter_of_an_hour_and_the_quick_one_less_than_a_minute() -> None:
+    assert sum(step.seconds for step in all_runs(flight.FULL, 3)) < 15 * 60
+    assert sum(step.seconds for step in all_runs(flight.QUICK, 1)) < 60
 
 
 @pytest.mark.usefixtures("fonts")
@@ -102,7 +129,7 @@ def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_runnin
     assert len(result) == 2 * 2 * 2 * 2  # batch sizes, readers, delays, paths
     assert set(result["success_rate"]) == {1.0}
     assert np.allclose(result["avg_data_size_mb"], 200 * 50 * 4 / 2**20)
-    assert set(raw["mode"]) == {"sync", "async", "bare"}
+    assert set(raw["mode"]) == {"sync", "async", "bare", "grpc.aio"}
     assert list(ratios.columns) == summary.RATIO_COLUMNS
     assert set(ratios["variant"]) == {"default", "simple", "complex"}
     assert f"using the server that answers at {server.location}" in screen(given)
@@ -122,8 +149,8 @@ def test_where_no_server_answers_one_is_started_and_the_run_says_so(tmp_path: Pa
 
 
 def test_failed_requests_are_counted_and_do_not_end_the_run() -> None:
-    steps = [flight.Step(Mock(total_rows=10, mode="sync"), "sync", 2, run) for run in (0, 1)]
-    raw = pd.DataFrame(list(flight.measure(steps, {"sync": NO_SERVER})))
+    steps = [flight.Step(Mock(total_rows=10), "sync", 2, run) for run in (0, 1)]
+    raw = pd.DataFrame(list(flight.measure(steps, {"sync": Served(NO_SERVER)})))
 
     assert list(raw["run"]) == [1, 1]
     assert raw["error"].str.startswith("FlightUnavailableError").all()
@@ -131,6 +158,7 @@ def test_failed_requests_are_counted_and_do_not_end_the_run() -> None:
 
 
 def test_a_server_that_takes_another_path_ends_the_run() -> None:
-    step = flight.Step(Mock(total_rows=10, mode="sync"), "async", 1, 1)
-    with open_server(ServeSettings(FREE_PORT)) as server, pytest.raises(WrongPath):
-        list(flight.measure([step], {"async": server.location}))
+    # The bare peer names no path at all.
+    step = flight.Step(Mock(total_rows=10), "async", 1, 0)
+    with BarePeer(FREE_PORT) as peer, pytest.raises(WrongPath):
+        list(flight.measure([step], {"async": Served(f"grpc://127.0.0.1:{peer.port}")}))

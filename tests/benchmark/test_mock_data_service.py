@@ -14,10 +14,13 @@ from pyarrow import flight
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.errors import DataError
+from fastflight.service import encode
 from fastflight.service.requests import Mock
 from fastflight.sources import mock
 from fastflight_benchmark import mock_data_service as table
-from fastflight_benchmark.mock_data_service import BARE, Answer, BarePeer, WrongPath
+from fastflight_benchmark.contenders import BARE
+from fastflight_benchmark.loading.reading import Answer, read
+from fastflight_benchmark.mock_data_service import BarePeer, WrongPath
 
 FREE_PORT = "grpc://127.0.0.1:0"
 TABLES = [
@@ -31,7 +34,7 @@ TABLES = [
 
 def answer_of(location: str, request: Mock) -> Answer:
     with flight.FlightClient(location) as client:
-        return table.read(client, request)
+        return read(client, encode(request))
 
 
 @contextmanager

@@ -25,8 +25,13 @@ def request(mode: str, run: int, throughput: float, **other: Any) -> dict[str, A
         "run": run,
         "request": 1,
         "latency_seconds": 1.0,
+        "first_batch_seconds": 0.1,
         "bytes": TABLE_BYTES,
+        "messages": 1000,
         "run_throughput_mbps": throughput,
+        "server_cpu_seconds": 0.5,
+        "reader_cpu_seconds": 0.25,
+        "run_seconds": 1.0,
         "ceiling_mbps": math.inf,
         "error": "",
     }
@@ -57,6 +62,8 @@ def test_columns_are_those_that_are_promised() -> None:
         "success_rate",
         "avg_data_size_mb",
         "limit_mbps",
+        "ceiling_mbps",
+        "bare_mbps",
     ]
     assert list(result["mode"]) == ["async", "sync"]
 
@@ -113,9 +120,9 @@ def test_a_cell_where_all_failed_is_a_row_without_latency() -> None:
 
 
 def test_the_limit_is_the_lower_of_the_sources_pace_and_bare_pyarrow() -> None:
-    assert summary.limit_mbps(190.7, 3, 1500.0) == pytest.approx(572.1)
-    assert summary.limit_mbps(190.7, 10, 1500.0) == 1500.0
-    assert summary.limit_mbps(math.inf, 1, 1500.0) == 1500.0
+    assert summary.limit_mbps(3 * 190.7, 1500.0) == pytest.approx(572.1)
+    assert summary.limit_mbps(10 * 190.7, 1500.0) == 1500.0
+    assert summary.limit_mbps(math.inf, 1500.0) == 1500.0
 
 
 def test_the_limit_of_a_delayed_cell_comes_from_the_bare_runs_of_its_size_and_readers() -> None:
@@ -128,6 +135,7 @@ def test_the_limit_of_a_delayed_cell_comes_from_the_bare_runs_of_its_size_and_re
             request("bare", 1, 5000, rows_per_batch=5000),
             request("bare", 1, 6000, concurrent_requests=3),
             request("bare", 1, 7000, variant="simple"),
+            request("bare", 1, 10, **paced),
             request("sync", 1, 90, **paced),
             request("sync", 1, 90, rows_per_batch=5000, **paced),
         )
@@ -143,18 +151,23 @@ def test_other_variants_are_not_mixed_into_the_table() -> None:
     assert list(result["avg_throughput_mbps"]) == [100.0]
 
 
+def median_of(ratios: pd.DataFrame, mode: str, peer: str) -> float:
+    (found,) = ratios[(ratios["mode"] == mode) & (ratios["peer"] == peer)]["median_ratio"]
+    return float(found)
+
+
 def test_ratios_are_the_medians_of_pairs_and_drift_cancels() -> None:
     requests = []
     for run, speed in enumerate((100.0, 1000.0, 10.0), 1):  # the machine drifts; a run's ratios do not
         requests += [request("bare", run, speed), request("sync", run, 0.9 * speed), request("async", run, 0.8 * speed)]
-    row = summary.ratios(raw(*requests)).iloc[0]
+    ratios = summary.ratios(raw(*requests))
 
-    assert list(summary.ratios(raw(*requests)).columns) == summary.RATIO_COLUMNS
-    assert row["pairs"] == 3
-    assert row["median_sync_to_bare"] == row["min_sync_to_bare"] == pytest.approx(0.9)
-    assert row["median_async_to_bare"] == row["max_async_to_bare"] == pytest.approx(0.8)
-    assert row["median_async_to_sync"] == pytest.approx(0.8 / 0.9)
-    assert row["median_bare_mbps"] == 100.0
+    assert list(ratios.columns) == summary.RATIO_COLUMNS
+    assert list(ratios["pairs"]) == [3, 3, 3]
+    assert median_of(ratios, "sync", "bare") == pytest.approx(0.9)
+    assert median_of(ratios, "async", "bare") == pytest.approx(0.8)
+    assert median_of(ratios, "async", "sync") == pytest.approx(0.8 / 0.9)
+    assert ratios["min_ratio"].to_list() == pytest.approx(ratios["max_ratio"].to_list())
 
 
 def test_ratios_count_a_run_once_however_many_readers_it_has() -> None:
@@ -163,15 +176,56 @@ def test_ratios_count_a_run_once_however_many_readers_it_has() -> None:
         for mode, speed in (("bare", 100.0), ("sync", 50.0), ("async", 25.0))
         for number in (1, 2)
     ]
-    row = summary.ratios(raw(*requests)).iloc[0]
+    ratios = summary.ratios(raw(*requests))
 
-    assert (row["pairs"], row["median_sync_to_bare"], row["median_async_to_bare"]) == (1, 0.5, 0.25)
+    assert set(ratios["pairs"]) == {1}
+    assert (median_of(ratios, "sync", "bare"), median_of(ratios, "async", "bare")) == (0.5, 0.25)
 
 
-def test_delayed_runs_have_no_ratio() -> None:
-    requests = [request(mode, 1, 100.0, delay_per_row=1e-6) for mode in ("bare", "sync", "async")]
+def test_a_round_in_which_one_of_a_pair_failed_is_no_pair() -> None:
+    failed = {"error": "gone", "bytes": 0}
+    requests = [
+        *(request(mode, 1, speed) for mode, speed in (("bare", 100.0), ("sync", 90.0))),
+        *(request(mode, 2, speed) for mode, speed in (("bare", 100.0),)),
+        request("sync", 2, 1.0),
+        request("sync", 2, 1.0, request=2, **failed),
+    ]
+    ratios = summary.ratios(raw(*requests))
 
-    assert summary.ratios(raw(*requests)).empty
+    assert (ratios["pairs"].to_list(), ratios["median_ratio"].to_list()) == ([1], [0.9])
+
+
+def test_every_peer_has_its_ratios_where_it_was_measured() -> None:
+    slow = {"delay_per_row": 1e-6}
+    requests = [
+        *(request(mode, 1, 100.0) for mode in ("bare", "sync", "async", "grpc.aio")),
+        *(request(mode, 1, 100.0, **slow) for mode in ("sync", "async")),
+    ]
+    ratios = summary.ratios(raw(*requests))
+
+    assert set(zip(ratios["delay_per_row"], ratios["mode"], ratios["peer"], strict=True)) == {
+        *((0.0, mode, peer) for mode in ("sync", "async") for peer in ("bare", "grpc.aio")),
+        (0.0, "async", "sync"),
+        (1e-6, "async", "sync"),
+    }
+
+
+def test_servers_are_seen_by_what_they_sent_and_what_it_took() -> None:
+    two = {"concurrent_requests": 2, "bytes": 256 * MIB, "messages": 40}
+    row = summary.servers(
+        raw(
+            request("bare", 1, 300, first_batch_seconds=0.1, request=1, **two),
+            request("bare", 1, 300, first_batch_seconds=0.3, request=2, **two),
+            request("bare", 2, 100, first_batch_seconds=0.2, request=1, **two),
+            request("bare", 2, 100, first_batch_seconds=0.2, request=2, **two),
+        )
+    ).iloc[0]
+
+    assert (row["runs"], row["throughput_mbps"], row["min_throughput_mbps"]) == (2, 200.0, 100.0)
+    assert row["first_batch_seconds"] == pytest.approx(0.2)
+    assert row["messages"] == 40
+    assert row["server_cpu_seconds_per_gib"] == 1.0  # half a second for each run of half a GiB
+    assert row["reader_cores"] == 0.25
 
 
 def test_compare_says_by_how_much_async_wins_or_loses_and_what_the_noise_is() -> None:

@@ -1,0 +1,62 @@
+"""Who is measured: how each is asked for the benchmark's table, and what its answer must say.
+
+`sync` and `async` are fastflight's paths. The others are peers, in processes of their own. A name is what stands in the
+column `mode` of a result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fastflight.service import encode
+from fastflight.service.requests import Mock
+from fastflight.sources import mock
+
+SYNC, ASYNC = "sync", "async"
+BARE, AIO = "bare", "grpc.aio"
+NAMESAKE_SYNC, NAMESAKE_ASYNC = "fastflight-0.4-sync", "fastflight-0.4-async"
+MODES = (SYNC, ASYNC)
+NAMESAKES = (NAMESAKE_SYNC, NAMESAKE_ASYNC)
+PEERS = (BARE, *NAMESAKES, AIO)
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """`path` is what the answer's schema must name as `fastflight.path`, empty for one that knows no paths."""
+
+    path: str
+    ticket: Callable[[Mock], bytes]
+    has_trailer: bool = False
+
+
+def ours(mode: str) -> Callable[[Mock], bytes]:
+    """The ticket of fastflight on one of its paths."""
+    return lambda request: encode(request.model_copy(update={"mode": mode}))
+
+
+def namesake(parameters: str) -> Callable[[Mock], bytes]:
+    """The ticket of PyPI's fastflight: parameters with the name of their class in `peers/namesake.py`."""
+
+    def ticket(request: Mock) -> bytes:
+        wanted = {
+            "param_type": f"__main__.{parameters}",
+            "total_rows": request.total_rows,
+            "rows_per_batch": request.rows_per_batch,
+            "delay_per_row": request.delay_per_row,
+            "columns": len(mock.schema(request.variant)),
+        }
+        return json.dumps(wanted).encode()
+
+    return ticket
+
+
+CONTENDERS: Mapping[str, Contender] = {
+    SYNC: Contender(SYNC, ours(SYNC), has_trailer=True),
+    ASYNC: Contender(ASYNC, ours(ASYNC), has_trailer=True),
+    BARE: Contender("", encode),
+    NAMESAKE_SYNC: Contender(SYNC, namesake("SyncTable")),
+    NAMESAKE_ASYNC: Contender(ASYNC, namesake("AsyncTable")),
+    AIO: Contender("", encode),
+}

@@ -1,0 +1,78 @@
+"""Small requests one after the other on a connection, each of which is checked; times of all of them.
+
+Imports pyarrow and nothing of fastflight, like `reading`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyarrow import flight
+
+from fastflight_benchmark.loading.reading import PATH_KEY
+
+DO_GET, GET_FLIGHT_INFO, DO_ACTION = OPERATIONS = ("do_get", "get_flight_info", "do_action")
+# Of a kind of error, what is told: enough to know it again.
+SHOWN_CHARACTERS = 200
+
+
+class WrongAnswer(Exception):
+    """An answer came, and it is not the one that was asked for."""
+
+
+@dataclass(slots=True)
+class Calls:
+    """Seconds of each call that succeeded, and how often which error came instead."""
+
+    latencies: list[float] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)
+    began: float = float("inf")
+    ended: float = 0.0
+
+
+def call(operation: str, client: flight.FlightClient, payload: bytes, rows: int, path: str) -> Callable[[], None]:
+    """One request as a function, which raises `WrongAnswer` where the answer is not `rows` rows on `path`.
+
+    `payload` is a ticket, the command of a descriptor, or an action's name. An action has one result.
+    """
+    if operation == DO_GET:
+        ticket = flight.Ticket(payload)
+
+        def do_get() -> None:
+            stream = client.do_get(ticket)
+            table = stream.read_all()
+            taken = (stream.schema.metadata or {}).get(PATH_KEY, b"").decode()
+            _expect((table.num_rows, taken), (rows, path))
+
+        return do_get
+    if operation == GET_FLIGHT_INFO:
+        descriptor = flight.FlightDescriptor.for_command(payload)
+        return lambda: _expect(client.get_flight_info(descriptor).total_records, rows)
+    action = flight.Action(payload.decode(), b"")
+    return lambda: _expect(len(list(client.do_action(action))), 1)
+
+
+def repeat(request: Callable[[], None], until: float) -> Calls:
+    """Call `request` again and again until that `time.perf_counter`; what runs then is finished and counted."""
+    calls = Calls(began=time.perf_counter())
+    now = calls.began
+    while now < until:
+        try:
+            request()
+        except (flight.FlightError, pa.ArrowException, WrongAnswer, OSError) as error:
+            calls.errors[f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]] += 1
+            now = time.perf_counter()
+            continue
+        before, now = now, time.perf_counter()
+        calls.latencies.append(now - before)
+    calls.ended = now
+    return calls
+
+
+def _expect(came: object, expected: object) -> None:
+    if came != expected:
+        raise WrongAnswer(f"{came!r} came, and not {expected!r}")

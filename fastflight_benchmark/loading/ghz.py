@@ -1,0 +1,84 @@
+"""ghz, a load tool for gRPC that knows nothing of Arrow: small requests of neither Python nor Arrow.
+
+It is told of Flight's methods by a description made here (`peers.wire`) and sends the bytes it is given. It takes an
+answer that is complete and OK for right; what is in it is for the Flight client to check (`calling`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyarrow import flight
+
+from fastflight.errors import TransportError
+from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_INFO
+from fastflight_benchmark.peers import wire
+
+METHODS = {DO_GET: "DoGet", GET_FLIGHT_INFO: "GetFlightInfo", DO_ACTION: "DoAction"}
+# Beyond the time of the load: connections, and its report.
+PATIENCE_SECONDS = 30.0
+SHOWN_CHARACTERS = 300
+
+
+def message(operation: str, payload: bytes) -> bytes:
+    """The request of an operation, as it is on the wire; `payload` is what `calling.call` takes."""
+    if operation == DO_GET:
+        return bytes(flight.Ticket(payload).serialize())
+    if operation == GET_FLIGHT_INFO:
+        return bytes(flight.FlightDescriptor.for_command(payload).serialize())
+    return bytes(flight.Action(payload.decode(), b"").serialize())
+
+
+def load(
+    program: Path, location: str, operation: str, payload: bytes, *, connections: int, seconds: float
+) -> Mapping[str, Any]:
+    """Load a server; ghz's report: `count`, `rps`, `total`, `details` with `latency` of each in nanoseconds."""
+    with tempfile.TemporaryDirectory(prefix="fastflight-ghz-") as folder:
+        description, request = Path(folder) / "flight.protoset", Path(folder) / "request"
+        description.write_bytes(wire.description())
+        request.write_bytes(message(operation, payload))
+        command = [
+            str(program),
+            "--insecure",
+            f"--protoset={description}",
+            f"--call={wire.SERVICE}/{METHODS[operation]}",
+            f"--binary-file={request}",
+            f"--connections={connections}",
+            f"--concurrency={connections}",
+            f"--duration={seconds}s",
+            "--duration-stop=wait",
+            "--format=json",
+            location.partition("://")[2],
+        ]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=seconds + PATIENCE_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise TransportError(f"ghz did not do its work: {error}", where=location) from error
+    if done.returncode or not done.stdout.startswith("{"):
+        raise TransportError(f"ghz failed: {(done.stderr or done.stdout).strip()[-SHOWN_CHARACTERS:]}", where=location)
+    report: Mapping[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def latencies(report: Mapping[str, Any]) -> list[float]:
+    """Seconds of each call that was answered with OK."""
+    return [one["latency"] / 1e9 for one in report.get("details") or () if one["status"] == "OK"]
+
+
+def errors(report: Mapping[str, Any]) -> Counter[str]:
+    """How often each status other than OK came."""
+    found = report.get("statusCodeDistribution") or {}
+    return Counter({f"ghz: {code}": int(count) for code, count in found.items() if code != "OK"})

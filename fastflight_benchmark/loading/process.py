@@ -1,0 +1,143 @@
+"""A process that loads a server: told what to do by lines of JSON, it answers each with one.
+
+    {"do": "read", "location": URL, "ticket": BASE64, "count": readers, "at": time}
+    {"do": "call", "location": URL, "operation": NAME, "payload": BASE64, "rows": N, "path": PATH,
+     "count": connections, "at": time, "seconds": S}
+
+`at` is when to begin, by `time.perf_counter`, which all processes of a machine share. Each of `count` threads has a
+client and a connection of its own; they are kept for the next line. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from fastflight_benchmark.loading.calling import Calls, call, repeat
+from fastflight_benchmark.loading.reading import Answer, read
+
+
+class Load:
+    """Clients by location, and a thread for each of those that work at once."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, list[flight.FlightClient]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._threads = 0
+
+    def do(self, task: dict[str, Any]) -> dict[str, Any]:
+        """Carry out one task. `cpu_seconds` of the answer are those of this process for it."""
+        count = int(task["count"])
+        clients = self._clients_of(task["location"], count)
+        began = time.process_time()
+        if task["do"] == "read":
+            ticket = base64.b64decode(task["ticket"])
+            done = {"answers": self._all(clients, lambda client: _reading(client, ticket, task["at"]))}
+        else:
+            parts = self._all(clients, lambda client: _calling(client, task))
+            done = _together(parts)
+        return done | {"cpu_seconds": time.process_time() - began}
+
+    def close(self) -> None:
+        """Threads and connections end."""
+        if self._pool is not None:
+            self._pool.shutdown()
+        for clients in self._clients.values():
+            for client in clients:
+                client.close()
+
+    def _clients_of(self, location: str, count: int) -> Sequence[flight.FlightClient]:
+        clients = self._clients.setdefault(location, [])
+        clients.extend(flight.FlightClient(location) for _ in range(count - len(clients)))
+        return clients[:count]
+
+    def _all(self, clients: Sequence[flight.FlightClient], work: Callable[[flight.FlightClient], Any]) -> list[Any]:
+        if len(clients) > self._threads:
+            if self._pool is not None:
+                self._pool.shutdown()
+            self._threads = len(clients)
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="load")
+        return list(self._pool.map(work, clients)) if self._pool is not None else []
+
+
+def _reading(client: flight.FlightClient, ticket: bytes, at: float) -> dict[str, Any]:
+    _wait(at)
+    began = time.perf_counter()
+    try:
+        answer = read(client, ticket)
+    except (flight.FlightError, pa.ArrowException, OSError, ValueError) as error:
+        return {"began": began, "ended": time.perf_counter(), "error": f"{type(error).__name__}: {error}"}
+    ended = time.perf_counter()
+    return {"began": began, "ended": ended, "error": "", "answer": to_json(answer)}
+
+
+def _calling(client: flight.FlightClient, task: dict[str, Any]) -> Calls:
+    request = call(task["operation"], client, base64.b64decode(task["payload"]), task["rows"], task["path"])
+    _wait(task["at"])
+    return repeat(request, task["at"] + task["seconds"])
+
+
+def _together(parts: Sequence[Calls]) -> dict[str, Any]:
+    errors: Counter[str] = Counter()
+    for part in parts:
+        errors += part.errors
+    return {
+        "latencies": [latency for part in parts for latency in part.latencies],
+        "errors": dict(errors),
+        "began": min(part.began for part in parts),
+        "ended": max(part.ended for part in parts),
+    }
+
+
+def _wait(until: float) -> None:
+    time.sleep(max(0.0, until - time.perf_counter()))
+
+
+def to_json(answer: Answer) -> dict[str, Any]:
+    """An answer as a process tells it."""
+    return {
+        "rows": answer.rows,
+        "bytes": answer.bytes,
+        "path": answer.path,
+        "trailer": dict(answer.trailer),
+        "messages": answer.messages,
+        "first": answer.first,
+        "schema": None if answer.schema is None else base64.b64encode(answer.schema.serialize().to_pybytes()).decode(),
+    }
+
+
+def from_json(told: dict[str, Any]) -> Answer:
+    """The answer that a process told of."""
+    schema = told["schema"]
+    return Answer(
+        told["rows"],
+        told["bytes"],
+        told["path"],
+        told["trailer"],
+        told["messages"],
+        told["first"],
+        None if schema is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))),
+    )
+
+
+def main() -> None:
+    """Answer lines until there are none."""
+    load = Load()
+    try:
+        for line in sys.stdin:
+            print(json.dumps(load.do(json.loads(line))), flush=True)
+    finally:
+        load.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""A Flight service on `grpc.aio`, without Arrow's server: what an event loop that speaks gRPC itself would cost.
+
+A generic gRPC server on one asyncio loop answers Flight's methods with bytes. Of the table, each batch is the
+FlightData message that Arrow would send, encoded once for each batch size and sent again: no Arrow work is done for a
+batch. With a delay, the loop sleeps as fastflight's async source does; it is that source. With `--constant`, all
+answers are those of `peers.constant`, encoded before. So the same Flight clients read it, and it is a reference, not a
+server: it decodes nothing of small requests, has no limits, no account, no errors.
+
+Run this file to start one in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import signal
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import grpc  # type: ignore[import-untyped]
+import typer
+from pyarrow import flight
+
+from fastflight.service import Catalog, decode
+from fastflight.service.requests import Mock
+from fastflight.service.source import Noted
+from fastflight.sources import mock
+from fastflight_benchmark.peers import constant, wire
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+# Running calls have this long when the process is told to end.
+GRACE_SECONDS = 0.5
+
+
+@functools.lru_cache(8)
+def encoded(variant: str, rows: int) -> bytes:
+    """The message of a batch of the table."""
+    return wire.frame(mock.batch(variant, rows))
+
+
+class Table:
+    """The benchmark's table, at the pace of its source."""
+
+    def __init__(self) -> None:
+        self._catalog = Catalog()
+        self._catalog.add(mock.SOURCE)
+
+    async def do_get(self, ticket: bytes, context: Any) -> AsyncIterator[bytes]:
+        request = decode(flight.Ticket.deserialize(ticket).ticket, self._catalog)
+        if not isinstance(request, Mock):
+            raise TypeError(f"the catalog holds one type, and this is {type(request).__name__}")
+        reading = await mock.aread(request)
+        yield wire.frame(reading.schema)
+        async for batch in reading.batches:
+            yield encoded(request.variant, batch.batch.num_rows if isinstance(batch, Noted) else batch.num_rows)
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
+        return {"DoGet": grpc.unary_stream_rpc_method_handler(self.do_get)}
+
+
+class Constant:
+    """The answers of `peers.constant`."""
+
+    def __init__(self) -> None:
+        table = constant.table()
+        self._frames = [wire.frame(table.schema), *(wire.frame(batch) for batch in table.to_batches())]
+        self._info: bytes = constant.info().serialize()
+        self._result = flight.Result(constant.HEALTH).serialize()
+
+    async def do_get(self, ticket: bytes, context: Any) -> AsyncIterator[bytes]:
+        for frame in self._frames:
+            yield frame
+
+    async def get_flight_info(self, descriptor: bytes, context: Any) -> bytes:
+        return self._info
+
+    async def do_action(self, action: bytes, context: Any) -> AsyncIterator[bytes]:
+        yield self._result
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
+        return {
+            "DoGet": grpc.unary_stream_rpc_method_handler(self.do_get),
+            "GetFlightInfo": grpc.unary_unary_rpc_method_handler(self.get_flight_info),
+            "DoAction": grpc.unary_stream_rpc_method_handler(self.do_action),
+        }
+
+
+@app.command()
+def main(
+    server: Annotated[
+        str, typer.Option("--server", metavar="URL", help="Where to listen; port 0: a free one.")
+    ] = "grpc://127.0.0.1:0",
+    always: Annotated[bool, typer.Option("--constant", help="The same small answer to all.")] = False,
+) -> None:
+    """Serve the benchmark's table by grpc.aio, its batches encoded before."""
+    asyncio.run(_serve(server, Constant() if always else Table()))
+
+
+async def _serve(location: str, service: Table | Constant) -> None:
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(wire.SERVICE, service.handlers()),))
+    scheme, _, address = location.partition("://")
+    port = server.add_insecure_port(address)
+    await server.start()
+    typer.echo(f"listening on {scheme}://{address.rpartition(':')[0]}:{port}; encoded answers, by grpc.aio alone")
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    await ended.wait()
+    await server.stop(GRACE_SECONDS)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,115 @@
+"""What peers need and this project does not bring: an environment with PyPI's fastflight, and ghz.
+
+Each is made once, under `build/benchmark` beside the package, by the ordinary clients: uv, and go. What cannot be had
+is `Missing`, with the reason; a suite names it in its output and in its result, and goes on without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+BUILD = Path(__file__).parents[2] / "build" / "benchmark"
+NAMESAKE = "fastflight==0.4.*"
+GHZ = "github.com/bojand/ghz/cmd/ghz@v0.93.0"
+# Of a complaint, the last line says what is wrong.
+SHOWN_CHARACTERS = 300
+# A download and, for ghz, a compilation on a slow machine.
+MOST_SECONDS = 600.0
+
+Say = Callable[[str], object]
+
+
+class Missing(Exception):
+    """A peer or a tool that cannot be had here; the text says why."""
+
+
+def namesake(say: Say, build: Path = BUILD) -> Path:
+    """The interpreter of an environment that has PyPI's fastflight, and the pyarrow that is measured here."""
+    arrow = importlib.metadata.version("pyarrow")
+    version = ".".join(map(str, sys.version_info[:2]))
+    folder = build / f"fastflight-0.4-python-{version}-pyarrow-{arrow}"
+    python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    if folder.exists():
+        return python
+    uv = _tool("uv", sys.executable)
+    say(f"making an environment for {NAMESAKE}")
+    build.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=build, ignore_cleanup_errors=True) as begun:
+        made = Path(begun) / "environment"
+        _run([*uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(made)])
+        where = str(made / python.relative_to(folder))
+        _run([*uv, "pip", "install", "--quiet", "--python", where, NAMESAKE, f"pyarrow=={arrow}"])
+        # Whole or not at all; if another process was faster, it is its one that is kept.
+        with contextlib.suppress(OSError):
+            made.rename(folder)
+    return python
+
+
+def ghz(say: Say, build: Path = BUILD) -> Path:
+    """ghz: the one on the path, else one that Go makes."""
+    found = shutil.which("ghz")
+    if found is not None:
+        return Path(found)
+    folder = build / "bin"
+    program = folder / ("ghz.exe" if sys.platform == "win32" else "ghz")
+    if program.exists():
+        return program
+    go = shutil.which("go")
+    if go is None:
+        raise Missing("ghz is not on the path, and neither is go, which would make it")
+    say(f"installing {GHZ}")
+    folder.mkdir(parents=True, exist_ok=True)
+    _run([go, "install", GHZ], {"GOBIN": str(folder)})
+    return program
+
+
+def ghz_version(program: Path) -> str:
+    """Which ghz it is, as Go notes it in what it makes; "unknown" where nothing can be learnt."""
+    go = shutil.which("go")
+    if go is None:
+        return "unknown"
+    told = subprocess.run([go, "version", "-m", str(program)], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"^\s*mod\s+\S+\s+(\S+)", told, re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
+def installed(python: Path, package: str) -> str:
+    """The version of a package in another environment."""
+    code = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
+    return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _tool(name: str, python: str) -> Sequence[str]:
+    """A program beside this interpreter, or on the path."""
+    beside = shutil.which(name, path=str(Path(python).parent))
+    found = beside or shutil.which(name)
+    if found is None:
+        raise Missing(f"{name} is neither beside {python} nor on the path")
+    return [found]
+
+
+def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=MOST_SECONDS,
+            check=False,
+            env=os.environ | (environment or {}),
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Missing(f"{command[0]}: {error}") from error
+    if done.returncode:
+        reason = (done.stderr or done.stdout).strip()[-SHOWN_CHARACTERS:] or f"exit code {done.returncode}"
+        raise Missing(f"{' '.join(command[:3])} failed: {reason}")

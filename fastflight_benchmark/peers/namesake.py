@@ -1,0 +1,116 @@
+# mypy: ignore-errors
+"""The benchmark's table, served by the `fastflight` of PyPI: another project, with the same import name as this one.
+
+It runs in an environment of its own, where `fastflight` is that one; nothing of this project can be imported. So the
+table is made here again, and the pace of its source is the file named on the command line.
+
+A ticket is what that server takes: JSON with the parameters' class as `param_type`. The service behind `SyncTable` has
+`get_batches` only, the one behind `AsyncTable` `aget_batches` only: with both, that server never takes the second. The
+code that runs writes which one it is into the schema, as `fastflight.path`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fastflight import BaseDataService, BaseParams, FastFlightServer
+
+
+class SyncTable(BaseParams):  # type: ignore[misc]
+    """`total_rows` rows of `columns` columns of int32, of which each takes `delay_per_row` seconds."""
+
+    total_rows: int
+    rows_per_batch: int
+    delay_per_row: float
+    columns: int
+
+
+class AsyncTable(BaseParams):  # type: ignore[misc]
+    """The same, from an event loop."""
+
+    total_rows: int
+    rows_per_batch: int
+    delay_per_row: float
+    columns: int
+
+
+class SyncService(BaseDataService[SyncTable]):  # type: ignore[misc]
+    """Gives batches in the thread that asks."""
+
+    def get_batches(self, params: SyncTable, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
+        pacer = Pacer()
+        for batch in planned(params, "sync"):
+            if params.delay_per_row:
+                time.sleep(pacer.begin(batch.num_rows * params.delay_per_row))
+                pacer.end()
+            yield batch
+
+
+class AsyncService(BaseDataService[AsyncTable]):  # type: ignore[misc]
+    """Gives batches from a coroutine."""
+
+    async def aget_batches(self, params: AsyncTable, batch_size: int | None = None) -> AsyncIterator[pa.RecordBatch]:
+        pacer = Pacer()
+        for batch in planned(params, "async"):
+            if params.delay_per_row:
+                await asyncio.sleep(pacer.begin(batch.num_rows * params.delay_per_row))
+                pacer.end()
+            else:
+                await asyncio.sleep(0)
+            yield batch
+
+
+def planned(params: SyncTable | AsyncTable, path: str) -> Iterator[pa.RecordBatch]:
+    """All batches of a table: slices of one."""
+    whole, rest = divmod(params.total_rows, params.rows_per_batch)
+    full = made(params.rows_per_batch, params.columns, path)
+    for _ in range(whole):
+        yield full
+    if rest:
+        yield full.slice(0, rest)
+
+
+KEPT: dict[tuple[int, int, str], pa.RecordBatch] = {}
+
+
+def made(rows: int, columns: int, path: str) -> pa.RecordBatch:
+    """A batch, made once."""
+    key = rows, columns, path
+    if key not in KEPT:
+        numbers = np.arange(rows, dtype=np.int32)
+        batch = pa.record_batch({f"col_{i}": pa.array(numbers + np.int32(i)) for i in range(columns)})
+        KEPT[key] = batch.replace_schema_metadata({"fastflight.path": path})
+    return KEPT[key]
+
+
+def loaded(path: str) -> Any:
+    """The class `Pacer` of the file at `path`."""
+    found = importlib.util.spec_from_file_location("pacer", path)
+    if found is None or found.loader is None:
+        raise ImportError(f"{path} is no module")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module.Pacer
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--server", default="grpc://127.0.0.1:0", help="where to listen; port 0: a free one")
+    parser.add_argument("--pacer", required=True, help="the file with the pace of the source")
+    given = parser.parse_args()
+    # It reports each stream that ends; on a terminal that is nobody's wish.
+    logging.disable(logging.WARNING)
+    Pacer = loaded(given.pacer)
+    server = FastFlightServer(given.server)
+    host = given.server.rpartition(":")[0]
+    print(f"listening on {host}:{server.port}; the benchmark's table, by PyPI's fastflight", flush=True)
+    server.serve()

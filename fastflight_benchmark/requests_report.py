@@ -1,0 +1,62 @@
+"""A result of the suite `requests` on the screen."""
+
+from __future__ import annotations
+
+import pandas as pd
+from rich.console import Console
+from rich.text import Text
+
+from fastflight_benchmark import targets
+from fastflight_benchmark.contenders import BARE
+from fastflight_benchmark.report import LOSS, NOISE, WIN, show_targets, table
+from fastflight_benchmark.requests_summary import CELL
+
+
+def show(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool) -> None:
+    """What each server did, then ours against peers, then, where it is to be `judged`, whether the targets are met."""
+    shown = table(
+        "Small requests: medians over runs; CPU: the server's, for each; load: cores that Flight clients took",
+        ("operation", "load", "connections", "per second", "p50 ms", "p99 ms", "CPU µs", "load", "failed"),
+        "server",
+    )
+    for row in result.to_dict("records"):
+        shown.add_row(
+            row["operation"],
+            row["load"],
+            f"{row['connections']}",
+            f"{row['per_second']:,.0f}",
+            f"{row['p50_ms']:.2f}",
+            f"{row['p99_ms']:.2f}",
+            f"{row['server_cpu_us']:.0f}",
+            f"{row['load_cores']:.1f}",
+            f"{row['failed']}",
+            row["mode"],
+        )
+    console.print(shown)
+    shown = table(
+        "Ours by peers': median (lowest, highest) of pairs; more per second is better, less p99 and less CPU",
+        (*CELL, "ours", "peer", "pairs", "p99", "CPU"),
+        "per second",
+    )
+    for row in ratios.to_dict("records"):
+        rate = f"{row['median_ratio']:.2f} ({row['min_ratio']:.2f}, {row['max_ratio']:.2f})"
+        shown.add_row(
+            row["operation"],
+            row["load"],
+            f"{row['connections']}",
+            row["mode"],
+            row["peer"],
+            f"{row['pairs']}",
+            f"{row['median_p99_ratio']:.2f}",
+            f"{row['median_cpu_ratio']:.2f}",
+            Text(rate, style=_style(row["peer"], row["min_ratio"], row["max_ratio"])),
+        )
+    console.print(shown)
+    if judged:
+        show_targets(console, targets.requests(ratios))
+
+
+def _style(peer: str, lowest: float, highest: float) -> str:
+    """Beside the bare server the target allows a little less; one that all pairs agree on is no noise."""
+    least = targets.SMALL_TO_BARE if peer == BARE else 1.0
+    return WIN if lowest >= least else LOSS if highest < least else NOISE
