@@ -40,7 +40,7 @@ ROUNDS_TOGETHER = 2
 TABLES_TOGETHER = 2
 # Batches of a table at the most: of 40 rows, a million rows would take the slowest peer five seconds.
 MOST_BATCHES = 5_000
-# Other columns than the default are read in batches of so many rows and more: they are not what small batches are about.
+# Other columns than the default are read in batches of so many rows and more: small batches are not about columns.
 LEAST_VARIANT_ROWS = 100
 # Readers that each get the whole table where there is a delay; more share what so many would read.
 MOST_WHOLE = 10
