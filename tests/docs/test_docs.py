@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,18 @@ from typer.testing import CliRunner
 
 from fastflight.cli.compose import open_server
 from fastflight.cli.main import app
+from fastflight.cli.recording_settings import RecordingSettings
 from fastflight.cli.settings import ServeSettings
+from fastflight.log import Store
+from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
+from fastflight.transport.tap import Chunk
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TRANSFERS = (ROOT / "docs" / "transfers.md").read_text()
 SESSIONS = (ROOT / "docs" / "sessions.md").read_text()
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
+LIVE = ROOT / "docs" / "live.ipynb"
 DEFAULT_SERVER = "grpc://127.0.0.1:8815"
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
@@ -108,15 +114,16 @@ def check(transcript: str, server: str) -> None:
 
 
 EXECUTE = """
-import sys, nbclient, nbformat
-print(sum(bool(cell.get("outputs")) for cell in nbclient.execute(nbformat.read(sys.argv[1], 4)).cells))
+import json, sys, nbclient, nbformat
+cells = nbclient.execute(nbformat.read(sys.argv[1], 4)).cells
+print(json.dumps([cell["outputs"] for cell in cells if cell.get("outputs")]))
 """
 
 
-def run_notebook(server: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_notebook(server: str, folder: Path, notebook: Path = NOTEBOOK) -> subprocess.CompletedProcess[str]:
     """In a process of its own: a kernel and its sockets take their time to go."""
     return subprocess.run(
-        [sys.executable, "-c", EXECUTE, str(NOTEBOOK)],
+        [sys.executable, "-c", EXECUTE, str(notebook)],
         env={**os.environ, "FASTFLIGHT_SERVER": server, "IPYTHONDIR": str(folder)},
         capture_output=True,
         text=True,
@@ -127,7 +134,32 @@ def run_notebook(server: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_the_notebook_runs(server: str, tmp_path: Path) -> None:
     done = run_notebook(server, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stdout) >= 10
+    assert len(json.loads(done.stdout)) >= 10
+
+
+def record_yesterday(folder: Path) -> None:
+    """A recording of a board that said a line each minute of yesterday."""
+    begin = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    minutes = [(int((begin + timedelta(minutes=i)).timestamp()) * 10**9, 20 + i % 60 / 10) for i in range(24 * 60)]
+    lines = [json.dumps({"ms": 60_000 * i, "temperature": celsius}) for i, (_, celsius) in enumerate(minutes)]
+    chunks = [Chunk(i, minutes[i][0], "rx", line.encode() + b"\r\n") for i, line in enumerate(lines)]
+    with Store(folder) as store:
+        store.open("demo", KEPT_SCHEMA).append(kept(chunks, {0: BEGAN})).result()
+
+
+def test_the_live_notebook_draws_what_comes_and_what_was(tmp_path: Path) -> None:
+    record_yesterday(tmp_path / "kept")
+    settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(tmp_path / "kept", ("demo",)))
+    with open_server(settings) as running:
+        done = run_notebook(running.location, tmp_path / "ipython", LIVE)
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed, moving, told, replayed, drawn = json.loads(done.stdout)
+    assert "'limit reached'" in printed[-1]["data"]["text/plain"]
+    # One picture that was drawn anew, not one for each batch; and one of yesterday.
+    assert [sorted(each["data"]) for each in (*moving, *drawn)] == [["image/png", "text/plain"]] * 2
+    assert "'alignments': 1" in "".join(each["text"] for each in told)
+    # The first line is set aside: nobody knows that it is whole.
+    assert replayed[0]["text"] == "yesterday 1439 rows\n"
 
 
 def test_the_notebook_needs_a_server(tmp_path: Path) -> None:
@@ -138,11 +170,18 @@ def test_the_notebook_needs_a_server(tmp_path: Path) -> None:
     assert "FlightUnavailableError" in done.stderr
 
 
-def test_the_notebook_uses_pyarrow_and_pandas_alone() -> None:
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
+@pytest.mark.parametrize(
+    ("notebook", "names"),
+    [
+        (NOTEBOOK, {"json", "os", "pandas", "pyarrow"}),
+        (LIVE, {"IPython", "datetime", "json", "matplotlib", "os", "pyarrow"}),
+    ],
+    ids=["files", "live"],
+)
+def test_the_notebooks_do_without_fastflight(notebook: Path, names: set[str]) -> None:
+    cells = json.loads(notebook.read_text())["cells"]
     source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    imports = {name.split(".")[0] for name in re.findall(r"(?m)^(?:import|from) ([\w.]+)", source)}
-    assert imports == {"json", "os", "pandas", "pyarrow"}
+    assert {name.split(".")[0] for name in re.findall(r"(?m)^(?:import|from) ([\w.]+)", source)} == names
 
 
 @pytest.mark.parametrize(
