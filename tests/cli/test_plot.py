@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +35,18 @@ def test_a_picture_of_two_columns(run: Run, tmp_path: Path) -> None:
     result = run("plot", "demo", *arguments)
     assert (result.exit_code, result.stdout.startswith(f"{path}: ")) == (0, True), result.output
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_against_the_boards_own_time(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "ticks.png"
+    result = run("plot", "demo", "--column", "temperature", "--ticks", "ms", "--seconds", "1", "-o", str(path))
+    assert (result.exit_code, result.stdout.startswith(f"{path}: ")) == (0, True), result.output
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_commands_need_not_wait_for_what_draws() -> None:
+    code = "import sys, fastflight.cli.main; print('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_no_such_values(run: Run, tmp_path: Path) -> None:
