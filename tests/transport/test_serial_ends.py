@@ -1,0 +1,154 @@
+"""How a serial port ends, and what becomes of what it was to write."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from fastflight.errors import TransportClosed, TransportTimeout
+from fastflight.transport import serial_aio, serial_port, serial_pump
+
+from .serial_bench import FULL, PATIENCE, SHORT, UNHEARD, Bench, alone, fill, hang_up, running_loop
+
+
+@pytest.mark.parametrize("on_a_loop", [True, False])
+def test_closing_sends_what_was_gathered(bench: Bench, on_a_loop: bool) -> None:
+    async def main() -> None:
+        await bench.port.awrite(b"last words", PATIENCE)
+        if on_a_loop:
+            await bench.port.aclose()
+
+    alone(main())
+    bench.port.close()
+    assert bench.get(10) == b"last words"
+
+
+@pytest.mark.parametrize("on_a_loop", [True, False])
+def test_closing_says_what_could_not_be_sent(
+    opening: Callable[..., Bench], on_a_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serial_port, "CLOSE_SECONDS", SHORT)
+    bench = opening(drain=65536)
+
+    async def main() -> None:
+        fill(bench)
+        await bench.port.awrite(UNHEARD, PATIENCE)
+        if on_a_loop:
+            with pytest.raises(TransportTimeout, match=r"took no byte for 0.05 s. Up to \d+ bytes were not sent"):
+                await bench.port.aclose()
+
+    alone(main())
+    if not on_a_loop:
+        with pytest.raises(TransportTimeout, match=r"took no byte for 0.05 s. Up to \d+ bytes were not sent"):
+            bench.port.close()
+    with pytest.raises(TransportClosed):
+        bench.port.read(SHORT)
+
+
+def test_what_was_reported_as_not_sent_is_not_sent_later(opening: Callable[..., Bench]) -> None:
+    bench = opening(drain=65536)
+
+    async def main() -> None:
+        fill(bench)
+        await bench.port.awrite(UNHEARD, PATIENCE)
+        with pytest.raises(TransportTimeout, match=r"Up to \d+ bytes were not sent"):
+            await bench.port.adrain(SHORT)
+        reading = asyncio.create_task(asyncio.to_thread(bench.get_until, b"sent"))
+        await bench.port.awrite(b"sent", PATIENCE)
+        await bench.port.adrain(PATIENCE)
+        arrived = re.fullmatch(b"f+(u*)sent", await reading)
+        assert arrived is not None and len(arrived[1]) < len(UNHEARD)
+
+    alone(main())
+
+
+def test_a_cancelled_write_takes_back_its_own_bytes_only(bench: Bench) -> None:
+    async def main() -> None:
+        fill(bench)
+        await bench.port.awrite(b"kept", PATIENCE)
+        cancelled = asyncio.create_task(bench.port.awrite(b"c" * 100_000, PATIENCE))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        reading = asyncio.create_task(asyncio.to_thread(bench.get_until, b"end"))
+        await bench.port.awrite(b"end", PATIENCE)
+        await bench.port.adrain(PATIENCE)
+        arrived = re.fullmatch(b"f+kept(c*)end", await reading)
+        # A chunk that was under way is beyond recall.
+        assert arrived is not None and len(arrived[1]) <= 4096
+
+    alone(main())
+
+
+def test_what_goes_wrong_behind_the_callers_back_is_told_to_the_next(opening: Callable[..., Bench]) -> None:
+    bench = opening(drain_ms=0)
+
+    async def main() -> None:
+        await bench.port.awrite(b"fine", PATIENCE)
+        hang_up(bench)
+        with pytest.raises(TransportClosed, match="went away"):
+            while True:
+                await bench.port.awrite(b"lost", PATIENCE)
+                await asyncio.sleep(0)
+        for call in (bench.port.awrite(b"x", SHORT), bench.port.aread(SHORT), bench.port.adrain(SHORT)):
+            with pytest.raises(TransportClosed, match="went away"):
+                await call
+
+    alone(main())
+
+
+def test_purging_frees_a_write_that_waits(bench: Bench) -> None:
+    async def main() -> None:
+        waiting = asyncio.create_task(bench.port.awrite(FULL, PATIENCE))
+        assert await asyncio.to_thread(bench.get, 1) == b"f"
+        await bench.port.apurge(PATIENCE, unsent=True)
+        await waiting
+
+    alone(main())
+
+
+def test_closing_wakes_a_task_that_waits(bench: Bench) -> None:
+    async def main() -> None:
+        waiting = asyncio.create_task(bench.port.aread(PATIENCE))
+        await asyncio.sleep(0)
+        await bench.port.aclose()
+        with pytest.raises(TransportClosed, match="closed on this side"):
+            await waiting
+
+    alone(main())
+
+
+def test_a_port_closed_by_a_thread_leaves_nothing_on_the_loop(opening: Callable[..., Bench]) -> None:
+    """The next port gets the same descriptor, and is heard on the same loop."""
+    with running_loop() as call:
+        for _ in range(3):
+            bench = opening()
+            bench.give(b"hello")
+            assert call(bench.port.aread(PATIENCE)) == b"hello"
+            bench.port.close()
+
+
+def test_a_line_without_readers_fills_up_and_no_more(
+    opening: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serial_pump, "MAX_RECEIVED_BYTES", 512)
+    monkeypatch.setattr(serial_aio, "CALL_BYTES", 512)
+    bench = opening()
+    flood = threading.Thread(target=bench.give, args=(FULL,))
+
+    async def main() -> None:
+        flood.start()
+        received = 0
+        while received < len(FULL):
+            piece = await bench.port.aread(PATIENCE)
+            assert len(piece) <= 512 + 1 + 512
+            received += len(piece)
+        assert received == len(FULL)
+
+    alone(main())
+    flood.join()

@@ -1,0 +1,111 @@
+"""Writes to a serial port that are gathered, and when they go."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from fastflight.protocol.conversation import Conversation, Pause, Send
+from fastflight.transport import arun
+from fastflight.transport.port import Gathering
+
+from .serial_bench import PATIENCE, Bench, alone, running_loop
+
+
+def test_small_writes_wait_together(bench: Bench) -> None:
+    """What can still be taken back was not sent."""
+
+    async def main() -> None:
+        for _ in range(10):
+            await bench.port.awrite(b"gathered", PATIENCE)
+        await bench.port.apurge(PATIENCE, unsent=True)
+        await bench.port.awrite(b"sent", PATIENCE)
+        await bench.port.adrain(PATIENCE)
+
+    alone(main())
+    assert bench.get(4) == b"sent"
+
+
+def test_enough_of_them_go_at_once(opening: Callable[..., Bench]) -> None:
+    bench = opening(drain=8)
+
+    async def main() -> None:
+        await bench.port.awrite(b"1234567", PATIENCE)
+        await bench.port.awrite(b"8", PATIENCE)
+        assert bench.get(8) == b"12345678"
+
+    alone(main())
+
+
+def test_they_go_when_time_is_up(opening: Callable[..., Bench]) -> None:
+    bench = opening(drain_ms=1)
+
+    async def main() -> None:
+        await bench.port.awrite(b"late", PATIENCE)
+        await bench.port.awrite(b"r", PATIENCE)
+        assert await asyncio.to_thread(bench.get, 5) == b"later"
+
+    alone(main())
+
+
+def test_reading_sends_them_first(bench: Bench) -> None:
+    """A board that waits for its frame answers only when it has it."""
+
+    async def main() -> None:
+        board = asyncio.create_task(asyncio.to_thread(lambda: bench.give(bench.get(5).upper())))
+        await bench.port.awrite(b"fra", PATIENCE)
+        await bench.port.awrite(b"me", PATIENCE)
+        assert await bench.port.aread(PATIENCE) == b"FRAME"
+        await board
+
+    alone(main())
+
+
+def test_nothing_is_gathered_while_somebody_waits_for_bytes(bench: Bench) -> None:
+    async def main() -> None:
+        waiting = asyncio.create_task(bench.port.aread(PATIENCE))
+        await asyncio.sleep(0)
+        await bench.port.awrite(b"now", PATIENCE)
+        assert await asyncio.to_thread(bench.get, 3) == b"now"
+        bench.give(b"thanks")
+        assert await waiting == b"thanks"
+
+    alone(main())
+
+
+def test_a_pause_of_a_conversation_is_silence_on_the_line(bench: Bench) -> None:
+    def interrupt() -> Conversation[None]:
+        yield Send(b"\x03")
+        yield Pause(0)
+
+    async def main() -> None:
+        assert isinstance(bench.port, Gathering)
+        await arun(interrupt(), bench.port)
+        assert bench.get(1) == b"\x03"
+
+    alone(main())
+
+
+def test_a_thread_sends_what_a_loop_gathered_before_its_own(bench: Bench) -> None:
+    asyncio.run(bench.port.awrite(b"loop, ", PATIENCE))
+    bench.port.write(b"thread", PATIENCE)
+    assert bench.get(12) == b"loop, thread"
+
+
+def test_a_thread_that_reads_sends_what_a_loop_gathered(bench: Bench) -> None:
+    asyncio.run(bench.port.awrite(b"question", PATIENCE))
+    board = threading.Thread(target=lambda: bench.give(bench.get(8)[::-1]))
+    board.start()
+    assert bench.port.read(PATIENCE) == b"noitseuq"
+    board.join()
+
+
+def test_a_thread_and_a_timer_do_not_send_the_same_twice(opening: Callable[..., Bench]) -> None:
+    """The loop runs on, and its time is up at about the moment at which the thread writes."""
+    bench = opening(drain_ms=1)
+    with running_loop() as call:
+        for number in range(200):
+            call(bench.port.awrite(b"%03d " % number, PATIENCE))
+            bench.port.write(b"and ", PATIENCE)
+    assert bench.get(200 * 8) == b"".join(b"%03d and " % number for number in range(200))
