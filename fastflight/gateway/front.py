@@ -19,9 +19,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass
 from typing import Any
 
+from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, ResourceExhausted
 from fastflight.gateway.status import RETRY_SECONDS, Refused, told
-from fastflight.service.failure import numbered
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -171,8 +171,8 @@ class Telling:
         except Exception as error:
             if not started:
                 await send_error(send, error)
-            elif not isinstance(error, FastFlightError):
-                numbered(error)
+            else:
+                await told_off_loop(error)
 
 
 class Front:
@@ -201,9 +201,14 @@ class Front:
         await self._behind(scope, receive, send)
 
 
+async def told_off_loop(error: BaseException) -> tuple[int, bytes]:
+    """As `told`. To log a traceback for people takes seconds where there is much in it."""
+    return told(error) if isinstance(error, FastFlightError) else await off_loop(told, error)
+
+
 async def send_error(send: Send, error: BaseException) -> None:
     """Answer with what the client is to know of `error`."""
-    status, body = told(error)
+    status, body = await told_off_loop(error)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status == 503:
         seconds = error.retry_after_seconds if isinstance(error, ResourceExhausted) else RETRY_SECONDS

@@ -111,8 +111,7 @@ class LocalBackend:
             yield stream
             outcome = "finished" if stream.outcome else "cancelled"
         except asyncio.CancelledError:
-            if stream.why_stop and not task.uncancel():
-                raise Stopped(stream.why_stop, hint="Ask again") from None
+            _check_stopped(stream)
             raise
         except Stopped:
             raise
@@ -128,10 +127,21 @@ class LocalBackend:
 async def _pieces(
     batches: AsyncIterator[pa.RecordBatch | Noted], outgoing: Outgoing, stream: Stream
 ) -> AsyncIterator[Piece]:
-    async for item in batches:
-        for piece in outgoing.pieces(item):
-            yield piece
+    try:
+        async for item in batches:
+            for piece in outgoing.pieces(item):
+                yield piece
+    except asyncio.CancelledError:
+        _check_stopped(stream)  # here rather than later: the client can be told
+        raise
     stream.outcome = "finished"
+
+
+def _check_stopped(stream: Stream) -> None:
+    """The task was cancelled. Raise `Stopped` instead if it was for the sake of its stream."""
+    task = asyncio.current_task()
+    if stream.why_stop and task is not None and not task.uncancel():
+        raise Stopped(stream.why_stop, hint="Ask again")
 
 
 def _unheeded(state: Progress | Kept) -> None:

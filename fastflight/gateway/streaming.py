@@ -21,8 +21,7 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.backend import Answer, Backend
 from fastflight.gateway.formats import Data, Encoder
-from fastflight.gateway.front import Receive, Scope, Send
-from fastflight.gateway.status import told
+from fastflight.gateway.front import Receive, Scope, Send, told_off_loop
 from fastflight.service.requests import Request
 
 # Cells that are encoded as text on the loop; more are encoded away from it, in slices of so many.
@@ -60,7 +59,7 @@ class Streamed(Response):
                 await _send_rows(encoder, answer, send)
                 whole = True
             except Exception as error:
-                await _send(send, encoder.fail(json.loads(told(error)[1])))
+                await _send(send, encoder.fail(json.loads((await told_off_loop(error))[1])))
         # Nobody watches any more: to the watcher, an answer that has ended looks like a client that has left.
         if whole:
             await send({"type": "http.response.body", "body": b""})

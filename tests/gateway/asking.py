@@ -73,3 +73,39 @@ async def ask(app: Application, asked: Scope, *parts: bytes) -> Answered:
     sent_empty: list[bool] = []
     await app(asked, receive, answered.take)
     return answered
+
+
+class Client:
+    """One that decides when it reads, and when it leaves."""
+
+    def __init__(self, app: Application, asked: Scope, content: bytes = b"", *, whole: bool = True) -> None:
+        """Asks at once; without `whole`, more content is to come."""
+        self.answered = Answered()
+        self._reads = asyncio.Event()
+        self._reads.set()
+        self._arrived = asyncio.Event()
+        self._incoming: asyncio.Queue[Message] = asyncio.Queue()
+        self._incoming.put_nowait({"type": "http.request", "body": content, "more_body": not whole})
+        self.call = asyncio.ensure_future(app(asked, self._incoming.get, self._take))  # type: ignore[arg-type]
+
+    async def got(self, size: int) -> bytes:
+        """Wait for so many bytes of the answer."""
+        while len(self.answered.body) < size:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self.answered.body
+
+    def stall(self) -> None:
+        """Read no more."""
+        self._reads.clear()
+
+    def read_on(self) -> None:
+        self._reads.set()
+
+    def leave(self) -> None:
+        self._incoming.put_nowait({"type": "http.disconnect"})
+
+    async def _take(self, message: Message) -> None:
+        await self._reads.wait()
+        await self.answered.take(message)
+        self._arrived.set()

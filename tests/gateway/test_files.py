@@ -1,0 +1,227 @@
+"""Files over HTTP, on a simulated board: what is read is what Flight reads, what is written is verified and whole."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fastflight.concurrency import Shard, Shards
+from fastflight.device import Inventory
+from fastflight.gateway import LocalBackend, application
+from fastflight.gateway.front import Front
+from fastflight.service import Catalog
+from fastflight.service.actions import Actions, state_actions
+from fastflight.service.ledger import Ledger
+from fastflight.simulator import samples
+from fastflight.sources import device_actions, device_sources
+
+from .asking import HERE, Answered, Client, ask, scope
+
+SOON = 30.0
+CSV = b"n,text\n1,one\n2,two\n"
+
+
+class Board:
+    """A gateway in front of one simulated board, named `demo`, whose files are in `folder`."""
+
+    def __init__(self, app: Front, shard: Shard, folder: Path) -> None:
+        self.app = app
+        self.shard = shard
+        self.folder = folder
+
+    def ask(
+        self, method: str, path: str, *parts: bytes, query: str = "", headers: dict[str, str] | None = None
+    ) -> Answered:
+        given = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
+        asked = scope(f"/devices/demo/files/{path}", method, (HERE, *given), query)
+        return self.run(ask(self.app, asked, *parts))
+
+    def run(self, work: Any) -> Any:
+        return self.shard.submit(asyncio.wait_for(work, SOON)).result(SOON + 1)
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    folder = tmp_path_factory.mktemp("board")
+    samples.write_samples(str(folder))
+    with ExitStack() as parts:
+        shards = Shards(1)
+        parts.callback(shards.close)
+        inventory = parts.enter_context(Inventory({"demo": f"sim:?files={folder}&telemetry=0"}, shards=shards))
+        parts.enter_context(shards)
+        catalog = Catalog()
+        for source in device_sources(inventory):
+            catalog.add(source)
+        ledger = Ledger()
+        actions = Actions([*state_actions(ledger, shards), *device_actions(inventory)])
+        shard = parts.enter_context(Shard("gateway"))
+        app = application(LocalBackend(catalog, actions, ledger, shards), CollectorRegistry())
+        board = Board(app, shard, folder)
+        board.ask("GET", "")  # opens the line, which stays open: no leak of the test that comes first
+        yield board
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(board: Board) -> Iterator[None]:
+    yield
+    assert not list(board.folder.rglob("*fastflight*"))
+
+
+def test_a_folder_is_its_entries(board: Board) -> None:
+    listed = board.ask("GET", "").json
+    assert [entry["path"] for entry in listed["entries"]][:2] == ["/events.jsonl", "/log.bin"]
+    assert {entry["kind"] for entry in listed["entries"]} == {"file"}
+
+
+def test_a_file_is_its_bytes(board: Board) -> None:
+    given = board.ask("GET", "log.bin")
+    content = (board.folder / "log.bin").read_bytes()
+    assert (given.status, given.body, given.ended) == (200, content, True)
+    assert given.headers[b"content-length"] == str(len(content)).encode()
+    assert given.headers[b"x-content-type-options"] == b"nosniff"
+    assert given.headers[b"content-disposition"] == b"attachment; filename*=UTF-8''log.bin"
+
+
+@pytest.mark.parametrize(
+    ("range_", "status", "start", "stop"),
+    [
+        ("bytes=0-9", 206, 0, 10),
+        ("bytes=17000-", 206, 17_000, 18_000),
+        ("bytes=17990-99999", 206, 17_990, 18_000),
+        ("bytes=0-", 200, 0, 18_000),
+        ("lines=1-2", 200, 0, 18_000),
+        ("bytes=0-1,3-4", 200, 0, 18_000),
+    ],
+)
+def test_a_part_of_a_file(board: Board, range_: str, status: int, start: int, stop: int) -> None:
+    given = board.ask("GET", "log.bin", headers={"range": range_})
+    assert (given.status, given.body) == (status, (board.folder / "log.bin").read_bytes()[start:stop])
+    if status == 206:
+        assert given.headers[b"content-range"] == f"bytes {start}-{stop - 1}/18000".encode()
+
+
+def test_a_part_that_is_not_there(board: Board) -> None:
+    refused = board.ask("GET", "log.bin", headers={"range": "bytes=18000-"})
+    assert (refused.status, refused.json["where"]) == (416, "Range")
+
+
+def test_the_rows_of_a_file(board: Board) -> None:
+    rows = pa.csv.read_csv(board.folder / "readings.csv")
+    as_arrow = pa.ipc.open_stream(board.ask("GET", "readings.csv", query="format=arrow").body).read_all()
+    as_csv = pa.csv.read_csv(pa.BufferReader(board.ask("GET", "readings.csv", query="format=csv").body))
+    as_parquet = pa.parquet.read_table(
+        io.BytesIO(board.ask("GET", "readings.csv", headers={"accept": "application/vnd.apache.parquet"}).body)
+    )
+    for table in (as_arrow, as_csv, as_parquet):
+        assert table["temperature"].equals(rows["temperature"])
+    few = board.ask("GET", "readings.csv", query="format=csv&columns=humidity,time&batch_rows=100").body
+    assert few.splitlines()[0] == b"humidity,time"
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_bytes_are_written_as_they_are(board: Board, mode: str) -> None:
+    content = bytes(range(256)) * 300
+    written = board.ask("PUT", "new.bin", content[:1000], content[1000:], query=f"mode={mode}")
+    assert written.status == 201
+    assert written.json["bytes"] == len(content)
+    assert written.json["sha256"] == hashlib.sha256(content).hexdigest()
+    assert (board.folder / "new.bin").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "content", "there"),
+    [
+        ("same.csv", "text/csv", b"a, b\r\n1,2", b"a, b\r\n1,2"),
+        ("other.jsonl", "text/csv", CSV, b'{"n":1,"text":"one"}\n{"n":2,"text":"two"}\n'),
+        ("other.csv", "application/x-ndjson", b'{"n":1,"text":"one"}\n{"n":2,"text":"two"}\n', CSV),
+        ("empty.txt", "", b"", b""),
+    ],
+)
+def test_rows_are_written_in_the_format_of_the_file(
+    board: Board, name: str, media_type: str, content: bytes, there: bytes
+) -> None:
+    written = board.ask("PUT", name, content, headers={"content-type": media_type})
+    assert (written.status, (board.folder / name).read_bytes()) == (201, there)
+
+
+def test_arrow_is_written_as_rows(board: Board) -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"n": [1, 2], "text": ["one", "two"]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    written = board.ask(
+        "PUT", "a.csv", bytes(sink.getvalue()), headers={"content-type": "application/vnd.apache.arrow.stream"}
+    )
+    assert (written.json["rows"], (board.folder / "a.csv").read_bytes()) == (2, CSV)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_bad_row_leaves_the_old_file_unless_it_may_be_skipped(board: Board, mode: str) -> None:
+    (board.folder / "old.jsonl").write_bytes(b"old")
+    content = b"n\n" + b"1\n" * 60_000 + b"x,y\n2\n"  # behind what the types are inferred from
+    headers = {"content-type": "text/csv"}
+    refused = board.ask("PUT", "old.jsonl", content, headers=headers, query=f"mode={mode}")
+    assert (refused.status, refused.json["code"]) == (422, "data")
+    assert (board.folder / "old.jsonl").read_bytes() == b"old"
+    skipped = board.ask("PUT", "old.jsonl", content, headers=headers, query=f"mode={mode}&on_error=skip")
+    assert (skipped.status, skipped.json["rejected"], skipped.json["rows"]) == (201, 1, 60_001)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_upload_that_breaks_off_leaves_the_old_file(board: Board, mode: str) -> None:
+    (board.folder / "old.bin").write_bytes(b"old")
+
+    async def run() -> None:
+        asked = scope("/devices/demo/files/old.bin", "PUT", (HERE,), f"mode={mode}")
+        client = Client(board.app, asked, b"new" * 10_000, whole=False)
+        client.leave()
+        await client.call
+
+    board.run(run())
+    board.ask("GET", "")  # the board is free again
+    assert (board.folder / "old.bin").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "headers", "status", "said"),
+    [
+        ("GET", "none.csv", "", {}, 404, "demo:/none.csv: no such file or folder"),
+        ("GET", "../../etc/passwd", "", {}, 404, "demo:/etc/passwd: no such file"),
+        ("GET", "a\0b", "", {}, 400, "the path holds the character"),
+        ("GET", "main.py", "interrupt=yes", {}, 400, "Known: true, false"),
+        ("GET", "log.bin", "format=csv&colums=a", {}, 400, "Did you mean 'columns'?"),
+        ("GET", "log.bin", "format=xlsx", {}, 400, "Known: arrow, csv, jsonl, parquet"),
+        ("GET", "log.bin", "format=csv", {}, 422, "csv can not hold binary"),
+        ("PUT", "none/new.csv", "", {}, 404, "demo:/none/new.csv: no such file or folder"),
+        ("PUT", "new.csv", "", {"content-type": "image/png"}, 415, "application/octet-stream for bytes"),
+        ("PUT", "new.jsonl", "on_error=ignore", {"content-type": "text/csv"}, 400, "Known: fail, skip"),
+        ("PUT", "new.jsonl", "", {"content-type": "text/csv"}, 422, "the table has no columns"),
+        ("PUT", "new.bin", "mode=fast", {}, 400, "Known: async, sync"),
+        ("DELETE", "none.csv", "", {}, 404, "demo:/none.csv: no such file"),
+        ("DELETE", "", "", {}, 400, "root folder"),
+        ("POST", "log.bin", "", {}, 405, "method not allowed"),
+    ],
+)
+def test_what_cannot_be_done_says_why(
+    board: Board, method: str, path: str, query: str, headers: dict[str, str], status: int, said: str
+) -> None:
+    refused = board.ask(method, path, b"", query=query, headers=headers)
+    assert refused.status == status, refused.json
+    assert said in refused.json["text"]
+
+
+def test_a_file_is_removed(board: Board) -> None:
+    (board.folder / "gone.txt").write_bytes(b"x")
+    assert board.ask("DELETE", "gone.txt").status == 204
+    assert not (board.folder / "gone.txt").exists()
