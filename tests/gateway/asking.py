@@ -99,9 +99,6 @@ class Client:
         """Read no more."""
         self._reads.clear()
 
-    def read_on(self) -> None:
-        self._reads.set()
-
     def leave(self) -> None:
         self._incoming.put_nowait({"type": "http.disconnect"})
 
