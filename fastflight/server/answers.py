@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.flight as flight
 
 from fastflight.concurrency import Shard, drain
 from fastflight.errors import Stopped
@@ -36,16 +35,16 @@ Message = Any
 Opened = tuple[pa.Schema, Generator[Message, None, None]]
 
 
-def sync_answer(source: Source[Any], request: Request, stream: Stream) -> flight.FlightDataStream:
+def sync_answer(source: Source[Any], request: Request, stream: Stream) -> Opened:
     """Open the source here and answer from this thread."""
     read = dispatch.reader(source)
-    return flight.GeneratorStream(*sync_messages(lambda: read(request), request, stream))
+    return sync_messages(lambda: read(request), request, stream)
 
 
-def async_answer(source: Source[Any], request: Request, stream: Stream, shard: Shard) -> flight.FlightDataStream:
+def async_answer(source: Source[Any], request: Request, stream: Stream, shard: Shard) -> Opened:
     """Open and iterate the source on the shard; answer from this thread."""
     read = dispatch.async_reader(source)
-    return flight.GeneratorStream(*async_messages(lambda: read(request), request, stream, shard))
+    return async_messages(lambda: read(request), request, stream, shard)
 
 
 def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream) -> Opened:

@@ -17,13 +17,14 @@ import pyarrow.flight as flight
 import structlog
 
 from fastflight.concurrency import Shard, Shards
-from fastflight.server import answers, exchanges, listing, uploads
+from fastflight.server import answers, exchanges, kept, listing, uploads
 from fastflight.server.actions import own_actions, types
 from fastflight.server.connections import cut
 from fastflight.server.status import mapped, mapped_plainly
-from fastflight.service import Catalog, decode, encode
+from fastflight.service import Catalog
 from fastflight.service.action import Action, RawAction
 from fastflight.service.actions import Actions
+from fastflight.service.kept import Asked, Asking
 from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
@@ -53,6 +54,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         self._catalog = catalog
         self._shards = shards
+        self._asking = Asking(catalog)
+        self._descriptions = kept.Descriptions(catalog, self._asking)
+        self._answers = kept.Answers()
         self._ledger = ledger or Ledger()
         self._actions = Actions([*own_actions(self._ledger, catalog, shards), *actions])
         super().__init__(location)
@@ -67,24 +71,25 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> flight.FlightInfo:
         with mapped():
             self._ledger.refuse_while_draining()
-            request = listing.request_of(descriptor, self._catalog)
-            return listing.info(request, listing.estimate(request, self._catalog), self._catalog, descriptor)
+            return self._descriptions.info(descriptor)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
             self._ledger.refuse_while_draining()
-            request = listing.request_of(descriptor, self._catalog)
-            return flight.SchemaResult(listing.schema(request, self._catalog))
+            return self._descriptions.schema(descriptor)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
-            request = decode(ticket.ticket, self._catalog)
-            source = self._catalog.source_of(request)
-            stream = self._open(request, context)
+            asked = self._asking.of(ticket.ticket)
+            stream = self._open(asked, context)
             with stream.failing():  # once it is answered, the answer closes it
-                if request.mode == "sync":
-                    return answers.sync_answer(source, request, stream)
-                return answers.async_answer(source, request, stream, self._shard_of(request))
+                if (answer := self._answers.get(asked)) is not None:
+                    return kept.again(answer, stream)
+                if asked.request.mode == "sync":
+                    opened = answers.sync_answer(asked.source, asked.request, stream)
+                else:
+                    opened = answers.async_answer(asked.source, asked.request, stream, self._shard_of(asked.request))
+                return flight.GeneratorStream(*self._answers.keeping(asked, opened))
 
     def do_put(
         self,
@@ -144,18 +149,17 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> Iterator[tuple[Source[Any], Request, Stream]]:
         """What a descriptor asks for, and the stream that it opens: over at the end of the block, however that ends."""
         with mapped():
-            request = listing.request_of(descriptor, self._catalog)
-            source = self._catalog.source_of(request)
-            stream = self._open(request, context)
+            asked = listing.asked_of(descriptor, self._asking)
+            stream = self._open(asked, context)
             with stream.failing():
-                yield source, request, stream
+                yield asked.source, asked.request, stream
             stream.close("finished")
 
     def _shard_of(self, request: Request) -> Shard:
         return self._shards.of(request.belongs_to)
 
-    def _open(self, request: Request, context: flight.ServerCallContext) -> Stream:
-        return self._ledger.open(request, encode(request), context.is_cancelled, identity(context))
+    def _open(self, asked: Asked, context: flight.ServerCallContext) -> Stream:
+        return self._ledger.open(asked.request, asked.ticket, context.is_cancelled, identity(context))
 
 
 def identity(context: flight.ServerCallContext) -> str:

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from fastflight.errors import RequestError
-from fastflight.service import Catalog, decode, decode_path, encode
+from fastflight.service import Catalog, decode, encode
 from fastflight.service.answer import plain
+from fastflight.service.kept import Asked, Asking
 from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.source import Estimate, Part, Parts
 
@@ -24,14 +25,12 @@ from fastflight.service.source import Estimate, Part, Parts
 MAX_GLOB_BYTES = 1024
 
 
-def request_of(descriptor: flight.FlightDescriptor, catalog: Catalog) -> Request:
-    """The request that a descriptor means."""
+def asked_of(descriptor: flight.FlightDescriptor, asking: Asking) -> Asked:
+    """What a descriptor asks for."""
     if descriptor.descriptor_type == flight.DescriptorType.PATH:
-        request = decode_path(descriptor.path)
-        catalog.source_of(request)
-        return request
+        return asking.of_path(descriptor.path)
     if descriptor.descriptor_type == flight.DescriptorType.CMD:
-        return decode(descriptor.command, catalog)
+        return asking.of(descriptor.command)
     raise RequestError("neither a path nor a command", where="descriptor", hint="Give [device, path] or a request")
 
 
@@ -70,12 +69,11 @@ def estimate(request: Request, catalog: Catalog) -> Estimate:
     return Estimate(None) if describe is None else describe(request)
 
 
-def schema(request: Request, catalog: Catalog) -> pa.Schema:
+def schema(request: Request, known: Estimate) -> pa.Schema:
     """The columns of the answer; `RequestError` where only reading would tell."""
-    known = estimate(request, catalog).schema
-    if known is None:
+    if known.schema is None:
         raise RequestError("the schema is known only by reading", where=name(request), hint="Use do_get")
-    return plain(known)
+    return plain(known.schema)
 
 
 def info(

@@ -146,11 +146,15 @@ class AsyncExchanger(Protocol[R_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What can be known of an answer without reading it: -1 where it cannot be known."""
+    """What can be known of an answer without reading it: -1 where it cannot be known.
+
+    It may be given again for `keep_seconds`: 0 for what may change at any moment, `math.inf` for what cannot.
+    """
 
     schema: pa.Schema | None
     rows: int = -1
     bytes: int = -1
+    keep_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,8 @@ class Source(Generic[R]):
     """A request type and the functions that serve it; a function that is None is not supported.
 
     `describe` answers get_flight_info and get_schema. `requests` lists what list_flights shows. `parts`, given a
-    request and what is known of it, divides it where reading in parallel helps: there is at least one.
+    request and what is known of it, divides it where reading in parallel helps: there is at least one. `constant` says
+    whether a request has the same few rows each time, and asking for them does nothing else.
     """
 
     request: type[R]
@@ -190,3 +195,4 @@ class Source(Generic[R]):
     describe: Callable[[R], Estimate] | None = None
     requests: Callable[[], Iterator[tuple[R, Estimate]]] | None = None
     parts: Callable[[R, Estimate], Parts[R]] | None = None
+    constant: Callable[[R], bool] | None = None

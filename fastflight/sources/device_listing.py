@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterator
 
 import pyarrow as pa
@@ -45,7 +46,7 @@ class DeviceListings:
     def describe(self, request: DeviceListing) -> Estimate:
         """The schema is the same for all; the device is not asked."""
         self._inventory.device(request.device)
-        return Estimate(SCHEMA)
+        return Estimate(SCHEMA, keep_seconds=math.inf)
 
     def requests(self) -> Iterator[tuple[DeviceListing, Estimate]]:
         """The root folder of every device."""

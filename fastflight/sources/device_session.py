@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
@@ -123,7 +124,7 @@ class DeviceSessions:
     def describe(self, request: DeviceSession) -> Estimate:
         """The schema is the request's; how many rows there will be, nobody knows."""
         self._inventory.device(request.device)
-        return Estimate(SessionRows(request).schema)
+        return Estimate(SessionRows(request).schema, keep_seconds=math.inf)
 
     def requests(self) -> Iterator[tuple[DeviceSession, Estimate]]:
         """A session of every device, from now on."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
@@ -39,6 +40,8 @@ SIMPLE_COLUMNS = 4
 # Batches kept ready: the three variants at a few sizes. The largest is 20 MB; larger ones are made for each request.
 MAX_KEPT_BATCHES = 8
 MAX_KEPT_ROWS = 100_000
+# A larger table is a benchmark of reading it.
+MAX_CONSTANT_ROWS = 1000
 # The start of the `complex` variant's time column.
 EPOCH = np.datetime64("2025-01-01", "us")
 
@@ -75,7 +78,12 @@ async def awrite(
 
 def describe(request: Mock) -> Estimate:
     """Rows and bytes of the answer, exactly."""
-    return Estimate(schema(request.variant), rows=request.total_rows, bytes=_nbytes(request))
+    return Estimate(schema(request.variant), rows=request.total_rows, bytes=_nbytes(request), keep_seconds=math.inf)
+
+
+def constant(request: Mock) -> bool:
+    """Whether the answer may be kept: it is small, and its pace is not asked for."""
+    return not request.delay_per_row and request.total_rows <= MAX_CONSTANT_ROWS
 
 
 def requests() -> Iterator[tuple[Mock, Estimate]]:
@@ -100,7 +108,15 @@ def parts(request: Mock, known: Estimate) -> Parts[Mock]:
 
 
 SOURCE = Source(
-    Mock, read=read, aread=aread, write=write, awrite=awrite, describe=describe, requests=requests, parts=parts
+    Mock,
+    read=read,
+    aread=aread,
+    write=write,
+    awrite=awrite,
+    describe=describe,
+    requests=requests,
+    parts=parts,
+    constant=constant,
 )
 
 

@@ -1,0 +1,153 @@
+"""Answers that do not change: made once, given again.
+
+How long a description stays true, its source says with it (`Estimate.keep_seconds`); whether the rows of a request are
+always the same, `Source.constant`. Where they are and the whole answer is small, its messages are kept as they went out
+the first time. Such an answer is admitted, counted and cancelled as every other. `fastflight.path` is the path that
+made it; its trailer, which goes with the last rows, says `"kept": true`, and how long this answer took.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Generator, Hashable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from fastflight.errors import Stopped
+from fastflight.server import listing
+from fastflight.server.answers import Message, Opened
+from fastflight.server.status import flight_error
+from fastflight.service import Catalog
+from fastflight.service.kept import Asked, Asking, Kept
+from fastflight.service.ledger import Stream
+
+# Descriptions, and answers. A description is a schema: some kilobytes.
+MAX_KEPT = 512
+# One small message; with `MAX_KEPT` of them it is 32 MiB at most.
+MAX_KEPT_ANSWER_BYTES = 64 * 1024
+
+
+class Descriptions:
+    """get_flight_info and get_schema, by the bytes of their descriptors."""
+
+    def __init__(self, catalog: Catalog, asking: Asking) -> None:
+        self._catalog = catalog
+        self._asking = asking
+        self._infos: Kept[flight.FlightInfo] = Kept(MAX_KEPT)
+        self._schemas: Kept[flight.SchemaResult] = Kept(MAX_KEPT)
+
+    def info(self, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+        """The flight that a descriptor means."""
+        key = _key(descriptor)
+        info = self._infos.get(key)
+        if info is None:
+            request = listing.asked_of(descriptor, self._asking).request
+            known = listing.estimate(request, self._catalog)
+            info = listing.info(request, known, self._catalog, descriptor)
+            self._infos.put(key, info, known.keep_seconds)
+        return info
+
+    def schema(self, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        """The columns of the answer that a descriptor means."""
+        key = _key(descriptor)
+        schema = self._schemas.get(key)
+        if schema is None:
+            request = listing.asked_of(descriptor, self._asking).request
+            known = listing.estimate(request, self._catalog)
+            schema = flight.SchemaResult(listing.schema(request, known))
+            self._schemas.put(key, schema, known.keep_seconds)
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer: its batches, and its trailer as JSON but for the duration and the last brace."""
+
+    schema: pa.Schema
+    batches: tuple[pa.RecordBatch, ...]
+    told: bytes
+    rows: int
+    size: int
+
+
+class Answers:
+    """The answers that are kept, by ticket."""
+
+    def __init__(self) -> None:
+        self._kept: Kept[Answer] = Kept(MAX_KEPT)
+
+    def get(self, asked: Asked) -> Answer | None:
+        """The answer, if it is kept."""
+        return self._kept.get(asked.ticket)
+
+    def keeping(self, asked: Asked, opened: Opened) -> Opened:
+        """`opened`, as it is; its messages are kept on their way if they are to be the same for ever, and few."""
+        constant = asked.source.constant
+        if constant is None or not constant(asked.request):
+            return opened
+        schema, messages = opened
+        passing = self._passing(asked.ticket, schema, messages)
+        next(passing)  # from here on, dropping it closes what it passes on
+        return schema, passing
+
+    def _passing(
+        self, ticket: bytes, schema: pa.Schema, messages: Generator[Message, None, None]
+    ) -> Generator[Message, None, None]:
+        batches: list[pa.RecordBatch] = []
+        told: bytes | None = None
+        size = 0
+        try:
+            yield None
+            for message in messages:
+                batch, told = (message[0], message[1].to_pybytes()) if isinstance(message, tuple) else (message, None)
+                size += batch.nbytes
+                if size <= MAX_KEPT_ANSWER_BYTES:
+                    batches.append(batch)
+                yield message
+            if told is not None and size <= MAX_KEPT_ANSWER_BYTES:
+                self._kept.put(ticket, _answer(schema, batches, json.loads(told)), math.inf)
+        finally:
+            messages.close()
+
+
+def again(answer: Answer, stream: Stream) -> flight.FlightDataStream:
+    """The kept answer, sent once more."""
+    messages = _again(answer, stream)
+    next(messages)  # from here on, dropping it closes the stream
+    return flight.GeneratorStream(answer.schema, messages)
+
+
+def _again(answer: Answer, stream: Stream) -> Generator[Message, None, None]:
+    outcome = "cancelled"
+    try:
+        yield None
+        *first, last = answer.batches
+        stream.passing()
+        for batch in first:
+            yield batch
+            stream.passing()
+        stream.count(answer.rows, answer.size)
+        took = time.perf_counter() - stream.began
+        yield last, pa.py_buffer(b'%s, "duration_seconds": %.6f}' % (answer.told, took))
+        outcome = "finished"
+    except Stopped as error:
+        raise flight_error(error) from None
+    finally:
+        stream.close(outcome)
+
+
+def _answer(schema: pa.Schema, batches: list[pa.RecordBatch], told: dict[str, object]) -> Answer:
+    del told["duration_seconds"]
+    # The last one is the trailer's, without rows: it goes with those before it, if there are any.
+    sent = tuple(batches[:-1]) or tuple(batches)
+    trailer = json.dumps({**told, "kept": True}).encode().removesuffix(b"}")
+    return Answer(schema, sent, trailer, sum(batch.num_rows for batch in sent), sum(batch.nbytes for batch in sent))
+
+
+def _key(descriptor: flight.FlightDescriptor) -> Hashable:
+    command: bytes | None = descriptor.command
+    return tuple(descriptor.path or ()) if command is None else command

@@ -1,0 +1,88 @@
+"""What is made once and given again while it is true: decoded requests, and answers with a lifetime.
+
+Nothing here knows whether a value is still true: who puts it in says for how long it will be. Both are bounded by their
+entries and the size of one, and safe for threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from fastflight.service.catalog import Catalog
+from fastflight.service.requests import Request
+from fastflight.service.source import Source
+from fastflight.service.wire import decode, decode_path, encode
+
+T = TypeVar("T")
+
+# Requests that are asked again and again are few: those of a dashboard's panels, a benchmark's cells.
+MAX_KEPT_REQUESTS = 512
+# A request with paths and columns has some hundred bytes; one with code to execute is not worth keeping.
+MAX_KEPT_REQUEST_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, the source that serves it, and its ticket in the server's own spelling."""
+
+    request: Request
+    source: Source[Any]
+    ticket: bytes
+
+
+class Asking:
+    """Requests as they come. The same bytes are decoded once; what is refused is looked at each time."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._kept = functools.lru_cache(MAX_KEPT_REQUESTS)(self._decoded)
+        self._kept_path = functools.lru_cache(MAX_KEPT_REQUESTS)(self._decoded_path)
+
+    def of(self, ticket: bytes) -> Asked:
+        """What a ticket or a command asks for, or `RequestError`."""
+        return self._kept(ticket) if len(ticket) <= MAX_KEPT_REQUEST_BYTES else self._decoded(ticket)
+
+    def of_path(self, path: Sequence[bytes]) -> Asked:
+        """What a path descriptor asks for, or `RequestError`."""
+        if sum(map(len, path)) + len(path) > MAX_KEPT_REQUEST_BYTES:
+            return self._decoded_path(tuple(path))
+        return self._kept_path(tuple(path))
+
+    def _decoded(self, ticket: bytes) -> Asked:
+        return self._asked(decode(ticket, self._catalog))
+
+    def _decoded_path(self, path: tuple[bytes, ...]) -> Asked:
+        return self._asked(decode_path(path))
+
+    def _asked(self, request: Request) -> Asked:
+        return Asked(request, self._catalog.source_of(request), encode(request))
+
+
+class Kept(Generic[T]):
+    """Values by key, each for as long as it was said to be true; of more than `entries`, the oldest go."""
+
+    def __init__(self, entries: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._entries = entries
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._values: dict[Hashable, tuple[T, float]] = {}
+
+    def get(self, key: Hashable) -> T | None:
+        """The value, or None where there is none that is still true."""
+        found = self._values.get(key)
+        return found[0] if found is not None and self._clock() < found[1] else None
+
+    def put(self, key: Hashable, value: T, seconds: float) -> None:
+        """Keep `value` for `seconds`: `math.inf` is for ever, 0 not at all."""
+        if seconds <= 0:
+            return
+        with self._lock:
+            self._values.pop(key, None)
+            while len(self._values) >= self._entries:
+                del self._values[next(iter(self._values))]
+            self._values[key] = value, self._clock() + seconds
