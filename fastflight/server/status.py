@@ -89,15 +89,25 @@ def flight_error(error: BaseException) -> Exception:
     return internal
 
 
-@contextmanager
-def mapped() -> Iterator[None]:
+class _Mapped:
+    """The context that `mapped` gives. Not a generator: every call passes through it."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Nothing has been raised yet."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None and not isinstance(error, GeneratorExit):
+            raise flight_error(error) from None
+
+
+_MAPPED = _Mapped()
+
+
+def mapped() -> _Mapped:
     """Around a handler's body: what leaves it is a Flight error."""
-    try:
-        yield
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        raise flight_error(error) from None
+    return _MAPPED
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class Place:
 
     __slots__ = ("admitted", "gates", "left", "passed", "wake")
 
-    def __init__(self, gates: list[_Gate]) -> None:
+    def __init__(self, gates: tuple[_Gate, ...]) -> None:
         self.gates = gates
         # How many of the gates it has passed.
         self.passed = 0
@@ -93,7 +93,8 @@ class Admission:
         self.limits = limits
         self._clock = clock
         self._lock = threading.Lock()
-        self._all = _Gate(("server", ""), limits.streams)
+        self._only = (_Gate(("server", ""), limits.streams),)
+        # Those of identities and devices, while somebody uses them.
         self._gates: dict[tuple[str, str], _Gate] = {}
         self._waiting: set[Place] = set()
         self._closed = False
@@ -165,23 +166,29 @@ class Admission:
         with self._lock:
             if self._closed:
                 raise _shutting_down()
-            gates = [self._all]
-            if device is not None:
-                gates.insert(0, self._gate("device", device, limits.per_device))
-            if limits.per_identity is not None:
-                gates.insert(0, self._gate("identity", identity, limits.per_identity))
+            gates = self._gates_of(identity, device)
             if len(self._waiting) >= limits.waiting:
                 for gate in gates:
                     if gate.passed >= gate.limit:
                         raise self._refusal(gate)
-            for gate in gates:
+            place = Place(gates)
+            for gate in gates[:-1]:
                 gate.users += 1
                 self._gates[gate.key] = gate
-            place = Place(gates)
             self._advance(place)
             if not place.admitted:
                 self._waiting.add(place)
             return place
+
+    def _gates_of(self, identity: str, device: str | None) -> tuple[_Gate, ...]:
+        """The gates on the way, the server's last."""
+        limits = self.limits
+        gates: tuple[_Gate, ...] = self._only
+        if device is not None:
+            gates = (self._gate("device", device, limits.per_device), *gates)
+        if limits.per_identity is not None:
+            gates = (self._gate("identity", identity, limits.per_identity), *gates)
+        return gates
 
     def _gate(self, kind: str, name: str, limit: int) -> _Gate:
         key = (kind, name)
@@ -223,7 +230,7 @@ class Admission:
             gate.passed -= 1
             if gate.waiting and not self._closed:
                 self._hand_over(gate)
-        for gate in place.gates:
+        for gate in place.gates[:-1]:
             gate.users -= 1
             if not gate.users:
                 del self._gates[gate.key]

@@ -10,8 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from fastflight.errors import Stopped
@@ -87,17 +86,9 @@ class Stream:
         self.rows += rows
         self.bytes += size
 
-    @contextmanager
-    def failing(self) -> Iterator[None]:
+    def failing(self) -> _Failing:
         """Around what must not leave the stream open when it raises."""
-        try:
-            yield
-        except Stopped:
-            self.close("cancelled")
-            raise
-        except BaseException:
-            self.close("failed")
-            raise
+        return _Failing(self)
 
     def close(self, outcome: str) -> None:
         """The stream has `finished`, `failed`, or was `cancelled`. A `lasting` one is not closed, but remembers it."""
@@ -106,11 +97,29 @@ class Stream:
             self._ledger.closed(self, self.outcome)
 
 
+class _Failing:
+    """A context that closes its stream with what is raised in it. Not a generator: every call passes through one."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        """Nothing has been raised yet."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if kind is not None:
+            self._stream.close("cancelled" if issubclass(kind, Stopped) else "failed")
+
+
 class Ledger:
     """All streams of one server."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._changed = threading.Condition()
+        # Taken at each call; who waits until none is open waits for `_empty`.
+        self._lock = threading.Lock()
+        self._empty = threading.Condition(self._lock)
         self._admission = Admission(limits)
         self._open: set[Stream] = set()
         self._counts: dict[str, Counter[str]] = {}
@@ -128,10 +137,10 @@ class Ledger:
         return self._opened(request, ticket, left, await self._admission.aacquire(identity, device_of(request)))
 
     def _opened(self, request: Request, ticket: bytes, left: Callable[[], bool], place: Place) -> Stream:
-        with self._changed:
+        with self._lock:
             if self._draining:
                 self._admission.release(place)
-                self._refuse_while_draining()
+                self.refuse_while_draining()
             stream = Stream(self, request.type, ticket, left, place)
             self._open.add(stream)
             self._count(request.type)["started"] += 1
@@ -139,12 +148,16 @@ class Ledger:
 
     def closed(self, stream: Stream, outcome: str) -> None:
         """Take a stream out, once."""
-        with self._changed:
+        with self._lock:
             if stream in self._open:
                 self._open.remove(stream)
                 self._admission.release(stream.place)
-                self._count(stream.source).update({outcome: 1, "rows": stream.rows, "bytes": stream.bytes})
-                self._changed.notify_all()
+                counts = self._count(stream.source)
+                counts[outcome] += 1
+                counts["rows"] += stream.rows
+                counts["bytes"] += stream.bytes
+                if not self._open:
+                    self._empty.notify_all()
 
     @property
     def draining(self) -> bool:
@@ -153,12 +166,12 @@ class Ledger:
 
     def refuse_while_draining(self) -> None:
         """Raise `Stopped` once the server shuts down."""
-        with self._changed:
-            self._refuse_while_draining()
+        if self._draining:
+            raise Stopped("the server shuts down", hint="Ask again when it is back")
 
     def cancel(self, ticket: bytes) -> int:
         """End the open streams of a ticket; how many there were."""
-        with self._changed:
+        with self._lock:
             found = [stream for stream in self._open if stream.ticket == ticket]
         for stream in found:
             stream.stop("cancelled by CancelFlightInfo")
@@ -166,7 +179,7 @@ class Ledger:
 
     def drain(self) -> None:
         """Admit no more streams, and let live ones come to their end."""
-        with self._changed:
+        with self._lock:
             self._draining = True
             running = list(self._open)
         self._admission.close()
@@ -175,19 +188,19 @@ class Ledger:
 
     def stop_all(self) -> None:
         """End every open stream."""
-        with self._changed:
+        with self._lock:
             running = list(self._open)
         for stream in running:
             stream.stop("the server shuts down")
 
     def wait_empty(self, timeout: float) -> bool:
         """Wait until no stream is open; False after `timeout` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._open, timeout)
+        with self._empty:
+            return self._empty.wait_for(lambda: not self._open, timeout)
 
     def stats(self) -> dict[str, Any]:
         """Counts in all and by source. Rows and bytes are those of streams that have ended, and of the open ones."""
-        with self._changed:
+        with self._lock:
             sources = {name: Counter(counts) for name, counts in self._counts.items()}
             for stream in self._open:
                 sources[stream.source].update({"open": 1, "rows": stream.rows, "bytes": stream.bytes})
@@ -204,11 +217,10 @@ class Ledger:
         }
 
     def _count(self, source: str) -> Counter[str]:
-        return self._counts.setdefault(source, Counter())
-
-    def _refuse_while_draining(self) -> None:
-        if self._draining:
-            raise Stopped("the server shuts down", hint="Ask again when it is back")
+        counts = self._counts.get(source)
+        if counts is None:
+            counts = self._counts[source] = Counter()
+        return counts
 
 
 def device_of(request: Request) -> str | None:
