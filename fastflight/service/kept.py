@@ -78,11 +78,11 @@ class Kept(Generic[T]):
         return found[0] if found is not None and self._clock() < found[1] else None
 
     def put(self, key: Hashable, value: T, seconds: float) -> None:
-        """Keep `value` for `seconds`: `math.inf` is for ever, 0 not at all."""
-        if seconds <= 0:
-            return
+        """Keep `value` for `seconds`: `math.inf` is for ever, 0 not at all. What was kept before is not true any more."""
         with self._lock:
             self._values.pop(key, None)
+            if seconds <= 0:
+                return
             while len(self._values) >= self._entries:
                 del self._values[next(iter(self._values))]
             self._values[key] = value, self._clock() + seconds

@@ -179,12 +179,13 @@ class Running:
 
 
 @contextmanager
-def serving(limits: Limits = DEFAULT_LIMITS) -> Iterator[Running]:
-    """A server with two sources, whose clients have left and whose streams are over in the end."""
+def serving(limits: Limits = DEFAULT_LIMITS, trial: Source[Trial] | None = None) -> Iterator[Running]:
+    """A server with two sources: the benchmark table, and `trial` or the one that does as it is told."""
     trials = Trials()
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    catalog.add(Source(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
+    told = Source(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite)
+    catalog.add(trial or told)
     greet = Action("greet", "Says hello.", Greeting, lambda body: [{"said": f"hello {body.name}"}])
     shards = Shards(2, "test").start()
     server = FlightServer(catalog, [greet], shards=shards, location="grpc://127.0.0.1:0", ledger=Ledger(limits))

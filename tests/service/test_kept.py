@@ -1,0 +1,93 @@
+"""Requests decoded once, and values with a lifetime."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.errors import RequestError
+from fastflight.service import Catalog, decode, encode
+from fastflight.service.kept import MAX_KEPT_REQUEST_BYTES, Asking, Kept
+from fastflight.sources import mock
+
+
+def asking() -> tuple[Asking, Catalog]:
+    catalog = Catalog()
+    catalog.add(mock.SOURCE)
+    return Asking(catalog), catalog
+
+
+@pytest.mark.parametrize("ticket", [b'{"type": "mock"}', b'{"type":"mock","mode":"sync"}', b' {"type": "mock"} '])
+def test_the_same_bytes_are_decoded_once(ticket: bytes) -> None:
+    asked, catalog = asking()
+    first = asked.of(ticket)
+    assert asked.of(bytes(bytearray(ticket))) is first
+    assert first.request == decode(ticket, catalog)
+    assert first.ticket == encode(first.request)
+    assert first.source is mock.SOURCE
+
+
+def test_a_long_request_is_not_kept() -> None:
+    asked, _ = asking()
+    long = b'{"type": "mock"' + b" " * MAX_KEPT_REQUEST_BYTES + b"}"
+    assert asked.of(long) is not asked.of(long)
+    assert asked.of(long) == asked.of(b'{"type": "mock"}')
+
+
+@pytest.mark.parametrize("ticket", [b"", b"{}", b'{"type": "mick"}', b'{"type": "mock", "mode": "both"}'])
+def test_what_is_refused_is_refused_each_time(ticket: bytes) -> None:
+    asked, _ = asking()
+    for _ in range(2):
+        with pytest.raises(RequestError):
+            asked.of(ticket)
+
+
+def test_a_source_that_comes_later_is_found_though_its_request_was_refused_before() -> None:
+    catalog = Catalog()
+    asked = Asking(catalog)
+    with pytest.raises(RequestError):
+        asked.of(b'{"type": "mock"}')
+    catalog.add(mock.SOURCE)
+    assert asked.of(b'{"type": "mock"}').source is mock.SOURCE
+
+
+def test_paths_that_are_no_file_are_refused() -> None:
+    asked, _ = asking()
+    for path in ([], [b"demo"], [b"demo", b"\xff"], [b""] * 5000):
+        with pytest.raises(RequestError):
+            asked.of_path(path)
+
+
+times = st.tuples(st.just("later"), st.just(0), st.sampled_from([0.5, 1.0, 3.0]))
+puts = st.tuples(st.just("put"), st.integers(0, 5), st.sampled_from([0.0, 1.0, 2.5, math.inf]))
+
+
+@given(st.lists(times | puts, max_size=40))
+def test_a_value_is_given_while_it_is_true_and_no_more_are_kept_than_may_be(
+    steps: list[tuple[str, int, float]],
+) -> None:
+    now = [0.0]
+    kept: Kept[int] = Kept(3, clock=lambda: now[0])
+    model: dict[int, tuple[int, float]] = {}
+    for number, (step, key, seconds) in enumerate(steps):
+        if step == "later":
+            now[0] += seconds
+        else:
+            kept.put(key, number, seconds)
+            model[key] = number, now[0] + seconds
+        given_again = {key: kept.get(key) for key in range(6)}
+        true = {key: value for key, (value, until) in model.items() if now[0] < until}
+        assert all(value == true.get(key) for key, value in given_again.items() if value is not None)
+        assert sum(value is not None for value in given_again.values()) <= 3
+        if step == "put" and seconds:
+            assert given_again[key] == number
+
+
+def test_what_is_not_true_for_any_time_replaces_what_was_kept_before() -> None:
+    kept: Kept[str] = Kept(3)
+    kept.put("key", "old", math.inf)
+    kept.put("key", "new", 0)
+    assert kept.get("key") is None
