@@ -272,6 +272,8 @@ class FastFlightClient:
         """The live traffic of a device, from now on, from number `since_seq`, or from `since_seconds` back.
 
         Ends by itself at a limit, or when the device is gone and `reconnect` is not given; `summary["ended"]` says why.
+        With `ticks`, a column of the board's ticks, there is also `board_time`: when they were read, by the server's
+        clock.
         """
         request = call.build(
             DeviceSession,

@@ -16,9 +16,11 @@ from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
     DeviceListing,
+    DeviceSession,
     DeviceTree,
     Mock,
     Request,
+    Ticks,
 )
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS
 
@@ -26,7 +28,7 @@ from fastflight.service.wire import MAX_SHOWN_CHARACTERS
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
     catalog = Catalog()
-    for request in (DeviceFile, DeviceTree, DeviceListing, DeviceExec, Mock):
+    for request in (DeviceFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Mock):
         catalog.add(Source(request))
     return catalog
 
@@ -68,6 +70,31 @@ def test_the_wire_says_schema_and_python_says_schema_(catalog: Catalog) -> None:
         decode(b'{"type": "device.file", "device": "d", "path": "p", "schema_": {"a": "int8"}}', catalog)
 
 
+def test_ticks_by_their_columns_name_are_those_with_all_defaults(catalog: Catalog) -> None:
+    short, long = (
+        decode(json.dumps({"type": "device.session", "device": "d", "ticks": ticks}).encode(), catalog)
+        for ticks in ("ms", {"column": "ms", "unit": "ms", "period": 2**30})
+    )
+    assert encode(short) == encode(long)
+    assert decode(encode(short), catalog) == long == DeviceSession(device="d", ticks=Ticks(column="ms"))
+
+
+@pytest.mark.parametrize(
+    ("ticks", "said"),
+    [
+        ({"column": "ms", "perod": 1}, "ticks.perod: unknown key"),
+        ({"unit": "ms"}, "ticks.column: this key is needed"),
+        ({"column": "ms", "unit": "min"}, "ticks.unit"),
+        ({"column": "ms", "period": -1}, "ticks.period"),
+        (3, "ticks"),
+    ],
+)
+def test_ticks_that_are_refused_name_the_key(catalog: Catalog, ticks: object, said: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        decode(json.dumps({"type": "device.session", "device": "d", "ticks": ticks}).encode(), catalog)
+    assert said in str(raised.value)
+
+
 def test_models_shadow_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -83,7 +110,7 @@ def test_models_shadow_nothing() -> None:
         (b"[1]", "a JSON object is needed"),
         (b"{}", "type: no type is given"),
         (b'{"type": 3}', "type: no type is given"),
-        (b'{"type": "mok"}', "Did you mean 'mock'? Known: device.exec, device.file, device.listing, device.tree, mock"),
+        (b'{"type": "mok"}', "Did you mean 'mock'? Known: device.exec, device.file, device.listing, device.session, device.tree, mock"),
         (b'{"type": "mock", "row_per_batch": 1}', "row_per_batch: unknown key. Did you mean 'rows_per_batch'?"),
         (b'{"type": "mock", "rows_per_batch": 0}', "rows_per_batch: 0 is not allowed"),
         (b'{"type": "mock", "rows_per_batch": "10"}', 'rows_per_batch: "10" is not allowed'),
