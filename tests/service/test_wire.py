@@ -110,7 +110,7 @@ def test_models_shadow_nothing() -> None:
         (b"[1]", "a JSON object is needed"),
         (b"{}", "type: no type is given"),
         (b'{"type": 3}', "type: no type is given"),
-        (b'{"type": "mok"}', "Did you mean 'mock'? Known: device.exec, device.file, device.listing, device.session, device.tree, mock"),
+        (b'{"type": "mok"}', "Did you mean 'mock'? Known: device.exec, device.file, device.listing, device.session, "),
         (b'{"type": "mock", "row_per_batch": 1}', "row_per_batch: unknown key. Did you mean 'rows_per_batch'?"),
         (b'{"type": "mock", "rows_per_batch": 0}', "rows_per_batch: 0 is not allowed"),
         (b'{"type": "mock", "rows_per_batch": "10"}', 'rows_per_batch: "10" is not allowed'),
