@@ -26,7 +26,7 @@ from fastflight.errors import TransportError
 from fastflight.sources import Recordings
 from fastflight.sources.recordings import Status, status_of
 
-# A name for the recording of a URL that says none, as `socket://`.
+# The name for the recording of a URL that gives none.
 UNNAMED = "device"
 
 
@@ -102,9 +102,10 @@ async def recordings(recordings: Folder = None, json: AsJson = False, server: Se
 
 
 def name_of(url: str) -> str:
-    """A name for the recording of a device: the last part of its URL that can be one."""
-    words = [word for word in re.split(r"[^A-Za-z0-9_.-]+", url.partition("?")[0]) if DEVICE_NAME.fullmatch(word)]
-    return words[-1] if words else UNNAMED
+    """A name for the recording of a device: the end of its URL, `ttyACM0` or `127.0.0.1-2218`."""
+    rest = url.partition("?")[0].rpartition("://")[2].rstrip("/")
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", rest.rpartition("/")[2]).strip("-.")
+    return name if DEVICE_NAME.fullmatch(name) else UNNAMED
 
 
 def told(status: Status) -> dict[str, Any]:

@@ -143,18 +143,22 @@ class Reading:
             yield from self._flush()
             yield Missing(self._cursor, last, "damaged", read.reason)
         else:
-            self._inside = True
-            yield from self._flush()
             yield from self._rows(read.batch.slice(self._cursor - entry.first, last - self._cursor + 1), entry)
         self._cursor = last + 1
 
-    def _rows(self, batch: pa.RecordBatch, entry: Entry) -> Iterator[Rows]:
+    def _rows(self, batch: pa.RecordBatch, entry: Entry) -> Iterator[Rows | Missing]:
         """The rows of `batch`, which starts at the cursor, that are in the time range: runs of neighbours."""
         if entry.first_time >= self._from and entry.last_time < self._until:
+            self._inside = True
+            yield from self._flush()
             yield Rows(self._cursor, batch)
             return
         times = batch.column(batch.schema.get_field_index(TIME_COLUMN)).view(pa.int64())
         inside = pc.and_(pc.greater_equal(times, self._from), pc.less(times, self._until)).to_pylist()
+        if inside[0]:
+            yield from self._flush()
+        self._holes.clear()
+        self._inside = inside[-1]
         at = 0
         while at < len(inside):
             end = at

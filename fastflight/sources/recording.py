@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -33,7 +34,7 @@ LOT_ITEMS = 256
 class Readable(Protocol):
     """A log, to read."""
 
-    def read(self, wanted: Range = ...) -> Iterator[Rows | Missing]: ...
+    def read(self, wanted: Range = ...) -> Generator[Rows | Missing, None, None]: ...
 
     def statistics(self) -> LogStatistics: ...
 
@@ -120,8 +121,8 @@ class RecordingSource:
     def _open(self, request: Recording) -> tuple[Replay, Generator[Lot, None, None]]:
         """Raises what is wrong with the request."""
         replay, log, wanted = Replay(request), self._shelf.log(request.name), range_of(request)
-        if wanted.from_seq and request.format != "bytes":
-            replay.begin(_ends_line(log, wanted.from_seq - 1))
+        if request.format != "bytes":
+            replay.begin(_begins_line(log, wanted))
         return replay, _lots(replay, log, wanted)
 
 
@@ -139,21 +140,28 @@ def range_of(request: Recording) -> Range:
     return Range(request.from_seq, request.to_seq, microseconds(start), microseconds(request.to_time))
 
 
-def _ends_line(log: Readable, seq: int) -> bool:
-    """Whether what the device sent up to number `seq` is known to end a line."""
-    for item in log.read(Range(seq, seq)):
-        if isinstance(item, Rows):
-            row = item.batch.slice(0, 1).to_pylist()[0]
-            return row["direction"] == "rx" and bool(row["data"].endswith(b"\n"))
-    return False
+def _begins_line(log: Readable, wanted: Range) -> bool:
+    """Whether what the device sent first in a range is known to begin a line: what came just before it ended one."""
+    first = _first(log, wanted)
+    before = _first(log, Range(first.first - 1, first.first - 1)) if first is not None and first.first else None
+    if before is None:
+        return False
+    row = before.batch.slice(0, 1).to_pylist()[0]
+    return row["direction"] == "rx" and bool(row["data"].endswith(b"\n"))
+
+
+def _first(log: Readable, wanted: Range) -> Rows | None:
+    """The first rows of a range; None where the first that there is to say of it is that they are missing."""
+    with closing(log.read(wanted)) as items:
+        item = next(items, None)
+    return item if isinstance(item, Rows) else None
 
 
 def _lots(replay: Replay, log: Readable, wanted: Range) -> Generator[Lot, None, None]:
     yield []
     lot: Lot = []
     size = seen = 0
-    items = log.read(wanted)
-    try:
+    with closing(log.read(wanted)) as items:
         for item in items:
             if replay.full:
                 break
@@ -164,10 +172,6 @@ def _lots(replay: Replay, log: Readable, wanted: Range) -> Generator[Lot, None, 
             if size >= LOT_BYTES or seen >= LOT_ITEMS:
                 yield lot
                 lot, size, seen = [], 0, 0
-    finally:
-        close = getattr(items, "close", None)
-        if close is not None:
-            close()
     yield lot + replay.finish()
 
 

@@ -252,3 +252,14 @@ def test_reading_goes_on_over_what_is_removed_under_it(tmp_path: Path) -> None:
         gap = next(item for item in rest if isinstance(item, Missing))
         assert gap.last == 199 and gap.reason == "trimmed"
         assert numbers(rest) >= set(range(200, 400))
+
+
+def test_a_hole_counts_in_a_range_of_time_only_next_to_rows_in_it(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("a", SCHEMA)
+        log.append(batch_of("a", 0, 5)).result()
+        log.append(batch_of("a", 7, 3), first=7).result()
+        log.append(batch_of("a", 12, 3), first=12).result()
+        assert missing(log.read(Range(from_time=time_of(7)))) == [(5, 6, "never written"), (10, 11, "never written")]
+        assert missing(log.read(Range(from_time=time_of(8)))) == [(10, 11, "never written")]
+        assert missing(log.read(Range(until_time=time_of(9)))) == [(5, 6, "never written")]

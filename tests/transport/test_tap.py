@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -255,3 +256,78 @@ def test_a_tapped_serial_line_can_still_be_controlled() -> None:
 
     asyncio.run(again())
     assert line.told == [*[fast, {"dtr": False}, (True, False)] * 2, "drain"]
+
+
+def test_numbers_may_go_on_from_elsewhere() -> None:
+    tap = ticking()
+    tap.begin_at(1000)
+    tap.feed("rx", b"x")
+    assert tap.reader(seq=1000).take(0) == [Chunk(1000, 0, "rx", b"x")]
+    assert tap.reader(seq=7).take(0)[0] == Gap(7, 999)
+
+
+def test_a_cut_is_known_as_long_as_what_follows_it_is_kept() -> None:
+    tap = small(2)
+    tap.cut("opened")
+    tap.cut("opened again")
+    tap.feed("rx", b"a\n")
+    assert tap.cuts() == {0: "opened again"}
+    assert tap.reader().begins_line
+    tap.cut("lost")
+    assert not tap.reader().begins_line
+    for _ in range(3):
+        tap.feed("rx", b"b")
+    assert tap.cuts() == {}
+
+
+def test_gathering_takes_all_that_is_there_at_once() -> None:
+    async def main() -> None:
+        tap = Tap()
+        reader = tap.reader()
+        for _ in range(LOT_CHUNKS + 10):
+            tap.feed("rx", b"x")
+        assert len(await reader.agather(0, 0, 1)) == LOT_CHUNKS + 10
+        assert await reader.agather(0, 0, 1) == []
+
+    asyncio.run(main())
+
+
+def test_gathering_goes_on_until_enough_is_there() -> None:
+    async def main() -> None:
+        tap = Tap()
+        reader = tap.reader()
+        gathering = asyncio.ensure_future(reader.agather(None, SOON, 3 * (1 + CHUNK_BYTES)))
+        for _ in range(2):
+            tap.feed("rx", b"x")
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not gathering.done()
+        tap.feed("rx", b"x")
+        assert [item.seq for item in await gathering if isinstance(item, Chunk)] == [0, 1, 2]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ending", [Tap.nudge, Tap.close])
+def test_gathering_is_ended_by_a_nudge_and_by_the_end(ending: Callable[[Tap], None]) -> None:
+    async def main() -> None:
+        tap = Tap()
+        reader = tap.reader()
+        gathering = asyncio.ensure_future(reader.agather(None, SOON, 1000))
+        await asyncio.sleep(0)
+        ending(tap)
+        assert await gathering == []
+        assert reader.ended == (ending is Tap.close)
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_begins_in_the_past_has_enough_at_once() -> None:
+    async def main() -> None:
+        tap = Tap()
+        for _ in range(4):
+            tap.feed("rx", b"x")
+        items = await tap.reader(seq=1).agather(None, SOON, 3 * (1 + CHUNK_BYTES))
+        assert [item.seq for item in items if isinstance(item, Chunk)] == [1, 2, 3]
+
+    asyncio.run(main())

@@ -1,0 +1,185 @@
+"""`fastflight record`, `replay` and `recordings`, with a server and without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.record import name_of
+from fastflight.cli.recording_settings import RecordingSettings
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
+from fastflight.log import Store
+from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
+from fastflight.transport.tap import Chunk
+
+from .conftest import Run
+
+# 2026-11-20 08:00 UTC, and a line each second.
+BEGIN_NS = 1_795_161_600 * 10**9
+SECOND_NS = 10**9
+READINGS = ["--format", "csv", "--schema", "n=int64,celsius=double"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten lines of a device named weather, of which two are missing; the server's folder, too."""
+    folder = tmp_path_factory.mktemp("recordings")
+    with Store(folder, sync_ms=0) as store:
+        log = store.open("weather", KEPT_SCHEMA)
+        for first, last in ((0, 4), (7, 9)):
+            lot = [Chunk(n, BEGIN_NS + n * SECOND_NS, "rx", b"%d,2%d.5\n" % (n, n)) for n in range(first, last + 1)]
+            log.append(kept(lot, {0: BEGAN}), first=first).result()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def location(folder: Path) -> Iterator[str]:
+    settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(folder, sync_ms=20))
+    with open_server(settings) as running:
+        with FastFlightClient(running.location) as client:
+            client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
+        yield running.location
+
+
+@pytest.fixture(params=["server", "folder"])
+def here(request: pytest.FixtureRequest, folder: Path) -> list[str]:
+    """Asked of the server, or read here."""
+    return ["--recordings", str(folder)] if request.param == "folder" else []
+
+
+def test_recordings_are_listed(run: Run, here: list[str]) -> None:
+    shown = run("recordings", *here).stdout.splitlines()
+    assert shown[0].split() == ["name", "rows", "size", "from", "to", "next", "lost", "state"]
+    assert re.fullmatch(r"weather +8 +\d+ B  2026-11-20 \d\d:\d\d  2026-11-20 \d\d:\d\d +10 +0  kept", shown[1])
+    (told,) = json.loads(run("recordings", "--json", *here).stdout)
+    assert {"name": "weather", "rows": 8, "next_seq": 10, "state": "kept"}.items() <= told.items()
+
+
+def test_lines_with_their_times_and_what_is_missing(run: Run, here: list[str]) -> None:
+    result = run("replay", "weather", *here)
+    lines = result.stdout.splitlines()
+    assert [line.split()[-1] for line in lines] == [f"{n},2{n}.5" for n in (0, 1, 2, 3, 4, 7, 8, 9)]
+    assert re.match(r"2026-11-20 \d\d:00:00\.000  ", lines[0])
+    said = result.stderr.splitlines()
+    assert said[0] == "missing 2 pieces of traffic, 5 to 6: never written"
+    assert re.fullmatch(r"end of recording: 8 rows in \d+\.\d s, missed 2 pieces of traffic in 1 gaps", said[1])
+
+
+def test_what_is_missing_stands_where_it_is_missing(folder: Path) -> None:
+    """On a terminal both go to one place."""
+    command = [sys.executable, "-m", "fastflight", "replay", "weather", "--recordings", str(folder), "--raw"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    assert b"4,24.5\nmissing 2 pieces of traffic, 5 to 6: never written\n7,27.5\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        # The first line, and the one after the gap, are not known to be whole.
+        ([], [1, 2, 3, 4, 8, 9]),
+        (["--from", "3", "--to", "8"], [3, 4, 8]),
+        (["--from", "2026-11-20T08:00:08Z"], [8, 9]),
+        (["--to", "2026-11-20T08:00:02+00:00"], [1]),
+        (["-n", "2"], [1, 2]),
+        (["--since", "0"], []),
+        (["--speed", "10000"], [1, 2, 3, 4, 8, 9]),
+    ],
+)
+def test_a_range(run: Run, here: list[str], options: list[str], numbers: list[int]) -> None:
+    rows = [
+        json.loads(line) for line in run("replay", "weather", *here, *READINGS, "--json", *options).stdout.splitlines()
+    ]
+    assert [row["n"] for row in rows] == numbers
+
+
+def test_columns_as_csv(run: Run, here: list[str]) -> None:
+    shown = run("replay", "weather", *here, *READINGS, "--csv", "--columns", "n,celsius", "-n", "1").stdout
+    assert shown.splitlines() == ["n,celsius", "1,21.5"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["replay", "wether"], 1, "Did you mean 'weather'"),
+        (["replay", "weather", "--from", "yesterday"], 2, "neither a time"),
+        (["replay", "weather", "--json", "--raw"], 2, "one of --raw"),
+        (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed goes by the column time"),
+        (["recordings", "--recordings", "nowhere"], 1, "nowhere: no such folder"),
+        (["record", "dmeo"], 1, "Did you mean 'demo'"),
+        (["record", "demo", "--seconds", "1"], 2, "give --to DIR"),
+        (["record", "sim:", "--to", "there", "--stop"], 2, "Ctrl-C ends it"),
+        (["record", "sim:", "--to", "there", "--name", "a b"], 2, "is no name for a recording"),
+    ],
+)
+def test_what_is_refused(
+    run: Run, arguments: list[str], code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert (result.exit_code, says in re.sub(r"[\s│]+", " ", result.stderr)) == (code, True)
+
+
+def test_a_device_of_the_server_is_switched_on_and_off(run: Run) -> None:
+    assert re.fullmatch(r"demo: recording; [\d,]+ rows are kept\n", run("record", "demo").stdout)
+    run("tail", "demo", "-n", "5")
+    assert re.fullmatch(r"demo: no more recorded; [1-9][\d,]* rows are kept\n", run("record", "demo", "--stop").stdout)
+    assert run("record", "demo", "--stop").exit_code == 1
+    assert run("replay", "demo", "-n", "1").exit_code == 0
+
+
+def test_a_server_that_keeps_nothing_says_what_to_do(run: Run) -> None:
+    settings = replace(ServeSettings("grpc://127.0.0.1:0"), recordings=None)
+    with open_server(settings) as running:
+        for command in ("record", "replay"):
+            result = run(command, "demo", "--server", running.location)
+            assert (result.exit_code, "--recordings DIR" in result.stderr) == (1, True)
+        assert json.loads(run("recordings", "--json", "--server", running.location).stdout) == []
+
+
+def test_recording_here(run: Run, tmp_path: Path) -> None:
+    result = run("record", "sim:?telemetry=20", "--to", str(tmp_path), "--name", "demo", "--seconds", "2", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["name"], told["state"], told["rows"] > 0) == ("demo", "kept", True)
+    shown = run("replay", "demo", "--recordings", str(tmp_path), "--raw", "-n", "20").stdout
+    assert "MicroPython" in shown
+
+
+def test_ctrl_c_ends_recording_here_and_keeps_what_came(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fastflight", "record", "sim:?telemetry=5", "--to", str(tmp_path)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ, text=True)
+    assert child.stderr is not None
+    assert child.stderr.readline() == f"recording sim:?telemetry=5 as sim to {tmp_path}\n"
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate()
+    assert (child.returncode, said.startswith("interrupted: sim: ")) == (130, True)
+
+
+def test_a_port_that_cannot_be_opened_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    result = run("record", "socket://127.0.0.1:1", "--to", str(tmp_path))
+    assert result.exit_code == 3 and "127.0.0.1" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("serial:///dev/ttyACM0?baud=9600", "ttyACM0"),
+        ("COM7", "COM7"),
+        ("sim:", "sim"),
+        ("socket://127.0.0.1:2218", "127.0.0.1-2218"),
+        ("/", "device"),
+    ],
+)
+def test_a_name_from_a_url(url: str, name: str) -> None:
+    assert name_of(url) == name

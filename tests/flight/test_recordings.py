@@ -1,0 +1,317 @@
+"""Recordings through a whole server: rows as live, ranges, damage, a full disk, a process that is killed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.concurrency import Shards
+from fastflight.device import Inventory
+from fastflight.errors import BusyError
+from fastflight.log import Retention, Store
+from fastflight.log.disk import LocalDisk
+from fastflight.server import FlightServer
+from fastflight.service import Catalog
+from fastflight.sources import Recordings, device_actions, device_sources, recording_actions, recording_source
+from fastflight.sources import recorder as recorder_module
+from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
+from fastflight.sources.recordings import RUN, Tidying
+from fastflight.transport.tap import Chunk
+from tests.log.disks import FailingDisk
+
+from .conftest import Board, ticket
+
+RECORDING = {"type": "recording", "name": "demo"}
+SESSION = {"type": "device.session", "device": "demo", "flush_ms": 0}
+TELEMETRY = {"ms": "int64", "temperature": "double"}
+
+
+@contextmanager
+def recording(folder: Path, url: str = "sim:?telemetry=50", **options: Any) -> Iterator[tuple[Board, Recordings]]:
+    """A server with one device that is recorded, as the command line puts it together."""
+    with ExitStack() as parts:
+        shards = Shards(1)
+        parts.callback(shards.close)
+        inventory = parts.enter_context(Inventory({"demo": url}, shards=shards))
+        recordings = Recordings(folder, inventory, sync_ms=20, **options)
+        parts.callback(recordings.close)
+        parts.enter_context(shards)
+        recordings.start("demo")
+        catalog = Catalog()
+        for source in (*device_sources(inventory), recording_source(recordings)):
+            catalog.add(source)
+        actions = [*device_actions(inventory), *recording_actions(recordings)]
+        server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0")
+        parts.callback(server.close)
+        board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
+        parts.callback(board.client.close)
+        yield board, recordings
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """A server that has recorded a few rows of a board, and records it no more."""
+    with recording(tmp_path_factory.mktemp("recordings")) as (board, _):
+        board.get(**SESSION, limit_rows=12)
+        board.act("recording.stop", device="demo")
+        yield board
+
+
+def messages(board: Board, **request: Any) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+    reader = board.client.do_get(ticket(**request))
+    while True:
+        try:
+            chunk = reader.read_chunk()
+        except StopIteration:
+            return
+        yield chunk.data.to_pylist(), json.loads(chunk.app_metadata.to_pybytes()) if chunk.app_metadata else {}
+
+
+def test_the_recording_has_the_rows_of_the_live_session(tmp_path: Path, mode: str) -> None:
+    with recording(tmp_path) as (board, _):
+        live = board.table(**SESSION, limit_rows=8, mode=mode)
+        lines = board.get(**SESSION, since_seq=0, format="jsonl", schema=TELEMETRY, limit_rows=3, mode=mode).table
+        board.act("recording.stop", device="demo")
+        first, last = live["seq"][0].as_py(), live["seq"][-1].as_py()
+        again = board.get(**RECORDING, from_seq=first, to_seq=last, mode=mode)
+        assert again.schema is not None and again.schema.metadata[b"fastflight.path"] == mode.encode()
+        assert again.table.equals(live)
+        assert again.trailer is not None
+        assert {"rows": 8, "gaps": 0, "lost": 0, "next_seq": last + 1}.items() <= again.trailer.items()
+        kept = board.get(**RECORDING, format="jsonl", schema=TELEMETRY, limit_rows=3, mode=mode)
+        assert kept.table.equals(lines)
+        assert kept.trailer is not None and kept.trailer["ended"] == "limit reached"
+
+
+def test_ranges(told: Board, mode: str) -> None:
+    whole = told.table(**RECORDING, mode=mode)
+    numbers = whole["seq"].to_pylist()
+    assert numbers == list(range(len(numbers)))
+    assert told.table(**RECORDING, from_seq=3, to_seq=5, mode=mode).equals(whole.slice(3, 3))
+    moment = whole["time"][4].as_py().isoformat()
+    assert told.table(**RECORDING, from_time=moment, mode=mode).equals(whole.slice(4))
+    assert told.table(**RECORDING, to_time=moment, mode=mode).equals(whole.slice(0, 4))
+    assert told.table(**RECORDING, since_seconds=3600, limit_rows=2, mode=mode).equals(whole.slice(0, 2))
+    assert told.table(**RECORDING, columns=["data"], mode=mode).column_names == ["data"]
+    assert told.table(**RECORDING, from_seq=10**6, mode=mode).num_rows == 0
+
+
+def test_lines_begin_where_they_are_known_to(told: Board, mode: str) -> None:
+    """Telemetry is printed a line at a time, so each piece but the banner begins one."""
+    schema = {"format": "jsonl", "schema": TELEMETRY}
+    numbers = told.table(**RECORDING, **schema, mode=mode)["seq"].to_pylist()
+    got = told.get(**RECORDING, **schema, from_seq=numbers[2], mode=mode)
+    assert got.table["seq"].to_pylist() == numbers[2:]
+    assert got.trailer is not None and got.trailer["rejected"] == 0
+
+
+def test_it_is_listed_with_its_rows(told: Board) -> None:
+    rows = told.table(**RECORDING).num_rows
+    (found,) = told.client.list_flights(b"demo/recording")
+    assert json.loads(found.descriptor.command) == {
+        **RECORDING,
+        "mode": "async",
+        "format": "bytes",
+        "batch_rows": 65536,
+    }
+    assert found.total_records == rows
+    assert told.client.do_get(found.endpoints[0].ticket).read_all().num_rows == rows
+    info = told.client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps({**RECORDING, "from_seq": 2})))
+    assert info.total_records == rows - 2
+    (listed,) = told.act("recordings")
+    assert {"name": "demo", "state": "kept", "rows": rows, "lost": 0, "damage": []}.items() <= listed.items()
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"name": "dmeo"}, "Did you mean 'demo'"),
+        ({"from_seq": 5, "to_seq": 4}, "to_seq: it ends before it begins"),
+        ({"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-01T00:00:00Z"}, "to_time: it ends before"),
+        ({"from_time": "2026-01-02T00:00:00Z", "since_seconds": 1}, "since_seconds: it begins at one time"),
+        ({"from_time": "2026-01-02T00:00:00"}, "from_time"),
+        ({"from_time": "yesterday"}, "from_time"),
+        ({"format": "csv"}, "csv needs a schema"),
+        ({"schema": {"a": "int64"}}, "bytes has the columns that it has"),
+        ({"form": "csv"}, "Did you mean 'format'"),
+    ],
+)
+def test_a_wrong_request_is_told_what_is_wrong(told: Board, keys: dict[str, Any], says: str, mode: str) -> None:
+    got = told.get(**{**RECORDING, **keys, "mode": mode})
+    assert got.error is not None and re.search(re.escape(says), str(got.error))
+
+
+def test_recording_is_switched_on_and_off(told: Board) -> None:
+    (on,) = told.act("recording.start", device="demo")
+    assert on["state"] == "recording"
+    assert told.act("devices")[0]["recording"] == "recording"
+    (same,) = told.act("recording.start", device="demo")
+    assert same["state"] == "recording"
+    (off,) = told.act("recording.stop", device="demo")
+    assert off["state"] == "kept"
+    with pytest.raises(pa.ArrowInvalid, match="it is not recorded"):
+        told.act("recording.stop", device="demo")
+
+
+def test_a_second_server_is_told_who_keeps_the_folder(tmp_path: Path) -> None:
+    with recording(tmp_path, holder="the server at home"):
+        with pytest.raises(BusyError, match="the server at home"), recording(tmp_path):
+            pass
+
+
+def test_a_server_goes_on_at_the_next_million(tmp_path: Path) -> None:
+    for _ in range(2):
+        with recording(tmp_path) as (board, _recordings):
+            board.get(**SESSION, limit_rows=3)
+    with recording(tmp_path, "sim:?telemetry=0") as (board, _recordings):
+        seen = [(rows, note) for rows, note in messages(board, **RECORDING) if rows or note]
+        numbers = [row["seq"] for rows, _ in seen for row in rows]
+        assert numbers[0] == 0 and RUN in numbers
+        notes = [note for _, note in seen if note]
+        assert notes[0] == {"outage": {"reason": "recording began", "next_seq": numbers[numbers.index(RUN) - 1] + 1}}
+        assert (notes[-1]["gaps"], notes[-1]["lost"], notes[-1]["outages"]) == (0, 0, 1)
+
+
+def test_a_full_disk_does_not_end_what_is_live_and_is_told_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(recorder_module, "LAST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(recorder_module, "FIRST_RETRY_SECONDS", 0.01)
+    full = [0]
+    disk = FailingDisk(LocalDisk(tmp_path), lambda call, name: full[0] if call == "write" else 0)
+    with recording(tmp_path, disk=disk) as (board, _):
+        live = messages(board, **SESSION, mode=mode)
+        said: list[str] = []
+        number = -1
+        for rows, note in live:
+            for row in rows:
+                assert row["seq"] > number >= -1
+                number = row["seq"]
+            if "recording" in note:
+                said.append(note["recording"])
+                (listed,) = board.act("recordings")
+                assert listed["failures"] >= 1 and board.act("devices")[0]["recording"] is not None
+                full[0] = 0
+            elif rows and not said:
+                full[0] = errno.ENOSPC
+            if len(said) == 2 and rows:
+                break
+        live.close()
+        assert said[0].startswith("recording failed: ") and said[1] == "recording"
+        board.act("recording.stop", device="demo")
+        assert board.table(**RECORDING, to_seq=number)["seq"].to_pylist() == list(range(number + 1))
+
+
+def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: str) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("demo", KEPT_SCHEMA)
+        for first in (0, 10, 20):
+            lot = [Chunk(number, number * 1000, "rx", b"reading %d\n" % number) for number in range(first, first + 10)]
+            log.append(kept(lot, {})).result()
+    (segment,) = tmp_path.glob("*.seg")
+    data = bytearray(segment.read_bytes())
+    at = data.index(b"reading 15")
+    data[at] ^= 1
+    segment.write_bytes(data)
+    with recording(tmp_path, "sim:?telemetry=0") as (board, _):
+        for format in ("bytes", "lines"):
+            seen = list(messages(board, **RECORDING, format=format, to_seq=29, mode=mode))
+            assert [row["seq"] for rows, _ in seen for row in rows] == [*range(10), *range(20, 30)]
+            (gap,) = [note["gap"] for _, note in seen if "gap" in note]
+            assert (gap["first"], gap["last"], gap["reason"]) == (10, 19, "damaged")
+            assert re.fullmatch(rf"{segment.name} is damaged at byte \d+", gap["where"])
+            assert (seen[-1][1]["gaps"], seen[-1][1]["lost"]) == (1, 10)
+
+
+def test_old_recordings_are_let_go_of(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0, segment_bytes=4096, retention=Retention(max_bytes=16_384)) as store:
+        log = store.open("demo", KEPT_SCHEMA)
+        for first in range(0, 400, 10):
+            log.append(kept([Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)], {})).result()
+        tidying = Tidying(store)
+        tidying.tidy()
+        tidying.close()
+        assert store.statistics().bytes <= 16_384
+        first = log.statistics().first_seq
+        assert 0 < first < 400
+    with recording(tmp_path, "sim:?telemetry=0") as (board, _):
+        assert board.table(**RECORDING, to_seq=399)["seq"].to_pylist() == list(range(first, 400))
+        notes = [note for _, note in messages(board, **RECORDING, from_seq=0, to_seq=399) if "gap" in note]
+        assert notes == [{"gap": {"first": 0, "last": first - 1, "reason": "trimmed"}}]
+
+
+def test_parts_have_together_what_the_whole_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.sources.recording.PART_BYTES", 4096)
+    with Store(tmp_path, sync_ms=0, segment_bytes=4096) as store:
+        log = store.open("demo", KEPT_SCHEMA)
+        for first in range(0, 300, 10):
+            gap = 5 if first >= 150 else 0
+            lot = [Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)]
+            log.append(kept(lot, {}), first=first + gap).result()
+    with recording(tmp_path, "sim:?telemetry=0") as (board, _):
+        for keys in ({}, {"from_seq": 12, "to_seq": 280}):
+            request = {**RECORDING, **keys}
+            info = board.client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps(request)))
+            assert len(info.endpoints) > 3
+            parts = [board.client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
+            whole = board.client.do_get(ticket(**request)).read_all()
+            assert pa.concat_tables(parts).equals(whole) and whole.num_rows == info.total_records
+            gaps = [
+                note["gap"]
+                for endpoint in info.endpoints
+                for _, note in messages(board, **json.loads(endpoint.ticket.ticket))
+                if "gap" in note
+            ]
+            assert gaps == [{"first": 150, "last": 154, "reason": "never written"}]
+
+
+def test_a_server_that_is_killed_has_kept_what_it_said_was_kept(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text("""
+        [recordings]
+        folder = "kept"
+        sync_ms = 20
+        [devices.demo]
+        url = "sim:?telemetry=5"
+        record = true
+    """)
+    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert child.stdout is not None
+        location = re.search(r"grpc://127.0.0.1:\d+", child.stdout.readline())
+        assert location is not None
+        assert child.stdout.readline() == f"recording demo to {tmp_path / 'kept'}\n"
+        seen: dict[int, bytes] = {}
+        promised = 0
+        with flight.connect(location[0]) as client:
+            for chunk in client.do_get(ticket(**SESSION, since_seq=0)):
+                seen.update((row["seq"], row["data"]) for row in chunk.data.to_pylist())
+                (listed,) = [json.loads(each.body.to_pybytes()) for each in client.do_action("recordings")] or [{}]
+                promised = listed.get("next_seq", 0)
+                if promised > 20:
+                    break
+            os.kill(child.pid, signal.SIGKILL)
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+    with recording(tmp_path / "kept", "sim:?telemetry=0") as (board, _):
+        rows = board.table(**RECORDING).to_pylist()
+        numbers = [row["seq"] for row in rows if row["seq"] < RUN]
+        assert numbers == list(range(len(numbers))) and len(numbers) >= promised
+        assert all(seen.get(row["seq"], row["data"]) == row["data"] for row in rows)
+        assert board.inventory.device("demo").tap.next_seq >= RUN

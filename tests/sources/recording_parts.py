@@ -1,0 +1,70 @@
+"""A device that is nothing but its tap, and a store in memory whose disk fails on request."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+from fastflight.device import Device
+from fastflight.log import AsyncLog, Missing, Rows, Store
+from fastflight.sources.recorded_rows import KEPT_SCHEMA
+from fastflight.sources.recorder import Recorder
+from fastflight.transport.tap import KEPT_BYTES, Tap
+from tests.log.disks import FailingDisk, MemoryDisk
+
+
+class Line:
+    """What a recorder needs of a device."""
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self.name = "demo"
+        self.tap = Tap(kept_bytes, clock=lambda: 1_000_000 * self.tap.next_seq)
+        self.recording = ""
+
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[None]:
+        yield
+
+    async def becomes(self, fits: Callable[[str], bool]) -> None:
+        """Wait until what is said of its recording fits."""
+        news = asyncio.Event()
+        with self.tap.heeding(news.set):
+            while not fits(self.recording):
+                await news.wait()
+                news.clear()
+
+
+class Disk(FailingDisk):
+    """Memory, with an errno for all writes while `broken` is set."""
+
+    def __init__(self) -> None:
+        self.broken = 0
+        super().__init__(MemoryDisk(), lambda call, name: self.broken if call in ("write", "sync", "create") else 0)
+
+    def fill(self) -> None:
+        self.broken = errno.ENOSPC
+
+
+@contextlib.contextmanager
+def recording(folder: Path, line: Line, disk: Disk | None = None) -> Iterator[tuple[Recorder, Store]]:
+    """A recorder on a store of its own."""
+    with Store(folder, sync_ms=0, disk=disk or Disk()) as store:
+        kept_in = AsyncLog(store.open(line.name, KEPT_SCHEMA))
+        yield Recorder(cast(Device, line), kept_in, 0.0), store
+
+
+def told(items: Iterator[Rows | Missing]) -> list[object]:
+    """Rows as number, direction and data; what is missing as its numbers and the reason."""
+    seen: list[object] = []
+    for item in items:
+        if isinstance(item, Missing):
+            seen.append((item.first, item.last, item.reason))
+            continue
+        for number, row in enumerate(item.batch.to_pylist(), start=item.first):
+            assert row["time"].timestamp() * 1000 == number
+            seen.append((number, row["direction"], row["data"]))
+    return seen
