@@ -98,12 +98,18 @@ class Admission:
         self._gates: dict[tuple[str, str], _Gate] = {}
         self._waiting: set[Place] = set()
         self._closed = False
+        self._waiting_threads = 0
         self._refused = 0
 
     @property
     def waiting(self) -> int:
         """How many wait for a place now."""
         return len(self._waiting)
+
+    @property
+    def waiting_threads(self) -> int:
+        """How many of those are threads."""
+        return self._waiting_threads
 
     @property
     def refused(self) -> int:
@@ -120,6 +126,8 @@ class Admission:
             return place
         woken = threading.Event()
         deadline = self._clock() + self.limits.wait_seconds
+        with self._lock:
+            self._waiting_threads += 1
         try:
             self._wake_by(place, woken.set)
             while (rest := deadline - self._clock()) > 0 and not woken.wait(min(rest, LOOK_SECONDS)):
@@ -129,6 +137,9 @@ class Admission:
         except BaseException:
             self.release(place)
             raise
+        finally:
+            with self._lock:
+                self._waiting_threads -= 1
         return place
 
     async def aacquire(self, identity: str, device: str | None) -> Place:

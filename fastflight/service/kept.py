@@ -78,7 +78,7 @@ class Kept(Generic[T]):
         return found[0] if found is not None and self._clock() < found[1] else None
 
     def put(self, key: Hashable, value: T, seconds: float) -> None:
-        """Keep `value` for `seconds`: `math.inf` is for ever, 0 not at all. What was kept before is not true any more."""
+        """Keep `value` for `seconds`: `math.inf` is for ever, 0 not at all. It replaces what was kept before."""
         with self._lock:
             self._values.pop(key, None)
             if seconds <= 0:

@@ -16,6 +16,7 @@ from typing import Any
 from fastflight.errors import Stopped
 from fastflight.service.admission import DEFAULT_LIMITS, Admission, Limits, Place
 from fastflight.service.requests import Request
+from fastflight.service.threads import by_kind
 
 # Asking gRPC whether a client has left takes it up to 0.4 ms, as long as sending half a megabyte.
 LOOK_SECONDS = 0.2
@@ -26,9 +27,13 @@ COUNTED = ("started", "finished", "failed", "cancelled", "rows", "bytes")
 class Stream:
     """One running do_get, do_put or do_exchange."""
 
-    def __init__(self, ledger: Ledger, source: str, ticket: bytes, left: Callable[[], bool], place: Place) -> None:
+    def __init__(
+        self, ledger: Ledger, source: str, ticket: bytes, left: Callable[[], bool], place: Place, in_thread: bool
+    ) -> None:
         self._ledger = ledger
         self.place = place
+        # Its handler is a thread of its own.
+        self.in_thread = in_thread
         self._left = left
         self.source = source
         self.ticket = ticket
@@ -130,18 +135,20 @@ class Ledger:
 
         `identity` is who asks. Raises `ResourceExhausted` where there is no room in time, `Stopped` while draining.
         """
-        return self._opened(request, ticket, left, self._admission.acquire(identity, device_of(request), left))
+        return self._opened(request, ticket, left, self._admission.acquire(identity, device_of(request), left), True)
 
     async def aopen(self, request: Request, ticket: bytes, left: Callable[[], bool], identity: str) -> Stream:
         """The same for a coroutine; cancel it when the client goes."""
-        return self._opened(request, ticket, left, await self._admission.aacquire(identity, device_of(request)))
+        return self._opened(request, ticket, left, await self._admission.aacquire(identity, device_of(request)), False)
 
-    def _opened(self, request: Request, ticket: bytes, left: Callable[[], bool], place: Place) -> Stream:
+    def _opened(
+        self, request: Request, ticket: bytes, left: Callable[[], bool], place: Place, in_thread: bool
+    ) -> Stream:
         with self._lock:
             if self._draining:
                 self._admission.release(place)
                 self.refuse_while_draining()
-            stream = Stream(self, request.type, ticket, left, place)
+            stream = Stream(self, request.type, ticket, left, place, in_thread)
             self._open.add(stream)
             self._count(request.type)["started"] += 1
             return stream
@@ -202,6 +209,7 @@ class Ledger:
         """Counts in all and by source. Rows and bytes are those of streams that have ended, and of the open ones."""
         with self._lock:
             sources = {name: Counter(counts) for name, counts in self._counts.items()}
+            handlers = sum(stream.in_thread for stream in self._open)
             for stream in self._open:
                 sources[stream.source].update({"open": 1, "rows": stream.rows, "bytes": stream.bytes})
         total: Counter[str] = Counter()
@@ -212,7 +220,7 @@ class Ledger:
             **{key: total[key] for key in keys},
             "waiting": self._admission.waiting,
             "refused": self._admission.refused,
-            "threads": threading.active_count(),
+            "threads": by_kind(handlers + self._admission.waiting_threads),
             "sources": {name: {key: counts[key] for key in keys} for name, counts in sources.items()},
         }
 

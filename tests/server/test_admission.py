@@ -68,6 +68,9 @@ def test_who_finds_no_room_waits_and_is_admitted_when_one_ends(mode: str) -> Non
         second = Asking(running, mode=mode)
         until(waiting(running, 1))
         assert second.rows == -1
+        threads = running.stats()["threads"]
+        assert threads["handlers"] == 2
+        assert threads["all"] == sum(count for kind, count in threads.items() if kind != "all")
         first.cancel()
         second.join(SOON)
         assert (second.rows, second.error) == (3, None)
