@@ -1,8 +1,8 @@
-"""Draw the plots of a result as PNG files beside its CSV: of the suites `flight`, `transfer`, `boards`, `bridge`."""
+"""Draw the plots of a result as PNG files beside its CSV: of the suites in `FIGURES`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from fastflight_benchmark import output, plots, summary, transfer_plots
+from fastflight_benchmark import output, peer_plots, plots, summary, transfer_plots
 from fastflight_benchmark.bridging import plots as bridge_plots
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -47,7 +47,8 @@ def draw(path: Path, folder: Path) -> list[Path]:
     """Write the plots of the result at `path` into `folder`. Their paths."""
     result = pd.read_csv(path)
     description = output.described(path)
-    figures = FIGURES[description["suite"]](result, description)
+    parts = {part: pd.read_csv(output.beside(path, part)) for part in PARTS.get(description["suite"], ())}
+    figures = FIGURES[description["suite"]](result, description, **parts)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, figure in figures.items():
@@ -57,18 +58,25 @@ def draw(path: Path, folder: Path) -> list[Path]:
     return written
 
 
-def _flight(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
-    """A heatmap of async against sync per delay, and bars of throughput."""
+def _flight(result: pd.DataFrame, description: Mapping[str, Any], servers: pd.DataFrame) -> dict[str, Figure]:
+    """A heatmap of async against sync per delay, bars of throughput, and ours beside peers."""
     compared = summary.compare(result)
     figures: dict[str, Figure] = {}
     for delay in sorted(compared["delay_per_row"].unique()):
         figures[f"heatmap_{delay * 1e6:g}us"] = plots.heatmap(compared, delay, description)
-    figures["throughput"] = plots.throughput(compared, result, description)
+    if not compared.empty:
+        figures["throughput"] = plots.throughput(compared, result, description)
+    if not servers[servers["delay_per_row"] == 0].empty:
+        figures["peers"] = peer_plots.peers(servers, description)
+        figures["first_batch"] = peer_plots.first_batch(servers, description)
     return figures
 
 
-FIGURES: Mapping[str, Callable[[pd.DataFrame, Mapping[str, Any]], dict[str, Figure]]] = {
+# Of a suite's result, the other files that its plots need.
+PARTS: Mapping[str, Sequence[str]] = {"flight": ("servers",)}
+FIGURES: Mapping[str, Callable[..., dict[str, Figure]]] = {
     "flight": _flight,
+    "requests": peer_plots.requests,
     "transfer": transfer_plots.transfer,
     "boards": transfer_plots.boards,
     "bridge": bridge_plots.bridge,

@@ -9,51 +9,46 @@ from rich.text import Text
 from fastflight_benchmark import targets
 from fastflight_benchmark.contenders import BARE
 from fastflight_benchmark.report import LOSS, NOISE, WIN, show_targets, table
-from fastflight_benchmark.requests_summary import CELL
 
 
 def show(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool) -> None:
     """What each server did, then ours against peers, then, where it is to be `judged`, whether the targets are met."""
-    shown = table(
-        "Small requests: medians over runs; CPU: the server's, for each; load: cores that Flight clients took",
-        ("operation", "load", "connections", "per second", "p50 ms", "p99 ms", "CPU µs", "load", "failed"),
-        "server",
-    )
-    for row in result.to_dict("records"):
+    for (operation, load), cells in result.groupby(["operation", "load"], sort=False):
+        _show_servers(console, f"{operation}, load by {load}: medians; CPU: the server's, for each", cells)
+        of = ratios[(ratios["operation"] == operation) & (ratios["load"] == load)]
+        if not of.empty:
+            _show_ratios(console, f"{operation}, load by {load}: ours by peers', median (lowest, highest) of pairs", of)
+    if judged:
+        show_targets(console, targets.requests(ratios))
+
+
+def _show_servers(console: Console, title: str, cells: pd.DataFrame) -> None:
+    shown = table(title, ("connections", "per second", "p50 ms", "p99 ms", "CPU µs"), "server")
+    for row in cells.to_dict("records"):
         shown.add_row(
-            row["operation"],
-            row["load"],
             f"{row['connections']}",
             f"{row['per_second']:,.0f}",
             f"{row['p50_ms']:.2f}",
             f"{row['p99_ms']:.2f}",
             f"{row['server_cpu_us']:.0f}",
-            f"{row['load_cores']:.1f}",
-            f"{row['failed']}",
             row["mode"],
         )
     console.print(shown)
-    shown = table(
-        "Ours by peers': median (lowest, highest) of pairs; more per second is better, less p99 and less CPU",
-        (*CELL, "ours", "peer", "pairs", "p99", "CPU"),
-        "per second",
-    )
+
+
+def _show_ratios(console: Console, title: str, ratios: pd.DataFrame) -> None:
+    shown = table(title, ("connections", "ours", "peer", "p99", "CPU"), "per second")
     for row in ratios.to_dict("records"):
         rate = f"{row['median_ratio']:.2f} ({row['min_ratio']:.2f}, {row['max_ratio']:.2f})"
         shown.add_row(
-            row["operation"],
-            row["load"],
             f"{row['connections']}",
             row["mode"],
             row["peer"],
-            f"{row['pairs']}",
             f"{row['median_p99_ratio']:.2f}",
             f"{row['median_cpu_ratio']:.2f}",
             Text(rate, style=_style(row["peer"], row["min_ratio"], row["max_ratio"])),
         )
     console.print(shown)
-    if judged:
-        show_targets(console, targets.requests(ratios))
 
 
 def _style(peer: str, lowest: float, highest: float) -> str:

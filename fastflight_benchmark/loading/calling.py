@@ -57,20 +57,27 @@ def call(operation: str, client: flight.FlightClient, payload: bytes, rows: int,
 
 
 def repeat(request: Callable[[], None], until: float) -> Calls:
-    """Call `request` again and again until that `time.perf_counter`; what runs then is finished and counted."""
+    """Call `request`, and again until that `time.perf_counter`; what runs then is finished and counted."""
     calls = Calls(began=time.perf_counter())
     now = calls.began
-    while now < until:
-        try:
-            request()
-        except (flight.FlightError, pa.ArrowException, WrongAnswer, OSError) as error:
-            calls.errors[f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]] += 1
-            now = time.perf_counter()
-            continue
+    while True:
+        error = _error_of(request)
         before, now = now, time.perf_counter()
-        calls.latencies.append(now - before)
-    calls.ended = now
-    return calls
+        if error:
+            calls.errors[error] += 1
+        else:
+            calls.latencies.append(now - before)
+        if now >= until:
+            calls.ended = now
+            return calls
+
+
+def _error_of(request: Callable[[], None]) -> str:
+    try:
+        request()
+    except (flight.FlightError, pa.ArrowException, WrongAnswer, OSError) as error:
+        return f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
+    return ""
 
 
 def _expect(came: object, expected: object) -> None:

@@ -8,6 +8,7 @@ They are apart from the servers and from the process that runs the suite, which 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -130,8 +131,10 @@ class Loaders:
     def _all(self, count: int, task: dict[str, Any]) -> list[dict[str, Any]]:
         """`count` threads' worth of work, spread over the processes."""
         shares = [len(range(place, count, self._most)) for place in range(min(count, self._most))]
-        while len(self._running) < len(shares):
-            self._running.append(_started())
+        begun = [_started() for _ in range(len(shares) - len(self._running))]
+        self._running += begun
+        for process in begun:
+            _hear(process)
         at = time.perf_counter() + LEAD_SECONDS
         working = self._running[: len(shares)]
         for process, share in zip(working, shares, strict=True):
@@ -146,7 +149,8 @@ class Loaders:
     ) -> None:
         for process in self._running:
             assert process.stdin is not None
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # it has ended, with something unread
+                process.stdin.close()
             if error is not None:
                 process.kill()
         for process in self._running:

@@ -4,8 +4,9 @@
     {"do": "call", "location": URL, "operation": NAME, "payload": BASE64, "rows": N, "path": PATH,
      "count": connections, "at": time, "seconds": S}
 
-`at` is when to begin, by `time.perf_counter`, which all processes of a machine share. Each of `count` threads has a
-client and a connection of its own; they are kept for the next line. It ends with its input.
+Its first line says that it is ready. `at` is when to begin, by `time.perf_counter`, which all processes of a machine
+share. Each of `count` threads has a client and a connection of its own; they are kept for the next line. It ends with
+its input.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ def from_json(told: dict[str, Any]) -> Answer:
 def main() -> None:
     """Answer lines until there are none."""
     load = Load()
+    print(json.dumps({"ready": True}), flush=True)
     try:
         for line in sys.stdin:
             print(json.dumps(load.do(json.loads(line))), flush=True)

@@ -44,21 +44,23 @@ AROUND_SECONDS = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is measured, for how many seconds each."""
+    """What is measured, for how many seconds each, and how often in each run."""
 
     connections: Sequence[int]
     seconds: float
+    rounds: int = 1
     peers: Sequence[str] = PEERS
     loads: Sequence[str] = LOADS
 
 
-FULL = Scope(connections=(1, 4, 16, 64), seconds=1.0)
+# Several short loads in turns rather than a long one: what else the machine does then falls on all that are compared.
+FULL = Scope(connections=(1, 4, 16, 64), seconds=0.5, rounds=2)
 QUICK = Scope(connections=(1, 16), seconds=0.3)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One load on one server. In the same `run` each of those that are compared is loaded once."""
+    """One load on one server. `run` counts the rounds in which each of those that are compared is loaded once."""
 
     operation: str
     load: str
@@ -90,13 +92,14 @@ class Step:
 
 
 def plan(scope: Scope, run: int) -> Iterator[Step]:
-    """All loads of one run; what is compared stands next to each other, in an order that turns around with each run."""
+    """All loads of one run; what is compared stands next to each other, in an order that turns around each time."""
     for operation in OPERATIONS:
         who = [mode for mode in WHO[operation] if mode in MODES or mode in scope.peers]
         for connections in scope.connections:
             for load in scope.loads:
-                for mode in who if run % 2 else reversed(who):
-                    yield Step(operation, load, connections, mode, run)
+                for round_ in range((run - 1) * scope.rounds + 1, run * scope.rounds + 1):
+                    for mode in who if round_ % 2 else reversed(who):
+                        yield Step(operation, load, connections, mode, round_)
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
