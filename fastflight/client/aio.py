@@ -31,6 +31,7 @@ from fastflight.service.requests import (
     DeviceFile,
     DeviceListing,
     DeviceSession,
+    FleetFile,
     Format,
     Method,
     Mode,
@@ -94,6 +95,46 @@ class AsyncFastFlightClient:
             DeviceFile,
             device=device,
             path=path,
+            format=format,
+            schema=schema,
+            columns=columns,
+            record=record,
+            batch_rows=batch_rows,
+            mode=mode,
+            on_error=on_error,
+            transfer=transfer,
+            deflate=deflate,
+            interrupt=interrupt,
+        )
+        return await self.read_request(request, progress=progress)
+
+    async def read_fleet(
+        self,
+        devices: str,
+        path: str,
+        *,
+        ordered: bool = False,
+        format: Format | None = None,
+        schema: Mapping[str, str] | None = None,
+        columns: Sequence[str] | None = None,
+        record: str | None = None,
+        batch_rows: int | None = None,
+        mode: Mode = "async",
+        on_error: OnError = "skip",
+        transfer: Method = "auto",
+        deflate: bool | None = None,
+        interrupt: bool = False,
+        progress: Report | None = None,
+    ) -> AsyncRowStream:
+        """The rows of a file of all devices whose names fit the glob `devices`, with a leading column `device`.
+
+        `ordered`: device by device, else as they come. Devices that could not be read are in `summary["failed"]`.
+        """
+        request = call.build(
+            FleetFile,
+            devices=devices,
+            path=path,
+            ordered=ordered,
             format=format,
             schema=schema,
             columns=columns,

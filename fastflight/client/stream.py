@@ -28,8 +28,8 @@ PATH_KEY = b"fastflight.path"
 
 Summary = Mapping[str, Any]
 
-# What a live stream says between rows; any other message is the server's last.
-NOTES = ("gap", "outage", "recording", "alignments")
+# What a live stream, or one of many devices, says between rows; any other message is the server's last.
+NOTES = ("gap", "outage", "recording", "alignments", "failure")
 # The newest that are kept; a reader that is always too slow would gather them without end.
 MAX_KEPT_GAPS = 1000
 

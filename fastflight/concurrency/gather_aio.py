@@ -30,6 +30,7 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
         self._jobs = enumerate(jobs)
         self._size_of = size_of
         self._error: BaseException | None = None
+        self._cancelled = False
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._tasks = [asyncio.create_task(self._work()) for _ in range(min(limit, len(jobs)))]
@@ -49,8 +50,7 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
 
     async def aclose(self) -> None:
         """End it. Does nothing the second time."""
-        for task in self._tasks:
-            task.cancel()
+        self._cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -63,6 +63,12 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
         except BaseException as error:
             self._error = self._error or error
             self._arrived.set()
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Once: a second time would break off the jobs' clean-up."""
+        if not self._cancelled:
+            self._cancelled = True
             for task in self._tasks:
                 if task is not asyncio.current_task():
                     task.cancel()

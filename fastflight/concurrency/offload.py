@@ -1,4 +1,4 @@
-"""Blocking calls away from the loop.
+"""Calls that cancellation does not break off: blocking ones away from the loop, and what must come to its end.
 
 `off_loop` runs a function in a thread and awaits its result. A thread cannot be cancelled: when the awaiting task is,
 the call runs on, and its result (an open port, say) goes to `discard`, in a thread as well.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +26,19 @@ async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T]
         running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         if call.abandon():
             loop.run_in_executor(None, call.dispose)
+        raise
+
+
+async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` to its end, even when cancelled meanwhile: `CancelledError` is raised then, after it."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not running.done():
+            await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # nobody awaits it any more: a failure of it is not news
         raise
 
 

@@ -8,12 +8,14 @@ Whoever has it, all that crosses its line is seen by its `tap`; `listen` also ha
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from fastflight.concurrency import Exclusive, Shard, Shards, off_loop
+from fastflight.concurrency.offload import unbroken
 from fastflight.device.board import Board
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
@@ -71,6 +73,11 @@ class Device:
         return self._address.url
 
     @property
+    def shard(self) -> Shard | None:
+        """Where it is listened to, and where its async requests run; None for one that was given none."""
+        return self._shard
+
+    @property
     def holder(self) -> str | None:
         """Who has it now; None when nobody has."""
         return self._lock.holder
@@ -111,15 +118,16 @@ class Device:
         """As `lease`, for an `async with` block."""
         async with self._lock.aheld(holder, self._patience(timeout)):
             with located(self.name):
-                port = await self._aready(interrupt)
+                try:
+                    port = await self._aready(interrupt)
+                except asyncio.CancelledError:
+                    if self._port is not None and self._board.repl.entered:
+                        await unbroken(self._aend(self._port))
+                    raise
                 try:
                     yield AsyncSession(self.name, self._board, port)
                 finally:
-                    try:
-                        await arun(self._board.end(), port, timeout=END_SECONDS)
-                    except (TransportError, ProtocolError) as error:
-                        self._give_up(error)
-                        await port.aclose()
+                    await unbroken(self._aend(port))
 
     @contextlib.contextmanager
     def line(self, holder: str, *, timeout: float | None = None) -> Iterator[Port]:
@@ -228,11 +236,11 @@ class Device:
         return port
 
     async def _aready(self, interrupt: bool) -> Port:
-        """As `_ready`."""
+        """As `_ready`. Waking is not broken off: half an answer would be taken for the next one's."""
         idle = self._port is not None
         port = await self._aopened()
         try:
-            await arun(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
+            await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS))
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
             again = self._may_open_again(error, idle)
@@ -242,6 +250,14 @@ class Device:
                 raise
             return await self._aready(interrupt)
         return port
+
+    async def _aend(self, port: Port) -> None:
+        """Leave the board as it was found; one that cannot be is for the next lease to open anew."""
+        try:
+            await arun(self._board.end(), port, timeout=END_SECONDS)
+        except (TransportError, ProtocolError) as error:
+            self._give_up(error)
+            await port.aclose()
 
     def close(self) -> None:
         """Close the line, and end those that listen. Nobody may have the device."""

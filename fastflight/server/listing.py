@@ -51,16 +51,15 @@ def flights(criteria: bytes, catalog: Catalog) -> Iterator[flight.FlightInfo]:
 def name(request: Request) -> str:
     """What a glob is matched with: `demo/readings.csv` for a file of a device, else the request's type.
 
-    The session of a device is `demo/device.session`, and what is kept of it `demo/recording`.
+    The session of a device is `demo/device.session`, what is kept of it `demo/recording`, and a file of the fleet
+    `fleet.file/readings.csv`.
     """
     device, path = getattr(request, "device", None), getattr(request, "path", None)
     if isinstance(request, Recording):
         device = request.name
-    if device is None:
-        return request.type
     if path is None:
-        return f"{device}/{request.type}"
-    return f"{device}/{path.lstrip('/')}"
+        return request.type if device is None else f"{device}/{request.type}"
+    return f"{device or request.type}/{path.lstrip('/')}"
 
 
 def estimate(request: Request, catalog: Catalog) -> Estimate:

@@ -21,6 +21,8 @@ Method = Literal["auto", "binary", "base64", "literal"]
 MAX_REQUEST_BYTES = 256 * 1024
 # FAT and littlefs allow 255 bytes per name; a path is a few of them.
 MAX_PATH_CHARACTERS = 1024
+# A glob over names, as in `FleetFile`. Matching is linear in it for each name.
+MAX_GLOB_CHARACTERS = 1024
 MAX_COLUMNS = 4096
 MAX_BATCH_ROWS = 1_000_000
 MAX_CODE_CHARACTERS = 128 * 1024
@@ -85,6 +87,31 @@ class DeviceFile(Request):
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
     resume: bool = False
     sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
+    interrupt: bool = False
+
+
+class FleetFile(Request):
+    """Rows of one file of many devices, with a leading column `device`.
+
+    `devices` is a glob over their names. The columns are those of `schema`, or else of the first device that can be
+    read. With `on_error` `skip` rows that do not fit and devices that cannot be read are named in the metadata, with
+    `fail` the first of either ends the stream. `ordered`: device by device, else as the rows come.
+    """
+
+    type: ClassVar[str] = "fleet.file"
+
+    devices: Annotated[str, Field(min_length=1, max_length=MAX_GLOB_CHARACTERS)] = "*"
+    path: DevicePath
+    ordered: bool = False
+    format: Format | None = None
+    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
+    columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
+    record: Annotated[str | None, Field(max_length=MAX_COLUMNS)] = None
+    batch_rows: BatchRows = 4096
+    flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
+    on_error: OnError = "skip"
+    transfer: Method = "auto"
+    deflate: bool | None = None
     interrupt: bool = False
 
 

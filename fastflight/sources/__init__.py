@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fastflight.device import Inventory
@@ -16,14 +17,21 @@ from fastflight.sources.device_tree import DeviceTrees
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recording_actions import recording_actions
 from fastflight.sources.recordings import NoRecordings, Recordings
+from fastflight.sources.fleet_file import FleetFiles
+from fastflight.sources.listed import Listed
 
 __all__ = ["Recordings", "device_actions", "device_sources", "recording_actions", "recording_source"]
 
 
 def device_sources(inventory: Inventory) -> list[Source[Any]]:
     """The sources of all that can be asked of the devices of `inventory`."""
+    files = DeviceFiles(inventory).source()
+    assert files.requests is not None
+    listed = Listed(files.requests)
+    fleet = FleetFiles(files, inventory.names, lambda name: inventory.device(name).shard, listed.lately)
     return [
-        DeviceFiles(inventory).source(),
+        replace(files, requests=listed.now),
+        fleet.source(),
         DeviceTrees(inventory).source(),
         DeviceListings(inventory).source(),
         DeviceExecs(inventory).source(),

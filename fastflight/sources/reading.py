@@ -98,4 +98,5 @@ class AsyncBatches:
 
 def empty(schema: pa.Schema) -> pa.RecordBatch:
     """A batch without rows."""
-    return pa.RecordBatch.from_pylist([], schema=schema)
+    # Not by `from_pylist`, which imports pandas: seconds at the first request, on an event loop perhaps.
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -113,6 +113,34 @@ def test_the_first_error_ends_the_whole_on_a_loop() -> None:
     assert closed == ["endless"]
 
 
+def test_the_clean_up_of_a_job_is_not_broken_off() -> None:
+    cleaned: list[str] = []
+
+    async def long() -> AsyncIterator[int]:
+        try:
+            yield 0
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            cleaned.append("long")
+
+    async def fails() -> AsyncIterator[int]:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        raise Failing
+        yield 0
+
+    async def main() -> None:
+        gather = AsyncGather([long, fails], limit=2, max_bytes=4, size_of=size)
+        with pytest.raises(Failing):
+            [item async for item in gather]
+        await gather.aclose()
+
+    asyncio.run(main())
+    assert cleaned == ["long"]
+
+
 def test_a_cancelled_job_is_an_error_and_not_an_end() -> None:
     async def cancelled() -> AsyncIterator[int]:
         yield 1

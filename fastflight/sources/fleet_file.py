@@ -1,0 +1,245 @@
+"""`fleet.file`: one file over many devices, as one table with a leading column `device`.
+
+It is made of `device.file` answers, `MAX_SIDE_BY_SIDE` of them at a time: sync ones in threads, async ones each on its
+device's own event loop. Where the request does not say the columns, the first device by name is opened first, and the
+next one if that cannot be read; the others begin when the columns are known. A device that cannot be read takes no
+other's rows away: it is named, with its error, at its place in the stream and in the trailer's `failed`. Only if there
+are no columns to be had from any is the first one's error that of the whole.
+
+get_flight_info gives an endpoint per device: the same request for that name alone, with the columns spelled out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from fastflight.concurrency import Shard
+from fastflight.concurrency.across import across
+from fastflight.concurrency.gather import Gather
+from fastflight.concurrency.gather_aio import AsyncGather
+from fastflight.errors import UnknownName, nearest
+from fastflight.service import dispatch
+from fastflight.service.requests import DeviceFile, FleetFile
+from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source
+from fastflight.sources.fleet_rows import FleetRows, columns_asked
+
+Item: TypeAlias = pa.RecordBatch | Noted
+
+# Devices read at a time: each takes a thread where the request is `sync`, and each has a piece of its file in memory.
+MAX_SIDE_BY_SIDE = 16
+# What waits for the client, of all devices together: two full messages.
+AHEAD_BYTES = 4 * 1024 * 1024
+
+Listed: TypeAlias = Callable[[], Iterable[tuple[DeviceFile, Estimate]]]
+
+
+class FleetFiles:
+    """The source of `fleet.file` requests, over that of `device.file` requests."""
+
+    def __init__(
+        self,
+        files: Source[DeviceFile],
+        names: Callable[[], Sequence[str]],
+        shard_of: Callable[[str], Shard | None],
+        listed: Listed,
+    ) -> None:
+        """`names`: the devices. `shard_of`: where one is read. `listed`: the files that they were found to have."""
+        self._files = files
+        self._names = names
+        self._shard_of = shard_of
+        self._listed = listed
+
+    def source(self) -> Source[FleetFile]:
+        """For the catalog."""
+        return Source(
+            FleetFile,
+            read=self.read,
+            aread=self.aread,
+            describe=self.describe,
+            requests=self.requests,
+            parts=self.parts,
+        )
+
+    def read(self, request: FleetFile) -> Reading:
+        rows = FleetRows(request, self._chosen(request))
+        open_file = dispatch.reader(self._files)
+        opened: dict[str, Reading] = {}
+        with contextlib.ExitStack() as undo:
+            for name in rows.until_known():
+                with rows.failing(name):
+                    opened[name] = reading = open_file(rows.asked(name))
+                    undo.callback(_close, reading)
+                    rows.begin(reading.schema)
+
+            def device(name: str) -> Iterator[Item]:
+                if rows.has_failed(name):
+                    yield rows.told(name)
+                    return
+                with rows.failing(name):
+                    reading = opened.get(name) or open_file(rows.asked(name))
+                    try:
+                        rows.check(reading.schema)
+                        for item in reading.batches:
+                            yield rows.labelled(name, item)
+                        rows.was_read(name, reading.summary())
+                    finally:
+                        _close(reading)
+                if rows.has_failed(name):
+                    yield rows.told(name)
+
+            gather = Gather(
+                [partial(device, name) for name in rows.names],
+                limit=MAX_SIDE_BY_SIDE,
+                max_bytes=AHEAD_BYTES,
+                size_of=_size,
+                ordered=request.ordered,
+                idle=rows.silence,
+                name="fleet",
+            )
+            return Reading(rows.schema, _Batches(gather, undo.pop_all()), rows.summary)
+        raise AssertionError("the stack keeps no error to itself")
+
+    async def aread(self, request: FleetFile) -> AsyncReading:
+        rows = FleetRows(request, self._chosen(request))
+        open_file = dispatch.async_reader(self._files)
+        opened: dict[str, AsyncGenerator[Item, None]] = {}
+
+        async def device(name: str) -> AsyncGenerator[Item, None]:
+            """On the device's own loop. The first item comes as soon as the columns are known."""
+            with rows.failing(name):
+                reading = await open_file(rows.asked(name))
+                try:
+                    if rows.is_known:
+                        rows.check(reading.schema)
+                    else:
+                        rows.begin(reading.schema)
+                    yield rows.silence()
+                    async for item in reading.batches:
+                        yield rows.labelled(name, item)
+                    rows.was_read(name, reading.summary())
+                finally:
+                    await _aclose(reading)
+            if rows.has_failed(name) and rows.is_known:
+                yield rows.told(name)
+
+        def there(name: str) -> AsyncGenerator[Item, None]:
+            if name in opened:
+                return opened[name]
+            shard = self._shard_of(name)
+            begin = partial(device, name)
+            return begin() if shard is None else across(shard, begin, max_bytes=AHEAD_BYTES, size_of=_size)
+
+        async def job(name: str) -> AsyncGenerator[Item, None]:
+            if rows.has_failed(name):
+                yield rows.told(name)
+                return
+            async with contextlib.aclosing(there(name)) as items:
+                async for item in items:
+                    yield item
+
+        async with contextlib.AsyncExitStack() as undo:
+            for name in rows.until_known():
+                items = there(name)
+                undo.push_async_callback(items.aclose)
+                if await anext(items, None) is not None:
+                    opened[name] = items
+            gather = AsyncGather(
+                [partial(job, name) for name in rows.names],
+                limit=MAX_SIDE_BY_SIDE,
+                max_bytes=AHEAD_BYTES,
+                size_of=_size,
+                ordered=request.ordered,
+            )
+            return AsyncReading(rows.schema, _AsyncBatches(gather, undo.pop_all()), rows.summary)
+        raise AssertionError("the stack keeps no error to itself")
+
+    def describe(self, request: FleetFile) -> Estimate:
+        """The columns; how many rows and bytes there are only reading tells."""
+        rows = FleetRows(request, self._chosen(request))
+        for name in rows.until_known():
+            with rows.failing(name):
+                known = Estimate(None) if self._files.describe is None else self._files.describe(rows.asked(name))
+                if known.schema is None:
+                    return Estimate(None)
+                rows.begin(known.schema)
+        return Estimate(rows.schema)
+
+    def requests(self) -> Iterator[tuple[FleetFile, Estimate]]:
+        """Every path at which more than one device has a file."""
+        paths = Counter(request.path for request, _ in self._listed())
+        for path, devices in paths.items():
+            if devices > 1:
+                yield FleetFile(path=path), Estimate(None)
+
+    def parts(self, request: FleetFile, known: Estimate) -> Parts[FleetFile]:
+        """A part per device, all with the same columns; one part where a request cannot say these."""
+        names = self._chosen(request)
+        columns = columns_asked(request, known.schema)
+        if len(names) == 1 or columns is None:
+            return Parts([Part(request)], request.ordered)
+        same = {"schema_": columns or None}
+        parts = [request.model_copy(update={**same, "devices": glob.escape(name)}) for name in names]
+        return Parts([Part(part) for part in parts], request.ordered)
+
+    def _chosen(self, request: FleetFile) -> list[str]:
+        names = self._names()
+        chosen = [name for name in names if fnmatchcase(name, request.devices)]
+        if not chosen:
+            raise UnknownName(
+                "no device has such a name", where=f"devices {request.devices!r}", hint=nearest(request.devices, names)
+            )
+        return chosen
+
+
+class _Batches(Iterator[Item]):
+    """What is gathered; closing it closes the devices' answers."""
+
+    def __init__(self, gather: Gather[Item], opened: contextlib.ExitStack) -> None:
+        self._gather = gather
+        self._opened = opened
+
+    def __next__(self) -> Item:
+        return next(self._gather)
+
+    def close(self) -> None:
+        self._gather.close()
+        self._opened.close()
+
+
+class _AsyncBatches(AsyncIterator[Item]):
+    """As `_Batches`, on an event loop."""
+
+    def __init__(self, gather: AsyncGather[Item], opened: contextlib.AsyncExitStack) -> None:
+        self._gather = gather
+        self._opened = opened
+
+    async def __anext__(self) -> Item:
+        return await anext(self._gather)
+
+    async def aclose(self) -> None:
+        await self._gather.aclose()
+        await self._opened.aclose()
+
+
+def _size(item: Item) -> int:
+    return int((item.batch if isinstance(item, Noted) else item).nbytes)
+
+
+def _close(reading: Reading) -> None:
+    close = getattr(reading.batches, "close", None)
+    if close is not None:
+        close()
+
+
+async def _aclose(reading: AsyncReading) -> None:
+    aclose = getattr(reading.batches, "aclose", None)
+    if aclose is not None:
+        await aclose()

@@ -1,0 +1,230 @@
+"""One file over many boards, through a whole server, asked with nothing but `pyarrow.flight`; both paths alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.client import AsyncFastFlightClient, FastFlightClient
+from fastflight.errors import DataError, FileMissing, UnknownName
+from fastflight.service.requests import FleetFile, Mode
+from tests.flight.conftest import Board, command, serving, ticket
+
+HEADER = "time,celsius\n"
+
+
+class Fleet:
+    """A server with boards `lab-0`, `lab-1`, `lab-2` and `roof`; each a simulated one with a folder for its files."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        names = ("lab-0", "lab-1", "lab-2", "roof")
+        for name in names:
+            (folder / name).mkdir()
+        urls = {name: f"sim:?files={folder / name}&telemetry=0" for name in names}
+        self.server: Board = stack.enter_context(serving(urls, folder))
+        self.client = self.server.client
+        self.location = self.server.location
+        for name in names:
+            self.server.act("device.info", device=name)
+
+    def put(self, text: dict[str, str], path: str = "t.csv") -> None:
+        """Give boards a file."""
+        for name, content in text.items():
+            (self.folder / name / path).write_text(content)
+
+    def get(self, **request: Any) -> tuple[pa.Table, dict[str, Any], list[dict[str, Any]]]:
+        """The rows, the trailer and the notes before it."""
+        reader = self.client.do_get(ticket(type="fleet.file", **request))
+        batches, told = [], []
+        try:
+            while True:
+                chunk = reader.read_chunk()
+                batches.append(chunk.data)
+                if chunk.app_metadata is not None:
+                    told.append(json.loads(chunk.app_metadata.to_pybytes()))
+        except StopIteration:
+            pass
+        return pa.Table.from_batches(batches, reader.schema).replace_schema_metadata(None), told[-1], told[:-1]
+
+
+@pytest.fixture(scope="module")
+def boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with ExitStack() as stack:
+        yield Fleet(tmp_path_factory.mktemp("fleet"), stack)
+
+
+@pytest.fixture
+def fleet(boards: Fleet) -> Fleet:
+    """The boards, with two rows each in `/t.csv`, and nothing else."""
+    for file in boards.folder.glob("*/*"):
+        file.unlink()
+    boards.put({name: f"{HEADER}1,{at}.5\n2,{at}.75\n" for at, name in enumerate(("lab-0", "lab-1", "lab-2", "roof"))})
+    return boards
+
+
+def test_all_devices_come_in_one_table(fleet: Fleet, mode: str) -> None:
+    table, trailer, notes = fleet.get(devices="lab-*", path="/t.csv", ordered=True, mode=mode)
+    assert table.schema == pa.schema(
+        [pa.field("device", pa.string(), nullable=False), ("time", pa.int64()), ("celsius", pa.float64())]
+    )
+    assert table.to_pydict() == {
+        "device": ["lab-0", "lab-0", "lab-1", "lab-1", "lab-2", "lab-2"],
+        "time": [1, 2] * 3,
+        "celsius": [0.5, 0.75, 1.5, 1.75, 2.5, 2.75],
+    }
+    assert (trailer["rows"], trailer["failed"], trailer["rejected"], notes) == (6, [], 0, [])
+    assert [(told["device"], told["rows"]) for told in trailer["devices"]] == [("lab-0", 2), ("lab-1", 2), ("lab-2", 2)]
+    assert trailer["bytes"] == sum(told["bytes"] for told in trailer["devices"])
+
+
+def test_without_order_the_rows_are_the_same(fleet: Fleet, mode: str) -> None:
+    ordered, _, _ = fleet.get(path="/t.csv", ordered=True, mode=mode)
+    table, _, _ = fleet.get(path="/t.csv", mode=mode)
+    assert table.sort_by([("device", "ascending"), ("time", "ascending")]).equals(ordered.combine_chunks())
+
+
+def test_the_first_device_says_the_columns_and_rows_that_do_not_fit_are_set_aside(fleet: Fleet, mode: str) -> None:
+    fleet.put({"lab-1": f"{HEADER}1,warm\n2,8.5\n", "lab-2": "celsius,time,more\n9.5,1,x\n"})
+    table, trailer, _ = fleet.get(devices="lab-*", path="/t.csv", ordered=True, mode=mode)
+    assert table["celsius"].to_pylist() == [0.5, 0.75, 8.5, 9.5]
+    assert trailer["rejected"] == 1
+    (aside,) = trailer["rejected_rows"]
+    assert (aside["device"], aside["offset"]) == ("lab-1", len(HEADER))
+
+
+def test_a_device_that_cannot_be_read_loses_no_other_rows(fleet: Fleet, mode: str) -> None:
+    (fleet.folder / "lab-0" / "t.csv").unlink()
+    fleet.put({"lab-1": "time\n1\n"})
+    table, trailer, notes = fleet.get(path="/t.csv", schema={"time": "int64", "celsius": "double"}, mode=mode)
+    assert sorted(table["device"].to_pylist()) == ["lab-2", "lab-2", "roof", "roof"]
+    assert [(told["device"], told["code"]) for told in trailer["failed"]] == [
+        ("lab-0", "device.file_missing"),
+        ("lab-1", "data"),
+    ]
+    assert sorted(note["failure"]["device"] for note in notes) == ["lab-0", "lab-1"]
+    inferred, trailer, _ = fleet.get(devices="[!r]*", path="/t.csv", mode=mode)
+    assert inferred.schema.names == ["device", "time"]
+    assert sorted(set(inferred["device"].to_pylist())) == ["lab-1", "lab-2"]
+    assert [told["device"] for told in trailer["failed"]] == ["lab-0"]
+
+
+def test_a_device_that_cannot_be_read_fails_the_stream_where_that_is_asked(fleet: Fleet, mode: str) -> None:
+    (fleet.folder / "lab-2" / "t.csv").unlink()
+    with pytest.raises(KeyError, match="lab-2:/t.csv: no such file"):
+        fleet.get(path="/t.csv", on_error="fail", mode=mode)
+
+
+def test_where_no_device_says_the_columns_the_first_error_is_told(fleet: Fleet, mode: str) -> None:
+    with pytest.raises(KeyError, match="lab-0:/none.csv: no such file"):
+        fleet.get(path="/none.csv", mode=mode)
+    table, trailer, _ = fleet.get(path="/none.csv", schema={"n": "int64"}, mode=mode)
+    assert (table.num_rows, table.schema.names, len(trailer["failed"])) == (0, ["device", "n"], 4)
+
+
+def test_no_device_of_that_name_is_not_found_with_the_nearest(fleet: Fleet, mode: str) -> None:
+    with pytest.raises(KeyError, match="'lab_'.*Did you mean 'lab-."):
+        fleet.get(devices="lab_", path="/t.csv", mode=mode)
+
+
+def test_a_file_with_a_device_column_of_its_own_is_refused(fleet: Fleet, mode: str) -> None:
+    fleet.put({"lab-0": "device,n\nx,1\n"}, "own.csv")
+    with pytest.raises(pa.ArrowInvalid, match="named 'device'"):
+        fleet.get(devices="lab-0", path="/own.csv", mode=mode)
+    table, _, _ = fleet.get(devices="lab-0", path="/own.csv", columns=["n"], mode=mode)
+    assert table.to_pylist() == [{"device": "lab-0", "n": 1}]
+
+
+def test_a_bad_request_is_refused_before_a_device_is_asked(fleet: Fleet, mode: str) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="no Arrow type is named 'integer'"):
+        fleet.get(path="/t.csv", schema={"time": "integer"}, mode=mode)
+
+
+def test_raw_bytes_need_no_columns(fleet: Fleet, mode: str) -> None:
+    table, _, _ = fleet.get(devices="lab-?", path="/t.csv", format="raw", ordered=True, mode=mode)
+    assert table.schema.names == ["device", "offset", "data"]
+    assert table["data"][0].as_py() == b"time,celsius\n1,0.5\n2,0.75\n"
+
+
+def test_a_flight_has_an_endpoint_for_each_device_with_the_columns_spelled_out(fleet: Fleet, mode: str) -> None:
+    request = {"type": "fleet.file", "devices": "lab-*", "path": "/t.csv", "ordered": True, "mode": mode}
+    info = fleet.client.get_flight_info(command(**request))
+    assert info.ordered
+    assert info.schema.names == ["device", "time", "celsius"]
+    asked = [json.loads(endpoint.ticket.ticket) for endpoint in info.endpoints]
+    assert [part["devices"] for part in asked] == ["lab-0", "lab-1", "lab-2"]
+    assert asked[0]["schema"] == {"time": "int64", "celsius": "double"}
+    parts = [fleet.client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
+    whole, _, _ = fleet.get(**{key: value for key, value in request.items() if key != "type"})
+    assert pa.concat_tables(part.replace_schema_metadata(None) for part in parts).equals(whole)
+
+
+def test_columns_that_only_the_file_says_have_one_endpoint(fleet: Fleet) -> None:
+    with pa.OSFile(str(fleet.folder / "lab-0" / "t.arrow"), "wb") as sink:
+        table = pa.table({"n": [1, 2]})
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    info = fleet.client.get_flight_info(command(type="fleet.file", path="/t.arrow"))
+    assert len(info.endpoints) == 1
+    assert info.schema.names == ["device", "n"]
+
+
+def test_the_listing_shows_what_several_devices_have(fleet: Fleet) -> None:
+    fleet.put({"roof": "n\n1\n"}, "only.csv")
+    found = list(fleet.client.list_flights(b"fleet.file/*"))
+    assert [json.loads(info.descriptor.command)["path"] for info in found] == ["/t.csv"]
+    assert found[0].descriptor.descriptor_type == flight.DescriptorType.CMD
+
+
+def test_a_client_that_leaves_frees_every_device(fleet: Fleet, mode: str) -> None:
+    fleet.put(dict.fromkeys(("lab-0", "lab-1"), HEADER + "1,1.5\n" * 100000))
+    reader = fleet.client.do_get(ticket(type="fleet.file", devices="lab-*", path="/t.csv", mode=mode))
+    while not reader.read_chunk().data.num_rows:
+        pass
+    reader.cancel()
+    for name in ("lab-0", "lab-1", "lab-2"):
+        with fleet.server.inventory.device(name).lease("a test"):
+            pass
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_both_clients_read_a_fleet(fleet: Fleet, mode: Mode, how: str) -> None:
+    (fleet.folder / "lab-1" / "t.csv").unlink()
+
+    async def aread() -> tuple[pa.Table, Any, pa.Table, Any]:
+        async with AsyncFastFlightClient(fleet.location) as client:
+            async with await client.read_fleet("lab-*", "/t.csv", mode=mode, ordered=True) as stream:
+                whole = await stream.to_arrow()
+            request = FleetFile(devices="lab-*", path="/t.csv", mode=mode)
+            async with await client.read_parallel(request) as parts:
+                return whole, stream.summary, await parts.to_arrow(), parts.summary
+
+    def read() -> tuple[pa.Table, Any, pa.Table, Any]:
+        with FastFlightClient(fleet.location) as client:
+            with client.read_fleet("lab-*", "/t.csv", mode=mode, ordered=True) as stream:
+                whole = stream.to_arrow()
+            with client.read_parallel(FleetFile(devices="lab-*", path="/t.csv", mode=mode)) as parts:
+                return whole, stream.summary, parts.to_arrow(), parts.summary
+
+    whole, summary, parts, together = asyncio.run(aread()) if how == "async" else read()
+    for told in (summary, together):
+        assert [(failed["device"], failed["code"]) for failed in told["failed"]] == [("lab-1", "device.file_missing")]
+        assert told["rows"] == 4
+    assert whole["device"].to_pylist() == ["lab-0", "lab-0", "lab-2", "lab-2"]
+    assert parts.equals(whole)
+    with FastFlightClient(fleet.location) as client:
+        with pytest.raises(FileMissing, match="lab-1"):
+            client.read_fleet("lab-*", "/t.csv", mode=mode, on_error="fail").to_arrow()
+        with pytest.raises(UnknownName):
+            client.read_fleet("x*", "/t.csv", mode=mode)
+        with pytest.raises(DataError, match="'device'"):
+            fleet.put({"lab-0": "device\nx\n"}, "own.csv")
+            client.read_fleet("lab-0", "/own.csv", mode=mode)
