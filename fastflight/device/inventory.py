@@ -73,11 +73,6 @@ class Device:
         return self._address.url
 
     @property
-    def shard(self) -> Shard | None:
-        """Where it is listened to, and where its async requests run; None for one that was given none."""
-        return self._shard
-
-    @property
     def holder(self) -> str | None:
         """Who has it now; None when nobody has."""
         return self._lock.holder

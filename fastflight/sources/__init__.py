@@ -14,11 +14,11 @@ from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import DeviceListings
 from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
+from fastflight.sources.fleet_file import FleetFiles
+from fastflight.sources.listed import Listed
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recording_actions import recording_actions
 from fastflight.sources.recordings import NoRecordings, Recordings
-from fastflight.sources.fleet_file import FleetFiles
-from fastflight.sources.listed import Listed
 
 __all__ = ["Recordings", "device_actions", "device_sources", "recording_actions", "recording_source"]
 

@@ -48,7 +48,7 @@ class FleetFiles:
         self,
         files: Source[DeviceFile],
         names: Callable[[], Sequence[str]],
-        shard_of: Callable[[str], Shard | None],
+        shard_of: Callable[[str], Shard],
         listed: Listed,
     ) -> None:
         """`names`: the devices. `shard_of`: where one is read. `listed`: the files that they were found to have."""
@@ -133,9 +133,7 @@ class FleetFiles:
         def there(name: str) -> AsyncGenerator[Item, None]:
             if name in opened:
                 return opened[name]
-            shard = self._shard_of(name)
-            begin = partial(device, name)
-            return begin() if shard is None else across(shard, begin, max_bytes=AHEAD_BYTES, size_of=_size)
+            return across(self._shard_of(name), partial(device, name), max_bytes=AHEAD_BYTES, size_of=_size)
 
         async def job(name: str) -> AsyncGenerator[Item, None]:
             if rows.has_failed(name):

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from fastflight.concurrency import off_loop
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportError
 
 SOON = 10.0
@@ -46,5 +47,29 @@ def test_what_a_cancelled_call_opened_is_discarded() -> None:
         assert not discarded.is_set()
         go_on.set()
         assert await asyncio.to_thread(discarded.wait, SOON)
+
+    asyncio.run(run())
+
+
+def test_what_must_come_to_its_end_does_and_the_cancellation_after_it() -> None:
+    ended: list[str] = []
+
+    async def work(go_on: asyncio.Event) -> str:
+        await go_on.wait()
+        ended.append("work")
+        return "done"
+
+    async def run() -> None:
+        go_on = asyncio.Event()
+        task = asyncio.create_task(unbroken(work(go_on)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == ["work"]
+        assert await unbroken(work(go_on)) == "done"
 
     asyncio.run(run())

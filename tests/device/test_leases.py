@@ -74,6 +74,27 @@ def test_a_cancelled_task_leaves_the_device_usable(inventory: Inventory) -> None
     asyncio.run(main())
 
 
+def test_a_lease_that_is_cancelled_at_any_moment_leaves_the_device_usable(inventory: Inventory) -> None:
+    device = inventory.device("demo")
+
+    async def short() -> None:
+        async with device.alease("short") as session:
+            await session.exec("print('short')")
+
+    async def cancelled(turns: int) -> None:
+        task = asyncio.create_task(short())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    for turns in (*range(12), *range(15, 300, 15)):
+        asyncio.run(cancelled(turns))
+        with device.lease("next") as session:
+            assert session.exec("print('next')").stdout == b"next\r\n"
+    assert device.outages == 0
+
+
 def test_one_owner_at_a_time(inventory: Inventory) -> None:
     device = inventory.device("demo")
     with device.lease("the first"):
