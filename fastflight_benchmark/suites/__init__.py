@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fastflight_benchmark.suites import boards, bridge, faults, flight, memory, requests, transfer
+from fastflight_benchmark.suites import boards, bridge, faults, flight, http, memory, requests, transfer
 from fastflight_benchmark.suites.options import Options
 
 __all__ = ["SELECTABLE", "SUITES", "Options"]
@@ -20,6 +20,7 @@ SUITES: Mapping[str, Suite] = {
     "boards": boards.run,
     "faults": faults.run,
     "bridge": bridge.run,
+    "http": http.run,
 }
 # Suites whose cells can be chosen, and whose server can be profiled.
 SELECTABLE = frozenset({"flight", "requests"})
