@@ -268,3 +268,17 @@ def test_a_name_that_is_too_long(small_board: Board, mode: str) -> None:
     assert isinstance(put.error, flight.FlightServerError)
     assert "n.csv: the board does not accept the name. Use a shorter name" in str(put.error)
     assert small_board.table(type="device.listing", device="demo", mode=mode).num_rows == 0
+
+
+def test_times_of_the_board_by_the_servers_clock(real: Board, mode: str) -> None:
+    keys = {"format": "csv", "schema": {"tag": "string", "ms": "int64"}, "ticks": "ms", "limit_rows": 8, "flush_ms": 0}
+    reader = real.client.do_get(ticket(type="device.session", device="demo", mode=mode, **keys))
+    real.exec("import utime\nfor i in range(8):\n  print('t,%d' % utime.ticks_ms())\n  utime.sleep_ms(20)\n")
+    rows = reader.read_all().to_pylist()
+    assert len(rows) == 8
+    assert all(row["board_time"] <= row["time"] for row in rows)
+    times = [row["board_time"] for row in rows]
+    # What passed by the board's clock has passed by the server's: to the drift, and what lines were late by at first.
+    counted = (rows[-1]["ms"] - rows[0]["ms"]) % 2**30
+    passed = (times[-1] - times[0]).total_seconds() * 1000
+    assert times == sorted(times) and passed <= counted + 1
