@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.course import course, tell_file, tell_tree
-from fastflight.cli.exits import asynchronous
+from fastflight.cli.exits import REFUSED, asynchronous
 from fastflight.cli.options import (
     Columns,
     Deflate,
@@ -34,6 +35,9 @@ from fastflight.errors import RequestError
 from fastflight.service.requests import OnError
 from fastflight.tables import format_of
 
+# What makes a name a glob over devices.
+GLOB = set("*?[")
+
 
 @asynchronous
 async def get(
@@ -53,6 +57,7 @@ async def get(
     columns: Columns = None,
     record: Record = None,
     on_error: Annotated[OnError, typer.Option("--on-error", help="What to do with rows that do not fit.")] = "skip",
+    ordered: Annotated[bool, typer.Option("--ordered", help="Of several devices: one after another.")] = False,
     transfer: TransferOption = "auto",
     deflate: Deflate = None,
     mode: ModeOption = "async",
@@ -68,12 +73,17 @@ async def get(
     With -r the files in a folder, and in those below it, get the same paths below FILE.
     Where that ends in /, or is left out, they land in a folder of the same name in there.
     What else is there stays.
+
+    With a glob for DEVICE, as in 'lab-*:/t.csv', the rows of all these devices make one table.
     """
     at = target(file, folder=recursive)
+    fleet = bool(GLOB & set(at.device))
     if to is not None and output is not None:
         raise typer.BadParameter("the output is given twice: leave -o out")
     if recursive and (format or schema or columns or record):
         raise typer.BadParameter("-r copies files as they are: leave --format, --schema, --columns and --record out")
+    if fleet and (recursive or skip_unchanged):
+        raise typer.BadParameter("-r and --skip-unchanged are for one device: name it")
     place = output if to is None else to
     how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     async with AsyncFastFlightClient(server) as client:
@@ -81,7 +91,8 @@ async def get(
             await _folder(client, at, _under(place or "./", at.name), skip_unchanged, how, json)
             return
         path = None if place is None else _file(place, at.name)
-        if path is not None and (format == "raw" or (format is None and copied_as_is(path.name, at.path))):
+        as_is = format == "raw" or (path is not None and format is None and copied_as_is(path.name, at.path))
+        if path is not None and as_is and not fleet:
             if schema or columns:
                 raise typer.BadParameter("a copy of the bytes has no columns: leave --schema and --columns out")
             await _bytes(client, at, path, resume, skip_unchanged, how, json)
@@ -93,7 +104,8 @@ async def get(
                 hint=f"Give --format (packed needs --record and --columns), or an output that is not {path.suffix}",
             )
         with course(str(at), hidden=json) as followed:
-            stream = await client.read(
+            read = partial(client.read_fleet, ordered=ordered) if fleet else client.read
+            stream = await read(
                 at.device,
                 at.path,
                 format=format,
@@ -112,6 +124,7 @@ async def get(
     else:
         screen.show(shown)
         _tell_rejected(stream.summary)
+    _refuse_failed(stream.summary)
 
 
 async def _folder(
@@ -180,9 +193,20 @@ async def _saved(stream: AsyncRowStream, path: Path) -> str:
     return f"{path}: {screen.size(file.bytes)}, {stream.summary.get('rows', 0):,} rows"
 
 
+def _refuse_failed(summary: Summary) -> None:
+    """Name the devices that could not be read; the rows of the others are there."""
+    failed = summary.get("failed", ())
+    for told in failed:
+        where = told.get("where") or told["device"]
+        screen.complain(f"error: {where}: {told['what']}. {told.get('hint', '')}".rstrip(". "))
+    if failed:
+        raise typer.Exit(REFUSED)
+
+
 def _tell_rejected(summary: Summary) -> None:
     if count := summary.get("rejected", 0):
         first = next(iter(summary.get("rejected_rows", ())), None)
-        example = f", the first at byte {first['offset']}: {first['reason']}" if first else ""
+        place = f"byte {first['offset']}" + (f" on {first['device']}" if "device" in first else "") if first else ""
+        example = f", the first at {place}: {first['reason']}" if first else ""
         rows = "1 row did not fit and was" if count == 1 else f"{count:,} rows did not fit and were"
         screen.complain(f"{rows} set aside{example}")
