@@ -44,6 +44,8 @@ class Exclusive:
         self._clock = clock
         self._lock = threading.Lock()
         self._current: _Waiter | None = None
+        # How often it was handed to somebody, not counting those that give way.
+        self.turns = 0
         self._since = 0.0
         self._waiters: deque[_Waiter] = deque()
         # Those that come after all others, and give way.
@@ -183,6 +185,7 @@ class Exclusive:
                     continue
                 waiter.granted = True
                 self._current, self._since = waiter, self._clock()
+                self.turns += waiter.ask is None
                 return
 
 

@@ -78,6 +78,11 @@ class Device:
         return self._lock.holder
 
     @property
+    def turns(self) -> int:
+        """How often somebody has had it. While this stays the same, nobody has asked anything of the board."""
+        return self._lock.turns
+
+    @property
     def trouble(self) -> str:
         """Why those that listen hear nothing: the line was lost or cannot be opened. Empty when it is well."""
         return self._trouble

@@ -1,16 +1,25 @@
-"""`device.listing`: one row per entry of a folder on a device."""
+"""`device.listing`: one row per entry of a folder on a device.
+
+A listing that was just read is given again for `KEEP_SECONDS`, and only while nobody has had the device since: to
+write, to run code, to reset it, as a bridge's client, or to read. What a program on the board does by itself is missed
+for that long. `"interrupt": true` is always carried out.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 
 import pyarrow as pa
 
-from fastflight.device import Entry, Inventory
+from fastflight.device import Device, Entry, Inventory
+from fastflight.service.kept import Kept
 from fastflight.service.requests import DeviceListing
 from fastflight.service.source import AsyncReading, Estimate, Reading, Source
 
+# What the trailer of a kept listing says.
+KEPT = {"kept": True}
 SCHEMA = pa.schema(
     [
         pa.field("path", pa.string(), nullable=False),
@@ -21,11 +30,20 @@ SCHEMA = pa.schema(
 )
 
 
+# A page of several panels asks for the same folder in one go.
+KEEP_SECONDS = 1.0
+# A few folders of each of some devices.
+MAX_KEPT_LISTINGS = 64
+# Of more, reading them takes longer than this is worth.
+MAX_KEPT_ENTRIES = 4096
+
+
 class DeviceListings:
     """The source of `device.listing` requests."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, clock: Callable[[], float] = time.monotonic) -> None:
         self._inventory = inventory
+        self._kept: Kept[tuple[Hashable, pa.RecordBatch]] = Kept(MAX_KEPT_LISTINGS, clock)
 
     def source(self) -> Source[DeviceListing]:
         """For the catalog."""
@@ -33,15 +51,21 @@ class DeviceListings:
 
     def read(self, request: DeviceListing) -> Reading:
         device = self._inventory.device(request.device)
+        if (kept := self._just_read(device, request)) is not None:
+            return Reading(SCHEMA, iter([kept]), lambda: KEPT)
         with device.lease(holder(request), interrupt=request.interrupt) as session:
-            entries = session.list(request.path, recursive=request.recursive)
-        return Reading(SCHEMA, iter([batch(entries)]))
+            rows = batch(session.list(request.path, recursive=request.recursive))
+            self._keep(device, request, rows)
+        return Reading(SCHEMA, iter([rows]))
 
     async def aread(self, request: DeviceListing) -> AsyncReading:
         device = self._inventory.device(request.device)
+        if (kept := self._just_read(device, request)) is not None:
+            return AsyncReading(SCHEMA, _single(kept), lambda: KEPT)
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
-            entries = await session.list(request.path, recursive=request.recursive)
-        return AsyncReading(SCHEMA, _single(batch(entries)))
+            rows = batch(await session.list(request.path, recursive=request.recursive))
+            self._keep(device, request, rows)
+        return AsyncReading(SCHEMA, _single(rows))
 
     def describe(self, request: DeviceListing) -> Estimate:
         """The schema is the same for all; the device is not asked."""
@@ -52,6 +76,25 @@ class DeviceListings:
         """The root folder of every device."""
         for name in self._inventory.names():
             yield DeviceListing(device=name), Estimate(SCHEMA)
+
+    def _just_read(self, device: Device, request: DeviceListing) -> pa.RecordBatch | None:
+        """The rows of the same listing, if nothing has happened since."""
+        found = None if request.interrupt else self._kept.get(_key(request))
+        return found[1] if found is not None and found[0] == _moment(device) else None
+
+    def _keep(self, device: Device, request: DeviceListing, rows: pa.RecordBatch) -> None:
+        """To be called by who has the device: nobody else can have changed it yet."""
+        if rows.num_rows <= MAX_KEPT_ENTRIES:
+            self._kept.put(_key(request), (_moment(device), rows), KEEP_SECONDS)
+
+
+def _key(request: DeviceListing) -> Hashable:
+    return request.device, request.path, request.recursive
+
+
+def _moment(device: Device) -> Hashable:
+    """The same for as long as nobody else has the device, and its line is not lost."""
+    return device.turns, device.outages
 
 
 def batch(entries: list[Entry]) -> pa.RecordBatch:

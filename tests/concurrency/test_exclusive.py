@@ -27,6 +27,20 @@ def test_the_holder_is_named_to_who_comes_too_late() -> None:
     assert lock.holder is None
 
 
+def test_turns_are_counted_but_not_of_those_that_give_way() -> None:
+    async def run() -> None:
+        lock = Exclusive("demo")
+        async with lock.aheld_until_wanted("idle"):
+            assert lock.turns == 0
+        async with lock.aheld("one", 0):
+            assert lock.turns == 1
+        with lock.held("two", 0):
+            assert lock.turns == 2
+        assert lock.turns == 2
+
+    asyncio.run(run())
+
+
 def test_releasing_what_nobody_holds_is_a_mistake() -> None:
     with pytest.raises(RuntimeError):
         Exclusive().release()

@@ -1,0 +1,114 @@
+"""Listings that were just read, and everything that makes them stale."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fastflight.concurrency import Shards
+from fastflight.device import Device, Inventory
+from fastflight.service.requests import DeviceListing
+from fastflight.sources.device_listing import KEEP_SECONDS, DeviceListings
+
+
+class Listed:
+    """A simulated board with one file, its listings, and the time."""
+
+    def __init__(self, folder: Path, inventory: Inventory) -> None:
+        self.folder = folder
+        self.device = inventory.device("demo")
+        self.now = 0.0
+        self.listings = DeviceListings(inventory, clock=lambda: self.now)
+
+    def ask(self, mode: str, *, path: str = "/", interrupt: bool = False) -> tuple[set[str], bool]:
+        """The names in a folder, and whether the listing was kept."""
+        request = DeviceListing(device="demo", path=path, interrupt=interrupt)
+        if mode == "sync":
+            reading = self.listings.read(request)
+            batches = list(reading.batches)
+            return set(batches[0]["path"].to_pylist()), "kept" in reading.summary()
+
+        async def read() -> tuple[set[str], bool]:
+            reading = await self.listings.aread(request)
+            batches = [batch async for batch in reading.batches]
+            return set(batches[0]["path"].to_pylist()), "kept" in reading.summary()
+
+        return asyncio.run(read())
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Iterator[Listed]:
+    folder = tmp_path / "board"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    with (
+        Shards(1) as shards,
+        Inventory({"demo": f"sim:?files={folder}&telemetry=0"}, shards=shards) as inventory,
+    ):
+        yield Listed(folder, inventory)
+
+
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_listing_is_given_again_for_a_moment(listed: Listed, mode: str) -> None:
+    assert listed.ask(mode) == ({"/a.txt"}, False)
+    assert listed.ask(mode) == ({"/a.txt"}, True)
+    assert listed.ask(mode, interrupt=True) == ({"/a.txt"}, False)
+    assert listed.ask(mode) == ({"/a.txt"}, True)
+    with listed.device.listen():
+        assert listed.ask(mode) == ({"/a.txt"}, True)
+    listed.now += KEEP_SECONDS
+    assert listed.ask(mode) == ({"/a.txt"}, False)
+
+
+def test_what_happens_behind_our_back_is_seen_after_that(listed: Listed, mode: str) -> None:
+    listed.ask(mode)
+    (listed.folder / "b.txt").write_text("b")
+    assert listed.ask(mode) == ({"/a.txt"}, True)
+    listed.now += KEEP_SECONDS
+    assert listed.ask(mode) == ({"/a.txt", "/b.txt"}, False)
+
+
+def write(device: Device) -> None:
+    with device.lease("writing") as session:
+        session.write("/b.txt", [b"b"])
+
+
+def remove(device: Device) -> None:
+    with device.lease("removing") as session:
+        session.remove("/a.txt")
+
+
+def rename(device: Device) -> None:
+    with device.lease("renaming") as session:
+        session.rename("/a.txt", "/b.txt")
+
+
+def run(device: Device) -> None:
+    with device.lease("running") as session:
+        session.exec("open('/b.txt', 'w').close()")
+
+
+def bare_line(device: Device) -> None:
+    with device.line("a tool") as port:
+        port.write(b"open('/b.txt', 'w').close()\r", 5)
+        seen = b""
+        while not (b"close()" in seen and seen.endswith(b">>> ")):
+            seen += port.read(5)
+
+
+@pytest.mark.parametrize("change", [write, remove, rename, run, bare_line])
+def test_what_is_done_by_way_of_this_server_is_seen_at_once(
+    listed: Listed, mode: str, change: Callable[[Device], None]
+) -> None:
+    listed.ask(mode)
+    change(listed.device)
+    now = {f"/{path.name}" for path in listed.folder.iterdir()}
+    assert now != {"/a.txt"}
+    assert listed.ask(mode) == (now, False)
