@@ -1,0 +1,139 @@
+"""Suite `endpoints`: how much faster a flight is that is read in parts, side by side.
+
+The benchmark table, with a source that takes 10 us a row, is read through `read_parallel` in the order of its rows: as
+one endpoint, as two and four read at once, and as 32 of which four are. One server serves all; the ways take turns
+within a run. A way's limit is the number of endpoints that are open at once: the source then waits for as many rows at
+a time, and for no more. Rows are counted end to end, and the path that served them is asserted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fastflight.client import FastFlightClient
+from fastflight.errors import DataError, FastFlightError
+from fastflight.service.requests import Mock, Mode
+from fastflight_benchmark import machine, output, report
+from fastflight_benchmark.mock_data_service import WrongPath, expected_bytes
+from fastflight_benchmark.peers.running import FREE_PORT, SERVER
+from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.suites.options import Options
+
+MODES: tuple[Mode, ...] = ("sync", "async")
+# Seconds the source takes for a row: large beside what a row costs otherwise.
+DELAY = 1e-5
+TOTAL_ROWS, QUICK_ROWS = 1_000_000, 100_000
+# 10 ms of the source's time. A part is whole batches: with large ones 32 parts of a quick run could not be even.
+ROWS_PER_BATCH = 1_000
+COLUMNS = ["mode", "endpoints", "at_once", "run", "seconds", "rows", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Into how many endpoints the flight is divided, and how many of them are read at a time."""
+
+    endpoints: int
+    at_once: int
+
+
+ONE = Way(1, 1)
+WAYS = (ONE, Way(2, 2), Way(4, 4), Way(32, 4))
+
+
+def run(options: Options) -> int:
+    """Measure, save, show. The number of readings that failed."""
+    total = QUICK_ROWS if options.quick else TOTAL_ROWS
+    description: dict[str, Any] = {
+        "suite": "endpoints",
+        "quick": options.quick,
+        "runs": options.runs,
+        "scope": {"total_rows": total, "delay_per_row": DELAY, "rows_per_batch": ROWS_PER_BATCH},
+        "machine": machine.describe(),
+    }
+    work = list(itertools.product(range(1, options.runs + 1), MODES, WAYS))
+    seconds = sum(total * DELAY / way.at_once for _, _, way in work)
+    options.say(
+        f"{len(work)} readings, about {report.duration(seconds)} in all; a server of its own, --server is not used"
+    )
+    with spawned(SERVER, "--server", FREE_PORT) as server, FastFlightClient(server.location) as client:
+        for mode in MODES:  # loads what the first request of a kind does
+            client.read_request(Mock(mode=mode, total_rows=1)).to_arrow()
+        rows = []
+        for number, (run_number, mode, way) in enumerate(work, 1):
+            with options.console.status(f"{number}/{len(work)}: {mode}, {way.endpoints} endpoints"):
+                rows.append({"run": run_number} | reading(client, mode, way, total))
+    raw = pd.DataFrame(rows, columns=COLUMNS)
+    result = summary(raw)
+    output.save(options.output, result, {"raw": raw}, description)
+    show(options, result)
+    failed = raw[raw["error"] != ""]
+    report.show_failures(options.console, failed["error"])
+    report.show_foot(options.console, description, options.output)
+    return len(failed)
+
+
+def reading(client: FastFlightClient, mode: Mode, way: Way, total: int) -> dict[str, Any]:
+    """Read the table once: a row of `COLUMNS` without its run."""
+    request = Mock(
+        mode=mode, total_rows=total, rows_per_batch=ROWS_PER_BATCH, delay_per_row=DELAY, endpoints=way.endpoints
+    )
+    error, rows, size = "", 0, 0
+    began = time.perf_counter()
+    try:
+        with client.read_parallel(request, parallel=way.at_once) as stream:
+            for batch in stream:
+                rows += batch.num_rows
+                size += batch.nbytes
+            if stream.path != mode:
+                raise WrongPath(f"asked for the path {mode!r}, answered on {stream.path!r}")
+            if len(stream.summary["endpoints"]) != way.endpoints:
+                raise DataError(f"{len(stream.summary['endpoints'])} endpoints came of {way.endpoints}")
+        if (rows, size) != (total, expected_bytes(request)):
+            raise DataError(f"{rows} rows and {size} bytes came of {total} and {expected_bytes(request)}")
+    except FastFlightError as failure:
+        error = str(failure)
+    return {
+        "mode": mode,
+        "endpoints": way.endpoints,
+        "at_once": way.at_once,
+        "seconds": time.perf_counter() - began,
+        "rows": rows,
+        "error": error,
+    }
+
+
+def summary(raw: pd.DataFrame) -> pd.DataFrame:
+    """The median of each way, and how many times as fast it is as one endpoint in the same run."""
+    good = raw[raw["error"] == ""]
+    one = good[good["endpoints"] == ONE.endpoints].set_index(["mode", "run"])["seconds"]
+    ratios = good.assign(
+        times_one=[one.get((row.mode, row.run), float("nan")) / row.seconds for row in good.itertuples()]
+    )
+    keys = ["mode", "endpoints", "at_once"]
+    result = ratios.groupby(keys, as_index=False)[["seconds", "times_one"]].median()
+    return result.assign(of_limit=result["times_one"] / result["at_once"])
+
+
+def show(options: Options, result: pd.DataFrame) -> None:
+    """A line for each way."""
+    shown = report.table(
+        "The table in parts, read side by side and in order: the median run against one endpoint of the same run",
+        ("path", "endpoints", "at once", "seconds"),
+        "times one",
+        "of the limit",
+    )
+    for row in result.itertuples():
+        shown.add_row(
+            str(row.mode),
+            str(row.endpoints),
+            str(row.at_once),
+            f"{row.seconds:.2f}",
+            f"{row.times_one:.2f}",
+            f"{row.of_limit:.0%}",
+        )
+    options.console.print(shown)
