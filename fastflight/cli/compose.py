@@ -117,7 +117,7 @@ def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: Exit
 
 def _gateway(catalog: Catalog, actions: Actions, ledger: Ledger, shards: Shards, address: tuple[str, int]) -> Gateway:
     """Serve the same over HTTP. Imported only here: FastAPI takes longer to load than most commands to run."""
-    from fastflight.cli.gateway import open_gateway
+    from fastflight.cli.web import open_gateway
     from fastflight.gateway import LocalBackend
 
     return open_gateway(LocalBackend(catalog, actions, ledger, shards), address)

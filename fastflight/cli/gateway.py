@@ -1,18 +1,44 @@
-"""`fastflight gateway`, and the gateway of `serve --http`: the same requests over HTTP."""
+"""`fastflight gateway`: HTTP in front of a server that runs elsewhere."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry
+from typing import Annotated
 
-from fastflight.concurrency import Shard
-from fastflight.gateway import Backend, Gateway, application, listen
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.exits import told_in_one_line
+from fastflight.cli.log import AsJsonLines, log_to_stderr
+from fastflight.cli.serve import on_signals
+from fastflight.cli.settings import http_address
+from fastflight.client import DEFAULT_LOCATION
+from fastflight.errors import RequestError
+
+DEFAULT_HTTP = "8000"
 
 
-def open_gateway(backend: Backend, address: tuple[str, int]) -> Gateway:
-    """Serve `backend` at `address`, on an event loop of its own."""
-    shard = Shard("gateway").start()
+def gateway(
+    server: Annotated[
+        str,
+        typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="The server to stand in front of."),
+    ] = DEFAULT_LOCATION,
+    http: Annotated[
+        str, typer.Option("--http", metavar="[HOST:]PORT", help="Where to listen, on this computer only.")
+    ] = DEFAULT_HTTP,
+    log_json: AsJsonLines = False,
+) -> None:
+    """Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process."""
+    # FastAPI takes longer to load than most commands to run.
+    from fastflight.cli.web import open_remote_gateway
+
+    log_to_stderr(as_json=log_json)
     try:
-        return listen(application(backend, CollectorRegistry()), shard, address[1], address[0])
-    except BaseException:
-        shard.close()
-        raise
+        address = http_address(http)
+    except RequestError as error:
+        raise typer.BadParameter(str(error)) from error
+    with told_in_one_line():
+        stop = on_signals()
+        with open_remote_gateway(server, address) as running:
+            screen.line(f"listening on {running.url}; in front of {server}")
+            stop.wait()
+            screen.complain("stopping: open answers may end; once more stops at once")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fastflight.cli import board, bridge, doctor, files, get, plot, put, record, replay, serve, tail
+from fastflight.cli import board, bridge, doctor, files, gateway, get, plot, put, record, replay, serve, tail
 
 app = typer.Typer(
     help="MicroPython devices as tables. `serve` and `bridge` own boards; the other commands ask a server.",
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 app.command()(serve.serve)
 app.command()(bridge.bridge)
+app.command()(gateway.gateway)
 app.command()(board.devices)
 app.command()(files.ls)
 app.command()(get.get)

@@ -94,7 +94,7 @@ def serve(
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
-        stop = _on_signals()
+        stop = on_signals()
         with open_server(settings) as running:
             devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
@@ -108,7 +108,7 @@ def serve(
             screen.complain("stopping: open streams may end; once more stops at once")
 
 
-def _on_signals() -> threading.Event:
+def on_signals() -> threading.Event:
     """Set at the first SIGINT or SIGTERM; the second one has its usual effect."""
     stop = threading.Event()
 

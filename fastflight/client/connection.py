@@ -75,7 +75,11 @@ class Connection:
     def act(self, name: str, **body: Any) -> list[Any]:
         """The results of an action; arguments that are None are left to the server."""
         given = {key: value for key, value in body.items() if value is not None}
-        action = flight.Action(name, json.dumps(given).encode())
+        return self.results(name, json.dumps(given).encode())
+
+    def results(self, name: str, body: bytes) -> list[Any]:
+        """The results of an action whose body is JSON already."""
+        action = flight.Action(name, body)
         with typed_errors(self.location):
             bodies = [result.body.to_pybytes() for result in self._client.do_action(action, self._options)]
         return call.results_of(bodies, self.location)

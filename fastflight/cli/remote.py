@@ -1,0 +1,95 @@
+"""The gateway's backend in front of a server elsewhere, by way of the Flight client.
+
+The server refuses and decides as it does for every client; of its errors, those that Flight carries without their parts
+(INVALID_ARGUMENT, NOT_FOUND) have all of their text in `what`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from fastflight.client.aio import worked
+from fastflight.client.connection import Connection
+from fastflight.client.rows import Rows
+from fastflight.client.stream import RowStream
+from fastflight.client.stream_aio import AsyncRowStream
+from fastflight.concurrency import off_loop
+from fastflight.concurrency.inbox import Inbox
+from fastflight.errors import FastFlightError, Stopped
+from fastflight.gateway import Answer
+from fastflight.service import Catalog, Source, decode
+from fastflight.service.answer import Piece
+from fastflight.service.requests import (
+    DeviceExec,
+    DeviceFile,
+    DeviceListing,
+    DeviceSession,
+    DeviceTree,
+    FleetFile,
+    Mock,
+    Recording,
+    Request,
+)
+from fastflight.service.source import Summary
+
+REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
+# What waits on the way to the server, which has as much again.
+HANDIN_BYTES = 1024 * 1024
+
+
+class RemoteBackend:
+    """Serves by asking the server of `connection`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._catalog = Catalog()
+        for kind in REQUESTS:
+            self._catalog.add(Source(kind))
+
+    def decode(self, content: bytes) -> Request:
+        return decode(content, self._catalog)
+
+    async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
+        return await off_loop(self._connection.results, name, body or b"{}")
+
+    @contextlib.asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[Answer]:
+        stream = await off_loop(self._connection.stream, request, discard=RowStream.cancel)
+        async with AsyncRowStream(stream, None) as rows:
+            yield Answer(rows.schema, _pieces(rows), lambda: rows.summary)
+
+    async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
+        handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True)
+        writing = asyncio.ensure_future(worked(self._connection.upload(request, Rows(schema, handed), None)))
+        writing.add_done_callback(lambda _: handed.close())
+        try:
+            async for batch in batches:
+                with contextlib.suppress(Stopped):  # the write has ended, and says why
+                    await off_loop(handed.put, batch, batch.nbytes)
+                if writing.done():
+                    break
+            handed.finish()
+            return asdict(await asyncio.shield(writing))
+        except BaseException as error:
+            handed.fail(error if isinstance(error, FastFlightError) else Stopped("the upload broke off"))
+            if not writing.done():
+                writing.cancel()  # which gives it up, and waits until it is settled
+                await asyncio.wait([writing])
+            raise
+
+
+async def _pieces(rows: AsyncRowStream) -> AsyncIterator[Piece]:
+    """The batches; before the rows that follow what was missed, a note says so."""
+    told = 0
+    async for batch in rows:
+        missed = rows.gaps[told:]
+        told += len(missed)
+        for gap in missed:
+            yield batch.slice(0, 0), {"gap": {"first": gap.first, "last": gap.last}}
+        yield batch, None

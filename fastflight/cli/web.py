@@ -1,0 +1,32 @@
+"""The gateway put together: a backend, its application, and a loop of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+
+from fastflight.cli.remote import RemoteBackend
+from fastflight.client.call import DEFAULT_TIMEOUT
+from fastflight.client.connection import Connection
+from fastflight.concurrency import Shard
+from fastflight.gateway import Backend, Gateway, application, listen
+
+
+def open_gateway(backend: Backend, address: tuple[str, int]) -> Gateway:
+    """Serve `backend` at `address`, on an event loop of its own."""
+    shard = Shard("gateway").start()
+    try:
+        return listen(application(backend, CollectorRegistry()), shard, address[1], address[0])
+    except BaseException:
+        shard.close()
+        raise
+
+
+@contextlib.contextmanager
+def open_remote_gateway(location: str, address: tuple[str, int]) -> Iterator[Gateway]:
+    """The same in front of the server at `location`, for the length of the block; that one may start later."""
+    connection = Connection(location, DEFAULT_TIMEOUT)
+    with contextlib.closing(connection), open_gateway(RemoteBackend(connection), address) as gateway:
+        yield gateway

@@ -1,0 +1,51 @@
+"""What the page on HTTP shows is what happens, in front of both kinds of server."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.cli.web import open_remote_gateway
+
+PAGE = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
+SHOWN = "http://127.0.0.1:8000"
+
+
+@pytest.fixture(params=["in one process", "in front of another"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    here = ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0))
+    with open_server(here) as running:
+        if request.param == "in one process":
+            assert running.http is not None
+            yield running.http
+        else:
+            with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
+                yield gateway.url
+
+
+def test_the_lines_work_as_printed(url: str, tmp_path: Path) -> None:
+    (transcript,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    commands = re.split(r"(?m)^\$ ", transcript)[1:]
+    assert len(commands) == 10
+    for shown in commands:
+        command, _, output = shown.partition("\n")
+        done = subprocess.run(
+            ["bash", "-c", command.replace(SHOWN, url)], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout.rstrip("\n"), done.stderr) == (output.rstrip("\n"), ""), command
+
+
+def test_the_python_that_is_shown_runs(url: str) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code.replace(SHOWN, url), {})
+    assert out.getvalue() == "10000\n"
