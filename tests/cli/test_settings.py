@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.bridge import Ports
-from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, settings_of
+from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, http_address, settings_of
 from fastflight.errors import RequestError
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
 
@@ -136,3 +136,32 @@ def test_a_bridge_is_for_this_computer_only(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.0.1"])
 def test_a_bridge_may_have_any_address_of_this_computer(host: str) -> None:
     check_host(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("8000", ("127.0.0.1", 8000)),
+        ("0", ("127.0.0.1", 0)),
+        ("localhost:80", ("localhost", 80)),
+        ("[::1]:8000", ("::1", 8000)),
+    ],
+)
+def test_where_the_gateway_listens(text: str, address: tuple[str, int]) -> None:
+    assert http_address(text) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not an address"),
+        ("http://127.0.0.1:8000/", "not an address"),
+        ("70000", "not an address"),
+        (":8000", "not an address"),
+        ("0.0.0.0:8000", "only this computer's own addresses"),
+        ("example.com:8000", "only this computer's own addresses"),
+    ],
+)
+def test_addresses_that_the_gateway_does_not_listen_at(text: str, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        http_address(text)

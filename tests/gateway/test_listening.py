@@ -1,0 +1,104 @@
+"""The gateway at a port: what a client of the standard library sees of it, and how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fastflight.errors import TransportError
+from fastflight.gateway import Gateway, listen
+from fastflight.gateway.listening import MAX_HEAD_BYTES
+
+from ..server.conftest import SOON
+from .conftest import Running
+
+
+@pytest.fixture
+def client(listening: Gateway) -> Iterator[http.client.HTTPConnection]:
+    with closing(http.client.HTTPConnection("127.0.0.1", listening.port, timeout=SOON)) as connection:
+        yield connection
+
+
+def post(client: http.client.HTTPConnection, accept: str = "*/*", **request: Any) -> http.client.HTTPResponse:
+    client.request("POST", "/stream", json.dumps({"type": "trial", **request}), {"accept": accept})
+    return client.getresponse()
+
+
+def test_a_connection_is_used_again_also_after_an_error(client: http.client.HTTPConnection) -> None:
+    assert pa.ipc.open_stream(post(client, rows=3).read()).read_all().num_rows == 3
+    refused = post(client, row=3)
+    assert (refused.status, json.loads(refused.read())["where"]) == (400, "row")
+    assert pa.ipc.open_stream(post(client, rows=2).read()).read_all().num_rows == 2
+
+
+def test_an_error_among_the_rows_is_no_end_for_a_client(client: http.client.HTTPConnection, mode: str) -> None:
+    answer = post(client, "application/jsonl", mode=mode, rows=2, error="device")
+    with pytest.raises(http.client.IncompleteRead) as raised:
+        answer.read()
+    *_, last = raised.value.partial.splitlines()
+    assert json.loads(last)["error"]["traceback"] == "Traceback (on the board)"
+
+
+def test_one_that_leaves_cancels_the_source(running: Running, client: http.client.HTTPConnection, mode: str) -> None:
+    answer = post(client, "text/csv", mode=mode, rows=1, idle=True)
+    assert answer.read(4) == b"n\n0\n"
+    client.close()
+    answer.close()
+    assert running.trials.closed.wait(SOON)
+    assert running.ledger.wait_empty(SOON)
+    assert running.stats()["cancelled"] == 1
+
+
+def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: str) -> None:
+    with listen(running.app, running.shard, 0) as gateway:
+        client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SOON)
+        with closing(client), closing(post(client, mode=mode, rows=100, big=True)):
+            assert running.trials.begun.wait(SOON)
+            gateway.close(0.1)
+    assert running.trials.closed.wait(SOON)
+    assert running.stats()["open"] == 0
+
+
+def test_a_head_without_end_is_refused(listening: Gateway) -> None:
+    with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+        raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ")
+        sent = 0
+        try:
+            while sent <= 4 * MAX_HEAD_BYTES:
+                raw.sendall(b"x" * 4096)
+                sent += 4096
+            assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
+        except ConnectionError:
+            pass  # it was closed while there was more to send
+
+
+def test_a_port_that_somebody_has(running: Running) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        with pytest.raises(TransportError, match="choose another one with --http"):
+            listen(running.app, running.shard, other.getsockname()[1])
+
+
+def test_counters_for_prometheus(client: http.client.HTTPConnection) -> None:
+    post(client, rows=3).read()
+    client.request("GET", "/metrics")
+    answer = client.getresponse()
+    page = answer.read().decode()
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'fastflight_streams_total{outcome="finished",source="trial"} 1.0' in page
+    assert 'fastflight_rows_total{source="trial"} 3.0' in page
+
+
+def test_the_examples_of_the_description_work_or_name_their_device(client: http.client.HTTPConnection) -> None:
+    client.request("GET", "/openapi.json")
+    paths = json.loads(client.getresponse().read())["paths"]
+    assert "/devices/{device}/files/{path}" in paths
+    content = paths["/stream"]["post"]["requestBody"]["content"]["application/json"]
+    client.request("POST", "/stream", json.dumps(content["examples"]["table"]["value"]))
+    assert pa.ipc.open_stream(client.getresponse().read()).read_all().num_rows == 1000
