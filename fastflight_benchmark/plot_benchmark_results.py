@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from fastflight_benchmark import output, peer_plots, plots, summary, transfer_plots
 from fastflight_benchmark.bridging import plots as bridge_plots
+from fastflight_benchmark.live import plots as live_plots
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -80,6 +81,7 @@ FIGURES: Mapping[str, Callable[..., dict[str, Figure]]] = {
     "transfer": transfer_plots.transfer,
     "boards": transfer_plots.boards,
     "bridge": bridge_plots.bridge,
+    "sessions": live_plots.sessions,
 }
 
 

@@ -62,6 +62,9 @@ class RunningServer:
 def open_server(settings: ServeSettings) -> RunningServer:
     """Start serving. `RequestError` for a wrong setting, `TransportError` where the address cannot be had."""
     check_location(settings.location)
+    # Arrow looks for pandas when it first makes an array of Python's values. That takes seconds on a busy computer, in
+    # which no line would be read if the first request had it happen on a loop.
+    pa.array([0])
     with ExitStack() as parts:
         shards = Shards(settings.shards)
         # Closed when there is no inventory to come; else before the inventory, whose lines it reads.

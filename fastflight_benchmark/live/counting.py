@@ -86,7 +86,9 @@ class Traffic(Count):
             self.gaps += 1
             self.lost += last - first + 1
             self.wrong += self._begun and first != self.next
-            self._begun, self.next = True, last + 1
+            if not self._begun:
+                self._begun, self.first = True, first
+            self.next = last + 1
         if not batch.num_rows:
             return NONE
         self._number(batch.column("seq").to_numpy().astype(np.int64))

@@ -17,12 +17,16 @@ MODULE = "fastflight_benchmark.live.printing"
 
 
 class Fleet:
-    """Boards that print, at `urls`, from the moment at which somebody connects to them."""
+    """Boards that print, at `urls`, from when somebody connects to them or, if they are to wait, from `start`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.pid = process.pid
         self.urls: Sequence[str] = [f"socket://127.0.0.1:{port}" for port in self._answer()]
+
+    def start(self) -> None:
+        """Print from here on, if they were to wait."""
+        self._ask("start")
 
     def count(self) -> list[Printed]:
         """What each board has printed so far."""

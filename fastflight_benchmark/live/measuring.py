@@ -1,7 +1,8 @@
 """One cell of the suite `sessions`: boards, a server and readers as processes, watched for some seconds.
 
-The boards stop printing before anything ends, and the readers wait for what they have not seen yet: what is missing
-then is missing. A recording is read back through the server, all of it, and compared with what the boards printed.
+The boards begin when all sessions are open. They stop printing before anything ends, and the readers wait for what they
+have not seen yet: what is missing then is missing. A recording is read back through the server, all of it, and compared
+with what the boards printed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ READING = "fastflight_benchmark.live.reading"
 # 3 Mbaud: the fastest that boards' UARTs and their adapters do.
 FULL_SPEED = 300_000.0
 # For what opening started to come to rest.
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 
 
@@ -57,7 +58,9 @@ def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
     """What came of it: a row; two where one reader stalled, the others and that one."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-sessions-")))
-        fleet = stack.enter_context(printing(Options(cell.boards, bytes_per_second=cell.bytes_per_second)))
+        fleet = stack.enter_context(
+            printing(Options(cell.boards, bytes_per_second=cell.bytes_per_second, waiting=True))
+        )
         file = folder / "fleet.toml"
         file.write_text("".join(f'[devices.board-{n}]\nurl = "{url}"\n' for n, url in enumerate(fleet.urls)))
         arguments = ["serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(file)]
@@ -67,6 +70,7 @@ def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
         server = stack.enter_context(spawned("fastflight", *arguments))
         readers = stack.enter_context(_Readers.of(server.location, cell))
         opened = time.perf_counter() - began
+        fleet.start()
         time.sleep(SETTLE_SECONDS)
         watch = _Watch(server.pid, fleet.pid, readers.pid)
         readers.begin()

@@ -8,8 +8,8 @@ the row was written. Their times are spread evenly over a period. With `bytes_pe
 a board's line is never idle: slices of it, cut wherever they end, as a UART of that speed would have it.
 
 What a peer does not take is kept and sent later: a board here loses nothing, so what is missing at the other end was
-lost there. The first line of output is the ports, as JSON. Then each line of input is answered by a line: `count` and
-`stop`, which ends the printing, by `Printed` of each board. The end of the input is the end of the process.
+lost there. The first line of output is the ports, as JSON. Then each line of input, `start`, `count`, or `stop`, which
+ends the printing, is answered by a line: `Printed` of each board. The end of the input is the end of the process.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ SLICE_SECONDS = 0.008
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How many boards, and what each prints: so many rows or so many bytes in a second."""
+    """How many boards, what each prints (so many rows or so many bytes in a second), and whether they wait first."""
 
     boards: int
     rows_per_second: float = 10.0
     bytes_per_second: float = 0.0
+    # Until `start`, nothing is printed.
+    waiting: bool = False
 
     @property
     def period(self) -> float:
@@ -83,10 +85,12 @@ class PrintingBoard:
             data, self._rest = self._rest[: self._slice], self._rest[self._slice :]
         else:
             data = self._row()
-        self.printed.bytes += len(data)
-        self.printed.crc = zlib.crc32(data, self.printed.crc)
-        self._unsent += data
-        self.flush()
+        self._say(data)
+
+    def complete(self) -> None:
+        """Say the rest of a row that a slice has cut."""
+        self._say(self._rest)
+        self._rest = b""
 
     def flush(self) -> None:
         """Send on what the peer did not take."""
@@ -99,6 +103,12 @@ class PrintingBoard:
         except OSError:  # it has left
             self._line.close()
             self._line, self._unsent = None, b""
+
+    def _say(self, data: bytes) -> None:
+        self.printed.bytes += len(data)
+        self.printed.crc = zlib.crc32(data, self.printed.crc)
+        self._unsent += data
+        self.flush()
 
     def _row(self) -> bytes:
         row = b'{"board": %d, "n": %d, "ns": %d}\n' % (self.number, self.printed.rows, time.monotonic_ns())
@@ -121,7 +131,7 @@ def run(options: Options) -> None:
     selector = selectors.DefaultSelector()
     for board in boards:
         board.watch(selector)
-    talk = _Talk(boards)
+    talk = _Talk(boards, options.waiting)
     selector.register(sys.stdin, selectors.EVENT_READ, talk.hear)
     _say([board.port for board in boards])
     began = time.monotonic()
@@ -144,14 +154,19 @@ def run(options: Options) -> None:
 class _Talk:
     """With whoever started the process."""
 
-    def __init__(self, boards: list[PrintingBoard]) -> None:
+    def __init__(self, boards: list[PrintingBoard], waiting: bool) -> None:
         self._boards = boards
-        self.stopped = False
+        self.stopped = waiting
         self.over = False
 
     def hear(self) -> None:
         line = sys.stdin.readline().strip()
-        self.stopped = self.stopped or line == "stop"
+        if line == "start":
+            self.stopped = False
+        elif line == "stop":
+            self.stopped = True
+            for board in self._boards:
+                board.complete()
         self.over = not line
         if not self.over:
             _say([asdict(board.printed) for board in self._boards])

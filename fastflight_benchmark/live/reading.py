@@ -140,6 +140,8 @@ class Following(threading.Thread):
 
 def run() -> None:
     """Obey the input."""
+    # Looks for pandas, which takes as long as opening all sessions.
+    pa.array([0])
     asked = json.loads(sys.stdin.readline())
     readers = [Following(asked["location"], Reader(**each)) for each in asked["readers"]]
     for reader in readers:

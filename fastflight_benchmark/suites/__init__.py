@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fastflight_benchmark.suites import boards, bridge, endpoints, faults, flight, http, memory, requests, transfer
+from fastflight_benchmark.suites import (
+    boards,
+    bridge,
+    endpoints,
+    faults,
+    flight,
+    http,
+    memory,
+    requests,
+    sessions,
+    transfer,
+)
 from fastflight_benchmark.suites.options import Options
 
 __all__ = ["SELECTABLE", "SUITES", "Options"]
@@ -22,6 +33,7 @@ SUITES: Mapping[str, Suite] = {
     "bridge": bridge.run,
     "http": http.run,
     "endpoints": endpoints.run,
+    "sessions": sessions.run,
 }
 # Suites whose cells can be chosen, and whose server can be profiled.
 SELECTABLE = frozenset({"flight", "requests"})

@@ -83,3 +83,15 @@ def test_a_limit_of_the_server_is_told_in_a_line(run: object, monkeypatch: pytes
         "error: 1 streams are open, as many as the server takes. "
         "End one that is no longer needed, or try again in 1 s\n"
     )
+
+
+def test_arrow_has_looked_for_pandas_before_the_first_request_comes() -> None:
+    """It takes seconds on a busy machine, and would hold up every line of the loop that it happens on."""
+    code = (
+        "import sys\n"
+        "from fastflight.cli.compose import open_server\n"
+        "from fastflight.cli.settings import ServeSettings\n"
+        "with open_server(ServeSettings('grpc://127.0.0.1:0', {})): print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert done.stdout == "True\n"

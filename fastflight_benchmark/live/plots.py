@@ -1,0 +1,97 @@
+"""The plots of the suite `sessions`: time from the line to the reader, and what the server uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from fastflight_benchmark.contenders import ASYNC
+from fastflight_benchmark.live.report import KEPT_CORES, KEPT_MB, P50_MS, P99_MS
+from fastflight_benchmark.live.rows import FULL, STALLED
+from fastflight_benchmark.plots import ASYNC_COLOUR, SYNC_COLOUR, finish
+
+TARGET_COLOUR = "#2e8b57"
+KEPT_COLOUR = "#d08a2e"
+NOTE = "Boards, server and readers share the cores. Medians of runs; cores are of the server alone"
+
+
+def sessions(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
+    """All plots of a result."""
+    measured = result[result["p50_ms"].notna()]
+    return {"latency": latency(measured, description), "cost": cost(measured, description)}
+
+
+def latency(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
+    """Milliseconds from print to reader, median and a whisker up to p99, on a scale of powers of ten."""
+    figure, axes = plt.subplots(figsize=(12.5, 4.8))
+    for place, row in enumerate(cells.to_dict("records")):
+        axes.bar(place, row["p50_ms"], 0.62, color=_colour(row))
+        axes.vlines(place, row["p50_ms"], row["p99_ms"], colors="#555555", lw=1)
+        text = f"{row['p50_ms']:.3g}\np99 {row['p99_ms']:.3g}"
+        axes.text(place, row["p99_ms"] * 1.12, text, ha="center", fontsize=6.5)
+    axes.axhline(P50_MS, color=TARGET_COLOUR, lw=1, ls="--", label="target of 100 boards, median")
+    axes.axhline(P99_MS, color=TARGET_COLOUR, lw=1, ls=":", label="target of 100 boards, p99")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.margins(y=0.18)
+    axes.set_ylabel("ms, flush 0")
+    _named(axes, cells)
+    figure.suptitle("From the line to the reader", x=0.02, ha="left", fontsize=12)
+    _legend(figure, axes)
+    finish(figure, f"{NOTE}. Bars: median, lines: up to p99", description)
+    return figure
+
+
+def cost(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
+    """The server's cores and its memory, cell by cell."""
+    figure, (cores, memory) = plt.subplots(2, 1, figsize=(12.5, 6.4), sharex=True)
+    for axes, name, target, unit, digits in (
+        (cores, "server_cores", KEPT_CORES, "cores", 2),
+        (memory, "server_mb", KEPT_MB, "MiB resident, most", 0),
+    ):
+        for place, row in enumerate(cells.to_dict("records")):
+            axes.bar(place, row[name], 0.62, color=_colour(row))
+            axes.text(place, row[name], f"{row[name]:.{digits}f}", ha="center", va="bottom", fontsize=6.5)
+        axes.axhline(target, color=TARGET_COLOUR, lw=1, ls="--", label="target of 1,000 boards")
+        axes.set_ylabel(unit)
+        axes.margins(y=0.15)
+    _named(memory, cells)
+    cores.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("What the server uses", x=0.02, ha="left", fontsize=12)
+    _legend(figure, cores)
+    finish(figure, NOTE, description)
+    return figure
+
+
+def _colour(row: Mapping[Any, Any]) -> str:
+    if row["recorded"]:
+        return KEPT_COLOUR
+    return ASYNC_COLOUR if row["mode"] == ASYNC else SYNC_COLOUR
+
+
+def _named(axes: Axes, cells: pd.DataFrame) -> None:
+    axes.set_xticks(range(len(cells)), [_name(row) for row in cells.to_dict("records")], fontsize=6.5)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _name(row: Mapping[Any, Any]) -> str:
+    who: Sequence[str] = [f"{row['boards']} boards" if row["boards"] > 1 else "1 board", f"{row['readers']} read"]
+    if row["part"] == FULL:
+        who = ["3 Mbaud", who[1]]
+    if row["part"] == STALLED:
+        who = ["3 Mbaud", "stalled" if row["stall_seconds"] else f"{row['readers']} beside\nthe stalled"]
+    return "\n".join([*who, row["mode"]])
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    for name, colour in (("async", ASYNC_COLOUR), ("sync", SYNC_COLOUR), ("recorded", KEPT_COLOUR)):
+        axes.bar(0, 0, color=colour, label=name)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="upper right", ncols=6, frameon=False, fontsize=8)
