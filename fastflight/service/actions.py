@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from fastflight.concurrency import Shards
 from fastflight.errors import RequestError, nearest
 from fastflight.service import wire
 from fastflight.service.action import Action, Body, RawAction
+from fastflight.service.kept import MAX_KEPT_REQUEST_BYTES, MAX_KEPT_REQUESTS
 from fastflight.service.ledger import Ledger
 
 
@@ -26,6 +28,8 @@ class Actions:
             if action.name in self._actions:
                 raise ValueError(f"two actions called {action.name}")
             self._actions[action.name] = action
+        # The same bytes are decoded once; what is refused is looked at each time.
+        self._kept = functools.lru_cache(MAX_KEPT_REQUESTS)(_decoded)
 
     def __iter__(self) -> Iterator[Action | RawAction]:
         return iter(self._actions.values())
@@ -34,7 +38,11 @@ class Actions:
         """Carry `name` out; its results as they come."""
         if name not in self._actions:
             raise RequestError("no such action", where=wire.shortened(name), hint=nearest(name, self._actions))
-        return _results(self._actions[name], body)
+        action = self._actions[name]
+        if isinstance(action, RawAction):
+            return iter(action.run(body))
+        given = self._kept(action, body) if len(body) <= MAX_KEPT_REQUEST_BYTES else _decoded(action, body)
+        return (json.dumps(result, default=str).encode() for result in action.run(given))
 
 
 def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
@@ -54,10 +62,5 @@ def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
     ]
 
 
-def _results(action: Action | RawAction, body: bytes) -> Iterator[bytes]:
-    if isinstance(action, RawAction):
-        yield from action.run(body)
-        return
-    content = wire.parse(body or b"{}", action.name)
-    for result in action.run(wire.validate(action.body, content)):
-        yield json.dumps(result, default=str).encode()
+def _decoded(action: Action, body: bytes) -> Body:
+    return wire.validate(action.body, wire.parse(body or b"{}", action.name))
