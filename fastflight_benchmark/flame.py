@@ -1,11 +1,13 @@
 """A flame graph of the server's process while it is measured, by py-spy, from outside.
 
+It shows who held the interpreter's lock: what Python costs. Work of C++ without the lock is not in it, nor are waits.
 A server that is looked at is slower: what is measured meanwhile is no result, and is marked as `profiled`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +22,8 @@ SAMPLES_PER_SECOND = 200
 # py-spy draws the graph when it is told to end.
 DRAW_SECONDS = 30.0
 SHOWN_CHARACTERS = 300
+TITLE = re.compile(r'(<text id="title"[^>]*>)[^<]*')
+TITLE_TEXT = "the server: threads, and what they did while they held the interpreter's lock"
 
 
 def graph_of(output: Path, run: int) -> Path:
@@ -48,7 +52,8 @@ def _started(pid: int | None, path: Path, say: Say) -> subprocess.Popen[str] | N
         return None
     path.unlink(missing_ok=True)
     rate = str(SAMPLES_PER_SECOND)
-    command = [program, "record", "--pid", str(pid), "--threads", "--rate", rate, "--output", str(path)]
+    # Only who holds the interpreter's lock: by what it can see, py-spy takes waiting event loops for busy ones.
+    command = [program, "record", "--pid", str(pid), "--gil", "--threads", "--rate", rate, "--output", str(path)]
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -67,6 +72,9 @@ def _finish(recorder: subprocess.Popen[str], path: Path, say: Say) -> None:
         recorder.kill()
         _, complaint = recorder.communicate()
     if path.exists():
+        # py-spy heads the graph with its own command line.
+        drawn = path.read_text(encoding="utf-8")
+        path.write_text(TITLE.sub(rf"\g<1>{TITLE_TEXT}", drawn, count=1), encoding="utf-8")
         say(f"flame graph of the server: {path}")
     else:
         # Where a process may not look at another (ptrace), this says so.

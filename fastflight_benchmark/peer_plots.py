@@ -53,9 +53,9 @@ def peers(servers: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
             _bars(axes, cell, names)
             axes.set_title(f"batches of {batch_title(size)}, {_counted(count, 'reader')}", fontsize=9)
         row[0].set_ylabel("MiB/s, all readers", fontsize=9)
-    figure.suptitle("Throughput without delay, and how many times that of bare pyarrow", x=0.02, ha="left", fontsize=12)
-    _legend(figure, grid[0][0], names)
-    finish(figure, "Median, lowest and highest run. Rows of 50 int32", description)
+    _head(figure, grid[0][0], "Throughput without delay, and how many times that of bare pyarrow", names)
+    note = "Median, lowest and highest run; ×: of the medians, where the tables have medians of pairs. Rows of 50 int32"
+    finish(figure, note, description)
     return figure
 
 
@@ -73,8 +73,7 @@ def first_batch(servers: pd.DataFrame, description: Mapping[str, Any]) -> Figure
         _counts(axes, sorted(free["concurrent_requests"].unique()), "readers at once")
         axes.set_title(f"batches of {batch_title(size)}", fontsize=9)
     row[0].set_ylabel("ms to the first row, median", fontsize=9)
-    figure.suptitle("Time to the first row, without delay", x=0.02, ha="left", fontsize=12)
-    _legend(figure, row[0], names)
+    _head(figure, row[0], "Time to the first row, without delay", names)
     finish(figure, "All readers ask at the same moment. Rows of 50 int32", description)
     return figure
 
@@ -101,8 +100,7 @@ def requests(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, 
             _logarithmic(tail)
             rate.set_title(f"{operation} per second (load: {load})", fontsize=9)
             tail.set_title(f"{operation}, p99 in ms (load: {load})", fontsize=9)
-    figure.suptitle("Small requests", x=0.02, ha="left", fontsize=12)
-    _legend(figure, grid[0][0], names)
+    _head(figure, grid[0][0], "Small requests", names)
     finish(figure, "Medians. bare pyarrow and grpc.aio give answers that were made before", description)
     return {"rates": figure}
 
@@ -159,9 +157,22 @@ def _logarithmic(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def _legend(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
+def _head(figure: Figure, axes: Axes, title: str, names: Sequence[str]) -> None:
+    """A title, and below it the legend."""
+    height = figure.get_figheight()
+    figure.suptitle(title, x=0.02, y=1 - 0.1 / height, ha="left", va="top", fontsize=12)
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper right", ncols=min(len(names), 6), frameon=False, fontsize=8)
+    place = (0.012, 1 - 0.32 / height)
+    figure.legend(
+        handles,
+        labels,
+        loc="upper left",
+        bbox_to_anchor=place,
+        ncols=len(names),
+        frameon=False,
+        fontsize=8,
+        borderpad=0,
+    )
 
 
 def _counted(count: int, noun: str) -> str:

@@ -72,7 +72,7 @@ def throughput(compared: pd.DataFrame, result: pd.DataFrame, description: Mappin
     delays = sorted(compared["delay_per_row"].unique())
     sizes = sorted(compared["rows_per_batch"].unique())
     figure, grid = plt.subplots(
-        len(delays), len(sizes), figsize=(3.4 * len(sizes) + 0.8, 2.5 * len(delays) + 1.2), sharey="row", squeeze=False
+        len(delays), len(sizes), figsize=(3.4 * len(sizes) + 0.8, 2.5 * len(delays) + 1.2), squeeze=False
     )
     for delay, row in zip(delays, grid, strict=True):
         for size, axes in zip(sizes, row, strict=True):

@@ -57,7 +57,7 @@ class Servers:
             for name, (module, *options) in self.modules.items():
                 found[name] = _served(stack.enter_context(spawned(module, "--server", FREE_PORT, *options)))
             if self.namesake is not None:
-                command = [str(self.namesake), "-P", str(NAMESAKE_SCRIPT), "--pacer", str(pacer.__file__)]
+                command = [str(self.namesake), "-I", str(NAMESAKE_SCRIPT), "--pacer", str(pacer.__file__)]
                 peer = _served(stack.enter_context(spawned_by(command, NAMESAKE_SCRIPT.name)))
                 found |= dict.fromkeys(NAMESAKES, peer)
             yield found

@@ -1,0 +1,217 @@
+"""Fill the tables of docs/performance.md from the results that are kept in docs/results.
+
+    python performance_page.py
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`; nothing else of the page is touched. A test holds the
+page against the results, so that no figure there can differ from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import typer
+
+from fastflight_benchmark import machine, output, summary, targets
+from fastflight_benchmark.contenders import AIO, ASYNC, BARE, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, SYNC
+from fastflight_benchmark.report import batch_title, delay_title
+from fastflight_benchmark.targets import Judged
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "performance.md"
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+ORDER = (SYNC, ASYNC, BARE, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO)
+# One reader and the connections that the tables show; the CSVs have all.
+SHOWN_CONNECTIONS = (1, 16)
+
+
+class Results:
+    """The kept results, by suite and part."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def frame(self, suite: str, part: str = "") -> pd.DataFrame:
+        """The main table of a suite's result, or a part of it."""
+        path = self._folder / f"{suite}.csv"
+        return pd.read_csv(output.beside(path, part) if part else path)
+
+    def described(self, suite: str) -> dict[str, object]:
+        """What it was measured on."""
+        return output.described(self._folder / f"{suite}.csv")
+
+
+def filled(page: str, results: Results) -> str:
+    """The page with its tables made anew. `KeyError` for a table that is not known."""
+    return TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", page)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    ruled = "|" + "|".join("---" if place == 0 else "---:" for place in range(len(headings))) + "|"
+    return "\n".join([_row(headings), ruled, *map(_row, rows)])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _machines(results: Results) -> str:
+    lines = []
+    for suite in ("flight", "requests"):
+        told = results.described(suite)
+        measured = told["machine"]
+        assert isinstance(measured, Mapping)
+        missing = told.get("missing") or "none"
+        lines.append(
+            f"- `{suite}`, `--runs {told['runs']}`: {machine.in_one_line(measured)}. Missing peers: {missing}."
+        )
+    return "\n".join(lines)
+
+
+def _targets(results: Results) -> str:
+    compared = summary.compare(results.frame("flight"))
+    judged = [
+        *(("flight", one) for one in targets.flight(compared, results.frame("flight", "ratios"))),
+        *(("requests", one) for one in targets.requests(results.frame("requests", "ratios"))),
+    ]
+    return _table(
+        ("what", "target", "reached", "", "suite"),
+        ((one.title, one.target, _reached(one), _verdict(one), f"`{suite}`") for suite, one in judged),
+    )
+
+
+def _reached(one: Judged) -> str:
+    return "-" if one.reached is None else f"{one.reached:.3g}{one.unit}"
+
+
+def _verdict(one: Judged) -> str:
+    return "not measured" if one.met is None else "met" if one.met else "**missed**"
+
+
+def _peers(results: Results) -> str:
+    servers, ratios = results.frame("flight", "servers"), results.frame("flight", "ratios")
+    rows = []
+    for size in targets.BATCHES:
+        cell = _free(servers, size)
+        pairs = _free(ratios, size).set_index(["mode", "peer"])["median_ratio"]
+        for name in _there(cell.index):
+            own = [f"{pairs[mode, name]:.2f}" if (mode, name) in pairs.index else "-" for mode in MODES]
+            rows.append(
+                [
+                    f"{batch_title(size)}, {name}",
+                    f"{_float(cell, name, 'throughput_mbps'):,.0f}",
+                    *own,
+                    f"{1e3 * _float(cell, name, 'first_batch_seconds'):.1f}",
+                    f"{_float(cell, name, 'messages'):,.0f}",
+                    f"{_float(cell, name, 'server_cpu_seconds_per_gib'):.2f}",
+                    f"{_float(cell, name, 'reader_cores'):.1f}",
+                ]
+            )
+    headings = ("batch, server", "MiB/s", "sync by it", "async by it", "first row, ms", "messages", "CPU s/GiB")
+    return _table((*headings, "readers' cores"), rows)
+
+
+def _free(frame: pd.DataFrame, size: int) -> pd.DataFrame:
+    """One reader of the default table, without delay."""
+    chosen = frame[
+        (frame["variant"] == "default")
+        & (frame["rows_per_batch"] == size)
+        & (frame["delay_per_row"] == 0)
+        & (frame["concurrent_requests"] == 1)
+    ]
+    return chosen if "peer" in chosen else chosen.set_index("mode")
+
+
+def _float(frame: pd.DataFrame, row: str, column: str) -> float:
+    return float(frame.at[row, column])  # type: ignore[arg-type]
+
+
+def _there(names: Iterable[object]) -> list[str]:
+    found = set(names)
+    return [name for name in ORDER if name in found]
+
+
+def _sweep(results: Results) -> str:
+    compared = summary.compare(results.frame("flight")).sort_values(
+        ["delay_per_row", "rows_per_batch", "concurrent_requests"]
+    )
+    rows = [
+        [
+            delay_title(float(cell["delay_per_row"])),
+            batch_title(int(cell["rows_per_batch"])),
+            f"{cell['concurrent_requests']}",
+            f"{cell['sync_mbps']:,.1f}",
+            f"{cell['async_mbps']:,.1f}",
+            f"{cell['limit_mbps']:,.1f}",
+            f"{cell['improvement']:+.1f} %",
+        ]
+        for cell in compared[compared["delay_per_row"] > 0].to_dict("records")
+    ]
+    return _table(("source", "batch", "readers", "sync MiB/s", "async MiB/s", "limit MiB/s", "async to sync"), rows)
+
+
+def _claims(results: Results) -> str:
+    servers = results.frame("flight", "servers")
+    rows = []
+    for delay in (1e-6, 1e-5):
+        alone = servers[
+            (servers["variant"] == "default")
+            & (servers["delay_per_row"] == delay)
+            & (servers["rows_per_batch"] == targets.LARGE)
+            & (servers["concurrent_requests"] == 1)
+        ].set_index("mode")
+        rows.append(
+            [
+                delay_title(delay),
+                f"{50 * 4 / delay / 2**20:.2f}",
+                *(
+                    f"{_float(alone, name, 'throughput_mbps'):.1f}" if name in alone.index else "-"
+                    for name in ORDER[:-1]
+                ),
+            ]
+        )
+    return _table(("source", "ceiling MiB/s", *ORDER[:-1]), rows)
+
+
+def _requests(results: Results) -> str:
+    frame = results.frame("requests")
+    frame = frame[frame["connections"].isin(SHOWN_CONNECTIONS)]
+    frame = frame.assign(place=frame["mode"].map({name: place for place, name in enumerate(ORDER)}))
+    rows = [
+        [
+            f"{row['operation']}, {row['load']}, {row['connections']}",
+            str(row["mode"]),
+            f"{row['per_second']:,.0f}",
+            f"{row['p50_ms']:.2f}",
+            f"{row['p99_ms']:.2f}",
+            f"{row['server_cpu_us']:.0f}",
+        ]
+        for row in frame.sort_values(["operation", "load", "connections", "place"]).to_dict("records")
+    ]
+    return _table(("operation, load, connections", "server", "per second", "p50 ms", "p99 ms", "server CPU µs"), rows)
+
+
+TABLES: Mapping[str, Callable[[Results], str]] = {
+    "machines": _machines,
+    "targets": _targets,
+    "peers": _peers,
+    "sweep": _sweep,
+    "claims": _claims,
+    "requests": _requests,
+}
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main() -> None:
+    """Fill the tables of docs/performance.md from docs/results."""
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), Results(DOCS / "results")), encoding="utf-8")
+    typer.echo(PAGE)
+
+
+if __name__ == "__main__":
+    app()
