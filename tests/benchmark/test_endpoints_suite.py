@@ -13,7 +13,7 @@ from fastflight_benchmark.suites import Options, endpoints
 
 
 def test_each_way_is_held_against_one_endpoint_of_the_same_run() -> None:
-    common = {"mode": "sync", "rows": 1, "error": ""}
+    common = {"mode": "sync", "rows": 1, "ordered": True, "error": ""}
     raw = pd.DataFrame(
         [
             common | {"endpoints": 1, "at_once": 1, "run": 1, "seconds": 4.0},
@@ -38,7 +38,7 @@ def test_every_way_gives_the_whole_table(tmp_path: Path, monkeypatch: pytest.Mon
     assert endpoints.run(Options("unused", True, 1, path, Console(file=screen, width=200))) == 0
 
     result = pd.read_csv(path)
-    assert result["endpoints"].tolist() == [1, 2, 4, 32] * 2
+    assert result["endpoints"].tolist() == [1, 4, 4, 32] * 2
     raw = pd.read_csv(tmp_path / "endpoints_raw.csv")
     assert set(raw["rows"]) == {35_000}
     assert path.with_suffix(".json").exists()
