@@ -82,7 +82,7 @@ def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
         if not cell.stall_seconds:
             yield row | _received(cell, printed, seen)
             return
-        yield row | _received(cell, printed, seen[1:]) | {"stall_seconds": 0.0}
+        yield row | _received(cell, printed, seen[1:]) | {"readers": cell.readers - 1, "stall_seconds": 0.0}
         yield row | _received(cell, printed, seen[:1]) | {"readers": 1}
 
 
