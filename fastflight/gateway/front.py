@@ -58,6 +58,7 @@ class Kept:
         self._start: dict[str, Any] = {}
         self._body: dict[str, Any] = {}
         self._unchanged: dict[str, Any] = {}
+        self._whole = b""
 
     async def answer(self, scope: Scope, send: Send) -> None:
         """Send it, or 304 to a client that has it. Raises what making it raises."""
@@ -70,6 +71,12 @@ class Kept:
                 return
         await send(self._start)
         await send(EMPTY if scope["method"] == "HEAD" else self._body)
+
+    def ready(self, headers: Iterable[Header]) -> bytes | None:
+        """Head, but for its first line, and body, where they are fresh and a client wants them whole."""
+        if self._clock() >= self._fresh_until or any(name == b"if-none-match" for name, _ in headers):
+            return None
+        return self._whole
 
     async def _renewed(self) -> None:
         """Whoever comes while it is made waits for the same making; a client that leaves does not end it."""
@@ -91,6 +98,7 @@ class Kept:
         self._start = {"type": "http.response.start", "status": 200, "headers": described}
         self._body = {"type": "http.response.body", "body": made.body}
         self._unchanged = {"type": "http.response.start", "status": 304, "headers": kept}
+        self._whole = b"".join(b"%b: %b\r\n" % header for header in described) + b"\r\n" + made.body
         self._fresh_until = self._clock() + LIFETIME_SECONDS
 
 
@@ -181,7 +189,19 @@ class Front:
     def __init__(self, door: Door, small: Mapping[str, Make], behind: Application) -> None:
         self._door = door
         self._small = {path: Kept(make) for path, make in small.items()}
+        self._small_urls = {path.encode(): kept for path, kept in self._small.items()}
         self._behind = behind
+
+    def ready(self, url: bytes, headers: Iterable[Header]) -> bytes | None:
+        """What can be answered to a GET without a task; None where the application has to be asked."""
+        kept = self._small_urls.get(url)
+        whole = None if kept is None else kept.ready(headers)
+        if whole is not None:
+            try:
+                self._door.check(headers)
+            except Refused:
+                return None
+        return whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

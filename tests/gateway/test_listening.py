@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -102,3 +103,31 @@ def test_the_examples_of_the_description_work_or_name_their_device(client: http.
     content = paths["/stream"]["post"]["requestBody"]["content"]["application/json"]
     client.request("POST", "/stream", json.dumps(content["examples"]["table"]["value"]))
     assert pa.ipc.open_stream(client.getresponse().read()).read_all().num_rows == 1000
+
+
+def test_small_answers_are_the_same_on_the_short_way(client: http.client.HTTPConnection) -> None:
+    """The first makes the answer, the second finds it; what is unusual about a request goes the long way."""
+
+    def get(**headers: str) -> tuple[int, bytes, list[tuple[str, str]]]:
+        client.request("GET", "/health", headers=headers)
+        answer = client.getresponse()
+        return answer.status, answer.read(), sorted(answer.headers.items())
+
+    made, found = get(), get()
+    assert made[:2] == found[:2] == (200, b'{"status": "serving"}')
+    assert [name for name, _ in made[2]] == [name for name, _ in found[2]]
+    assert get(**{"if-none-match": dict(found[2])["etag"]})[:2] == (304, b"")
+    assert get(origin="http://evil.example")[0] == 403
+    assert get()[:2] == (200, b'{"status": "serving"}')
+    assert post(client, row=3).read()
+    assert get()[:2] == (200, b'{"status": "serving"}')
+
+
+def test_requests_that_come_in_one_piece_are_answered_in_order(listening: Gateway) -> None:
+    head = b"%b HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+    last = b"connection: close\r\n\r\n"
+    asked = [head % b"GET /health", b"\r\n"] * 3 + [head % b"GET /nope", b"\r\n", head % b"GET /health", b"\r\n"]
+    with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+        raw.sendall(b"".join(asked) + head % b"GET /health" + last)
+        said = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert re.findall(rb"HTTP/1\.1 (\d+)", said) == [b"200"] * 3 + [b"404"] + [b"200"] * 2
