@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 TRANSFERS = (ROOT / "docs" / "transfers.md").read_text()
 SESSIONS = (ROOT / "docs" / "sessions.md").read_text()
+RECORDINGS = (ROOT / "docs" / "recordings.md").read_text()
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 LIVE = ROOT / "docs" / "live.ipynb"
 DEFAULT_SERVER = "grpc://127.0.0.1:8815"
@@ -186,8 +187,8 @@ def test_the_notebooks_do_without_fastflight(notebook: Path, names: set[str]) ->
 
 @pytest.mark.parametrize(
     ("folder", "text"),
-    [(ROOT, README), (ROOT / "docs", TRANSFERS), (ROOT / "docs", SESSIONS)],
-    ids=["README", "transfers", "sessions"],
+    [(ROOT, README), (ROOT / "docs", TRANSFERS), (ROOT / "docs", SESSIONS), (ROOT / "docs", RECORDINGS)],
+    ids=["README", "transfers", "sessions", "recordings"],
 )
 def test_every_link_leads_somewhere(folder: Path, text: str) -> None:
     targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("http")]
