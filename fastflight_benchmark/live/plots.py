@@ -18,6 +18,7 @@ from fastflight_benchmark.plots import ASYNC_COLOUR, SYNC_COLOUR, finish
 
 TARGET_COLOUR = "#2e8b57"
 KEPT_COLOUR = "#d08a2e"
+BITS_PER_BYTE = 10
 NOTE = "Boards, server and readers share the cores. Medians of runs; cores are of the server alone"
 
 
@@ -33,7 +34,7 @@ def latency(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
     for place, row in enumerate(cells.to_dict("records")):
         axes.bar(place, row["p50_ms"], 0.62, color=_colour(row))
         axes.vlines(place, row["p50_ms"], row["p99_ms"], colors="#555555", lw=1)
-        text = f"{row['p50_ms']:.3g}\np99 {row['p99_ms']:.3g}"
+        text = f"{_digits(row['p50_ms'])}\np99 {_digits(row['p99_ms'])}"
         axes.text(place, row["p99_ms"] * 1.12, text, ha="center", fontsize=6.5)
     axes.axhline(P50_MS, color=TARGET_COLOUR, lw=1, ls="--", label="target of 100 boards, median")
     axes.axhline(P99_MS, color=TARGET_COLOUR, lw=1, ls=":", label="target of 100 boards, p99")
@@ -84,10 +85,18 @@ def _named(axes: Axes, cells: pd.DataFrame) -> None:
 def _name(row: Mapping[Any, Any]) -> str:
     who: Sequence[str] = [f"{row['boards']} boards" if row["boards"] > 1 else "1 board", f"{row['readers']} read"]
     if row["part"] == FULL:
-        who = ["3 Mbaud", who[1]]
+        who = [_speed(row), who[1]]
     if row["part"] == STALLED:
-        who = ["3 Mbaud", "stalled" if row["stall_seconds"] else f"{row['readers']} beside\nthe stalled"]
+        who = [_speed(row), "stalled" if row["stall_seconds"] else f"{row['readers']} beside\nthe stalled"]
     return "\n".join([*who, row["mode"]])
+
+
+def _speed(row: Mapping[Any, Any]) -> str:
+    return f"{row['bytes_per_second'] * BITS_PER_BYTE / 1e6:g} Mbaud"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
