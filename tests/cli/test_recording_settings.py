@@ -1,0 +1,61 @@
+"""What is to be recorded, and where to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastflight.cli.recording_settings import RecordingSettings, default_folder
+from fastflight.cli.settings import settings_of
+from fastflight.errors import RequestError
+from fastflight.log import Retention
+
+HERE = "grpc://127.0.0.1:0"
+FLEET = """
+[recordings]
+folder = "kept"
+sync_ms = 100
+max_days = 0.5
+max_bytes = "1.5 GB"
+[devices.a]
+url = "sim:"
+record = true
+[devices.b]
+url = "sim:"
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    path = tmp_path / "fleet.toml"
+    path.write_text(FLEET)
+    return path
+
+
+def test_nothing_is_kept_unless_somebody_says_so() -> None:
+    assert settings_of(HERE, [], None).recordings is None
+
+
+def test_a_fleet_file_says_what_is_kept(fleet: Path, tmp_path: Path) -> None:
+    kept = settings_of(HERE, [], fleet).recordings
+    assert kept == RecordingSettings(tmp_path / "kept", ("a",), 100, Retention(43_200, 1_500_000_000))
+
+
+def test_the_command_line_goes_first_and_adds(fleet: Path, tmp_path: Path) -> None:
+    kept = settings_of(HERE, ["c=sim:"], fleet, recordings=tmp_path / "there", record=["[bc]"]).recordings
+    assert kept is not None and (kept.folder, kept.devices) == (tmp_path / "there", ("a", "b", "c"))
+
+
+def test_without_a_folder_it_is_among_the_users_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    kept = settings_of(HERE, [], None, record=["*"]).recordings
+    assert kept is not None and kept.devices == ("demo",)
+    assert kept.folder.parts[-2:] == ("fastflight", "recordings") and kept.folder.is_relative_to(tmp_path)
+    assert default_folder({}).is_absolute()
+
+
+def test_a_name_that_fits_no_device_is_refused() -> None:
+    with pytest.raises(RequestError, match="--record dmeo: no device has this name. Did you mean 'demo'"):
+        settings_of(HERE, [], None, record=["dmeo"])
