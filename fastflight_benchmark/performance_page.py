@@ -194,6 +194,17 @@ def _requests(results: Results) -> str:
     return _table(("operation, load, connections", "server", "per second", "p50 ms", "p99 ms", "server CPU µs"), rows)
 
 
+def _rates(results: Results) -> str:
+    frame = results.frame("requests")
+    rows = []
+    for operation, of in frame.groupby("operation"):
+        best = {str(row["mode"]): row for row in of.sort_values("per_second").to_dict("records")}
+        for name in _there(best):
+            row = best[name]
+            rows.append([str(operation), name, f"{row['per_second']:,.0f}", f"{row['connections']}", str(row["load"])])
+    return _table(("operation", "server", "per second", "connections", "load"), rows)
+
+
 TABLES: Mapping[str, Callable[[Results], str]] = {
     "machines": _machines,
     "targets": _targets,
@@ -201,6 +212,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "sweep": _sweep,
     "claims": _claims,
     "requests": _requests,
+    "rates": _rates,
 }
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
