@@ -1,0 +1,387 @@
+"""The relay's frames, and what each side may send: TCP streams side by side over one connection, without I/O.
+
+A frame is an 8-byte header, integers in network byte order, and a payload::
+
+    offset  size  field
+    0       1     type       1 OPEN, 2 OPENED, 3 DATA, 4 END, 5 CLOSE, 6 CREDIT
+    1       1     flags      in CLOSE the code (`Reason`), else 0
+    2       2     stream     1 to 65535, chosen by who opens; 0 is the connection itself, in CLOSE only
+    4       4     length     of the payload, at most `MAX_PAYLOAD_BYTES`
+
+    OPEN    u32 credit, then the target, `host:port` in UTF-8. The opener will take so many bytes.
+    OPENED  u32 credit. The target is connected, and takes so many bytes.
+    DATA    bytes of the stream, at least one, each of which costs a byte of credit.
+    END     no payload. No more data comes from here; the other direction goes on.
+    CLOSE   a reason for people in UTF-8, or nothing. The stream is over, and what is on its way is thrown away.
+    CREDIT  u32. So many bytes more may be sent.
+
+A target that cannot be had is CLOSE instead of OPENED. Each CLOSE is answered by one; a stream's number is free when
+both were sent. Until then what the other side sent before it knew is passed over. CLOSE of stream 0 says why the whole
+connection ends, and nothing follows it.
+
+`RelayConnection` is one side. `feed` what came, carry out the events, and send what its other methods return; they give
+`bytes` that go before the payload, which is neither touched nor copied. A peer that breaks the rules, by a byte more
+than its credit for example, is a `RelayViolation`, raised after all events before it; `feed` no more, and send what
+`violated` gives.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from fastflight.errors import ProtocolError
+
+Buffer = bytes | bytearray | memoryview
+
+_HEADER = struct.Struct("!BBHI")
+_COUNT = struct.Struct("!I")
+HEADER_BYTES = _HEADER.size
+
+# Reads of 128 KB are the fastest; twice that is the longest that is measured. What is held of a frame is bounded by it.
+MAX_PAYLOAD_BYTES = 256 * 1024
+# A DNS name has 253, an IPv6 address with a scope fewer; brackets, colon and port.
+MAX_TARGET_BYTES = 512
+# One or two sentences, for people.
+MAX_REASON_BYTES = 1024
+# A page with more streams at once opens another connection.
+MAX_STREAMS = 64
+# Streams that were closed from here, and whose CLOSE the peer has not answered: it is far behind, or does not mean to.
+MAX_UNANSWERED = 256
+# What may be on its way to this side of a stream: on loopback the rate no longer grows from here on, and 64 streams
+# whose targets take nothing hold 16 MiB.
+WINDOW_BYTES = 256 * 1024
+# Credit beyond is a peer that counts wrong.
+MAX_CREDIT = (1 << 31) - 1
+MAX_STREAM = 0xFFFF
+
+
+class FrameType(IntEnum):
+    OPEN = 1
+    OPENED = 2
+    DATA = 3
+    END = 4
+    CLOSE = 5
+    CREDIT = 6
+
+
+class Reason(IntEnum):
+    """Why a stream, or the connection, is over."""
+
+    DONE = 0
+    REFUSED = 1
+    UNREACHABLE = 2
+    TIMEOUT = 3
+    RESET = 4
+    LIMIT = 5
+    VIOLATION = 6
+    SHUTDOWN = 7
+
+
+class RelayViolation(ProtocolError):
+    """The peer sent what the relay's rules do not allow."""
+
+    code = "protocol.relay"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, where="relay", hint="The connection ends here: open another one")
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The peer wants a stream to `target`. Answer by `opened` or `close`."""
+
+    stream: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A stream that was opened from here is connected."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Bytes for the stream. Say `consumed` when they are out of the way."""
+
+    stream: int
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The peer sends no more on the stream."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The peer closed the stream, or the connection (stream 0). Answer a stream's by `close`."""
+
+    stream: int
+    reason: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Credited:
+    """More may be sent on the stream: see `credit`."""
+
+    stream: int
+
+
+Event = Open | Opened | Data | End | Closed | Credited
+
+
+@dataclass(slots=True)
+class _Stream:
+    # Bytes that may be sent, and that the peer may still send.
+    credit: int = 0
+    window: int = 0
+    # Taken by this side, and not yet given back to the peer.
+    taken: int = 0
+    # Opened from here, so that the peer says when it is connected.
+    ours: bool = False
+    connected: bool = False
+    ended: bool = False
+    peer_ended: bool = False
+    closed: bool = False
+    peer_closed: bool = False
+
+
+def header(kind: FrameType, stream: int, size: int, flags: int = 0) -> bytes:
+    """The 8 bytes before a payload of `size` bytes."""
+    return _HEADER.pack(kind, flags, stream, size)
+
+
+class RelayConnection:
+    """One side of a connection. `accepts`: the peer may open streams (the gateway), else this side does."""
+
+    def __init__(self, *, accepts: bool, window_bytes: int = WINDOW_BYTES) -> None:
+        self._accepts = accepts
+        self._window = window_bytes
+        self._streams: dict[int, _Stream] = {}
+        self._held = bytearray()
+        self._over = False
+
+    @property
+    def streams(self) -> int:
+        """How many are open here: those that were closed from here and are not answered do not count."""
+        return sum(not stream.closed for stream in self._streams.values())
+
+    def credit(self, stream: int) -> int:
+        """How many bytes may be sent on `stream` now."""
+        known = self._streams.get(stream)
+        return 0 if known is None or known.closed or known.ended else known.credit
+
+    def open(self, stream: int, target: str) -> bytes:
+        """Ask for a stream. Its number must be free."""
+        name = target.encode()
+        assert not self._accepts and 0 < stream <= MAX_STREAM and stream not in self._streams
+        assert len(name) <= MAX_TARGET_BYTES
+        self._streams[stream] = _Stream(window=self._window, ours=True)
+        body = _COUNT.pack(self._window) + name
+        return header(FrameType.OPEN, stream, len(body)) + body
+
+    def opened(self, stream: int) -> bytes:
+        """The target of a stream that the peer opened is connected."""
+        known = self._streams[stream]
+        known.connected, known.window = True, self._window
+        return header(FrameType.OPENED, stream, _COUNT.size) + _COUNT.pack(self._window)
+
+    def data(self, stream: int, size: int) -> bytes:
+        """The header for `size` bytes, which must be within `credit` and `MAX_PAYLOAD_BYTES`."""
+        known = self._streams[stream]
+        assert 0 < size <= min(known.credit, MAX_PAYLOAD_BYTES) and not known.ended and not known.closed
+        known.credit -= size
+        return _HEADER.pack(FrameType.DATA, 0, stream, size)
+
+    def end(self, stream: int) -> bytes:
+        """No more data comes from here."""
+        known = self._streams[stream]
+        assert known.connected and not known.ended and not known.closed
+        known.ended = True
+        return header(FrameType.END, stream, 0)
+
+    def close(self, stream: int, reason: Reason = Reason.DONE, text: str = "") -> bytes:
+        """The stream is over, also as the answer to `Closed`. Nothing where this was said before."""
+        known = self._streams.get(stream)
+        if known is None or known.closed:
+            return b""
+        known.closed = True
+        if known.peer_closed:
+            del self._streams[stream]
+        return _closing(stream, reason, text)
+
+    def consumed(self, stream: int, size: int) -> bytes:
+        """`size` bytes of the stream's data are out of the way. A frame once half of the window is, else nothing."""
+        known = self._streams.get(stream)
+        if known is None or known.closed or known.peer_ended or known.peer_closed:
+            return b""
+        known.taken += size
+        if known.taken * 2 < self._window:
+            return b""
+        given, known.taken = known.taken, 0
+        known.window += given
+        return header(FrameType.CREDIT, stream, _COUNT.size) + _COUNT.pack(given)
+
+    def end_connection(self, reason: Reason, text: str = "") -> bytes:
+        """The last frame of the connection."""
+        self._over = True
+        return _closing(0, reason, text)
+
+    def feed(self, data: Buffer) -> Iterator[Event]:
+        """The events that `data` completes. Run it to its end; `Data` holds views of `data`."""
+        if self._over:
+            return
+        view = memoryview(data)
+        if self._held:
+            view = yield from self._completed(view)
+        at, end = 0, len(view)
+        while not self._over and end - at >= HEADER_BYTES:
+            kind, flags, stream, size = _checked(view, at)
+            start = at + HEADER_BYTES
+            if end - start < size:
+                break
+            at = start + size
+            yield from self._heard(kind, flags, stream, view[start:at])
+        self._held += view[at:]
+
+    def _completed(self, view: memoryview) -> Generator[Event, None, memoryview]:
+        """Take the rest of the frame that is held out of `view`; what comes after it, to be looked at in place."""
+        missing = HEADER_BYTES - len(self._held)
+        if missing > 0:
+            self._held += view[:missing]
+            view = view[missing:]
+            if len(self._held) < HEADER_BYTES:
+                return view
+        kind, flags, stream, size = _checked(self._held, 0)
+        missing = HEADER_BYTES + size - len(self._held)
+        self._held += view[:missing]
+        if len(self._held) == HEADER_BYTES + size:
+            frame, self._held = self._held, bytearray()
+            yield from self._heard(kind, flags, stream, memoryview(frame)[HEADER_BYTES:])
+        return view[missing:]
+
+    def _heard(self, kind: FrameType, flags: int, stream: int, payload: memoryview) -> Iterator[Event]:
+        if kind is FrameType.CLOSE and stream == 0:
+            self._over = True
+            yield Closed(0, flags, _text(payload))
+            return
+        if kind is FrameType.OPEN:
+            yield self._asked(stream, payload)
+            return
+        known = self._streams.get(stream)
+        if known is None or known.peer_closed:
+            raise RelayViolation(f"{kind.name} for stream {stream}, which is not open")
+        if kind is FrameType.CLOSE:
+            known.peer_closed = True
+            if known.closed:
+                del self._streams[stream]
+            else:
+                yield Closed(stream, flags, _text(payload))
+        elif not known.closed:  # else it was sent before the peer knew
+            yield from _HEARD[kind](stream, known, payload)
+
+    def _asked(self, stream: int, payload: memoryview) -> Event:
+        if not self._accepts:
+            raise RelayViolation("OPEN from the side that is asked")
+        if stream in self._streams:
+            raise RelayViolation(f"stream {stream} is open already")
+        if len(self._streams) >= MAX_STREAMS + MAX_UNANSWERED:
+            raise RelayViolation(f"{len(self._streams)} streams, most of them closed and not answered")
+        try:
+            target = bytes(payload[_COUNT.size :]).decode()
+        except UnicodeDecodeError as error:
+            raise RelayViolation("a target that is not UTF-8") from error
+        known = self._streams[stream] = _Stream()
+        _grant(known, payload)
+        return Open(stream, target)
+
+
+def violated(error: RelayViolation) -> bytes:
+    """The frame that tells the peer of it, and that nothing follows."""
+    return _closing(0, Reason.VIOLATION, error.what)
+
+
+def _closing(stream: int, reason: Reason, text: str) -> bytes:
+    body = text.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore").encode()
+    return header(FrameType.CLOSE, stream, len(body), reason) + body
+
+
+def _text(payload: memoryview) -> str:
+    return bytes(payload).decode(errors="replace")
+
+
+def _opened(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
+    if known.connected or not known.ours:
+        raise RelayViolation(f"OPENED for stream {stream}, which does not wait for it")
+    known.connected = True
+    _grant(known, payload)
+    yield Opened(stream)
+
+
+def _data(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
+    if not known.connected or known.peer_ended:
+        raise RelayViolation(f"data on stream {stream} {'after its end' if known.connected else 'before it is open'}")
+    if len(payload) > known.window:
+        raise RelayViolation(f"{len(payload)} bytes on stream {stream}, and credit for {known.window}")
+    known.window -= len(payload)
+    yield Data(stream, payload)
+
+
+def _end(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
+    if not known.connected or known.peer_ended:
+        raise RelayViolation(f"an end of stream {stream} that is not open")
+    known.peer_ended = True
+    yield End(stream)
+
+
+def _credited(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
+    _grant(known, payload)
+    yield Credited(stream)
+
+
+_HEARD = {
+    FrameType.OPENED: _opened,
+    FrameType.DATA: _data,
+    FrameType.END: _end,
+    FrameType.CREDIT: _credited,
+}
+
+
+def _grant(known: _Stream, payload: memoryview) -> None:
+    known.credit += _COUNT.unpack_from(payload)[0]
+    if known.credit > MAX_CREDIT:
+        raise RelayViolation(f"credit for more than {MAX_CREDIT} bytes")
+
+
+# The payload of each type: the least and the most.
+_SIZES = {
+    FrameType.OPEN: (_COUNT.size + 1, _COUNT.size + MAX_TARGET_BYTES),
+    FrameType.OPENED: (_COUNT.size, _COUNT.size),
+    FrameType.DATA: (1, MAX_PAYLOAD_BYTES),
+    FrameType.END: (0, 0),
+    FrameType.CLOSE: (0, MAX_REASON_BYTES),
+    FrameType.CREDIT: (_COUNT.size, _COUNT.size),
+}
+_TYPES = {int(kind): kind for kind in FrameType}
+
+
+def _checked(data: Buffer, at: int) -> tuple[FrameType, int, int, int]:
+    """The header at `at`, once it is known to be one."""
+    code, flags, stream, size = _HEADER.unpack_from(data, at)
+    kind = _TYPES.get(code)
+    if kind is None:
+        raise RelayViolation(f"{code} is no type of a frame")
+    least, most = _SIZES[kind]
+    if not least <= size <= most:
+        raise RelayViolation(f"{kind.name} with {size} bytes: it has {least} to {most}")
+    if kind is not FrameType.CLOSE and (flags or not stream):
+        raise RelayViolation(f"{kind.name} with flags {flags} on stream {stream}")
+    return kind, flags, stream, size
