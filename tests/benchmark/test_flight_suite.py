@@ -136,7 +136,13 @@ def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_runnin
     assert set(json.loads(output.description_of(path).read_text())["machine"]) >= {"cpu", "cores", "pyarrow", "date"}
 
     plotted = plot_benchmark_results.draw(path, tmp_path / "plots")
-    assert [p.name for p in plotted] == ["tiny_heatmap_0us.png", "tiny_heatmap_1us.png", "tiny_throughput.png"]
+    assert [p.name for p in plotted] == [
+        "tiny_heatmap_0us.png",
+        "tiny_heatmap_1us.png",
+        "tiny_throughput.png",
+        "tiny_peers.png",
+        "tiny_first_batch.png",
+    ]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in plotted)
 
 
