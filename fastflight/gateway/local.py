@@ -22,7 +22,7 @@ from fastflight.gateway.crossing import threaded
 from fastflight.gateway.writing import Handed, Writing, carry_out, in_thread, on_shard
 from fastflight.service import Catalog, decode, dispatch, encode
 from fastflight.service.actions import Actions
-from fastflight.service.answer import Outgoing, Piece, async_items, items, size_of
+from fastflight.service.answer import Outgoing, Piece, Weighed, async_items, items
 from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Summary
@@ -78,11 +78,11 @@ class LocalBackend:
         if request.mode == "sync":
             read = dispatch.reader(source)
             blocking = partial(items, lambda: read(request), request)
-            return lambda: threaded(blocking, max_bytes=HANDOFF_BYTES, size_of=size_of)
+            return lambda: threaded(blocking, max_bytes=HANDOFF_BYTES, size_of=Weighed())
         aread = dispatch.async_reader(source)
         shard = self._shards.of(request.belongs_to)
         return lambda: adrain(
-            shard, async_items(lambda: aread(request), request), max_bytes=HANDOFF_BYTES, size_of=size_of
+            shard, async_items(lambda: aread(request), request), max_bytes=HANDOFF_BYTES, size_of=Weighed()
         )
 
     def _writing(self, request: Request, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:

@@ -4,7 +4,7 @@
 What it sends is the service's `Outgoing`; notes and the trailer are app metadata, as JSON. It owns the source's
 iterator: however it ends, that is closed.
 
-While an async source is idle the client is looked after every 20 ms. A sync source is asked in the handler's thread,
+While an async source is idle the client is looked after every 40 ms. A sync source is asked in the handler's thread,
 where nothing can interrupt it: one that can be idle must give an empty batch now and then, as DESIGN's live streams do.
 """
 
@@ -13,15 +13,17 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, cast
 
 import pyarrow as pa
 
-from fastflight.concurrency import Shard, drain
-from fastflight.errors import Stopped
+from fastflight.concurrency import Shard, drain_lots
+from fastflight.errors import FastFlightError, Stopped
 from fastflight.server.status import flight_error
 from fastflight.service import dispatch
-from fastflight.service.answer import Note, Outgoing, async_items, described, size_of
+from fastflight.service.answer import Note, Outgoing, Weighed, async_items, described, most_rows
+from fastflight.service.joining import Item, gathered, joined
 from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Source
@@ -30,7 +32,7 @@ from fastflight.service.source import AsyncReading, Noted, Reading, Source
 HANDOFF_BYTES = 8 * 1024 * 1024
 
 
-# What Flight takes: a batch, or one with its app metadata.
+# What Flight takes: a batch, one with its app metadata, or a reader of batches.
 Message = Any
 Opened = tuple[pa.Schema, Generator[Message, None, None]]
 
@@ -51,36 +53,50 @@ def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream)
     """The schema and the messages of an answer that is read in this thread."""
     reading = read()
     schema = described(reading.schema, request, "sync")
-    return schema, _begin(replace(reading, schema=schema), stream)
+    items = reading.batches
+    if reading.ready:
+        items = joined(gathered(items, schema), schema, most_rows(request))
+    return schema, _begin(replace(reading, schema=schema), items, reading.batches, stream)
 
 
 def async_messages(
     read: Callable[[], Awaitable[AsyncReading]], request: Request, stream: Stream, shard: Shard
 ) -> Opened:
     """The schema and the messages of an answer that is read on the shard."""
-    items = async_items(read, request)
-    drained = drain(shard, items, max_bytes=HANDOFF_BYTES, size_of=size_of, still_wanted=stream.check)
-    reading = cast(AsyncReading, next(drained))
-    batches = cast("Iterator[pa.RecordBatch | Noted]", drained)
-    return reading.schema, _begin(Reading(reading.schema, batches, reading.summary, reading.drain), stream)
+    given = async_items(read, request)
+    lots = drain_lots(shard, given, max_bytes=HANDOFF_BYTES, size_of=Weighed(), still_wanted=stream.check)
+    first = next(lots)
+    reading = cast(AsyncReading, first[0])
+    rest = cast("Iterator[list[Item]]", chain([first[1:]], lots))
+    return reading.schema, _begin(reading, joined(rest, reading.schema, most_rows(request)), lots, stream)
 
 
-def _begin(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
+def _begin(
+    reading: Reading | AsyncReading, items: Iterator[Item], owned: object, stream: Stream
+) -> Generator[Message, None, None]:
+    """What is sent of `items`; `owned` is closed at the end."""
     if reading.drain is not None:
         stream.when_draining(reading.drain)
-    generator = _send(reading, stream)
+    generator = _send(reading, items, owned, stream)
     next(generator)  # from here on, dropping it runs its `finally`: a client may leave before the first batch
     return generator
 
 
-def _send(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
+def _send(
+    reading: Reading | AsyncReading, items: Iterator[Item], owned: object, stream: Stream
+) -> Generator[Message, None, None]:
     outcome = "cancelled"
     try:
         yield None
         outgoing = Outgoing(reading.schema, stream)
-        for item in reading.batches:
-            for batch, note in outgoing.pieces(item):
-                yield batch if note is None else _with(batch, note)
+        run = _Run(outgoing, items)
+        while not run.ended:
+            yield pa.RecordBatchReader.from_batches(reading.schema, run)
+            if run.error is not None:
+                raise run.error
+            if run.noted is not None:
+                for batch, note in outgoing.pieces(run.noted):
+                    yield batch if note is None else _with(batch, note)
         yield _with(pa.RecordBatch.from_pylist([], schema=reading.schema), outgoing.trailer(reading.summary()))
         outcome = "finished"
     except GeneratorExit:
@@ -90,9 +106,34 @@ def _send(reading: Reading, stream: Stream) -> Generator[Message, None, None]:
         raise flight_error(error) from None
     finally:
         stream.close(outcome)
-        close = getattr(reading.batches, "close", None)
+        close = getattr(owned, "close", None)
         if close is not None:
             close()
+
+
+class _Run:
+    """Batches that nothing stands between: C++ takes one after the other from here, without Flight's generator.
+
+    Each time it is iterated it goes on after what is `noted`. An error that C++ met would lose its type on the way to
+    the client, and tell it our traceback: it is kept in `error`, and looks like the end of the run.
+    """
+
+    def __init__(self, outgoing: Outgoing, items: Iterator[Item]) -> None:
+        self._outgoing = outgoing
+        self._items = items
+        self.noted: Noted | None = None
+        self.error: BaseException | None = None
+        self.ended = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            self.noted = yield from self._outgoing.batches(self._items)
+            self.ended = self.noted is None
+        except GeneratorExit as error:  # the source's own: this one closed is never asked again
+            self.error = FastFlightError("the source raised GeneratorExit")
+            self.error.__cause__ = error
+        except BaseException as error:
+            self.error = error
 
 
 def _with(batch: pa.RecordBatch, note: Note) -> Message:

@@ -58,6 +58,9 @@ def talk(
         for message in messages:
             if isinstance(message, tuple):
                 writer.write_with_metadata(*message)
+            elif isinstance(message, pa.RecordBatchReader):
+                for batch in message:
+                    writer.write_batch(batch)
             else:
                 writer.write_batch(message)
     finally:

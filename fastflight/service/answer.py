@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.errors import DataError
+from fastflight.service.joining import Sizes
 from fastflight.service.ledger import Stream
 from fastflight.service.requests import Mode, Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Summary
@@ -26,6 +27,9 @@ MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 # the last message goes on to the client, so that it and the proxies on the way see that the stream is alive. A word
 # that is a little early must go on, too, or the next would come after 10 s.
 HEARTBEAT_SECONDS = 4.5
+# A column of fixed width has a message describe it and pad its buffers by less than 256 bytes: those of so many columns
+# are no more than half a message.
+MAX_PADDED_COLUMNS = MAX_MESSAGE_BYTES // 2 // 256
 
 # A batch, and what is to be known at its place.
 Note = Mapping[str, Any]
@@ -71,45 +75,65 @@ def items(read: Callable[[], Reading], request: Request) -> Generator[Reading | 
             close()
 
 
-def size_of(item: Reading | AsyncReading | Noted | pa.RecordBatch) -> int:
-    """The bytes that an item holds while it waits."""
-    if isinstance(item, Reading | AsyncReading):
-        return 0
-    return int(pa.ipc.get_record_batch_size(item.batch if isinstance(item, Noted) else item))
+class Weighed:
+    """The bytes that each item of one answer holds while it waits."""
+
+    def __init__(self) -> None:
+        self._sizes: Sizes | None = None
+
+    def __call__(self, item: Reading | AsyncReading | Noted | pa.RecordBatch) -> int:
+        if isinstance(item, Reading | AsyncReading):
+            self._sizes = Sizes(item.schema)
+            return 0
+        assert self._sizes is not None, "the reading comes first"
+        return self._sizes.of(item.batch if isinstance(item, Noted) else item)
+
+
+def most_rows(request: Request) -> int | None:
+    """How many rows a batch may have at most; None where the request does not say."""
+    return getattr(request, "batch_rows", None)
 
 
 class Outgoing:
-    """One answer on its way: `pieces` of each item that the source gives, then the `trailer`."""
+    """One answer on its way: `pieces` of each item that the source gives, then the `trailer`.
+
+    Or, for an edge that can have it so, `batches` of one item after the other, with less to do for each.
+    """
 
     def __init__(self, schema: pa.Schema, stream: Stream) -> None:
         """`schema` is the `described` one. What goes out is counted in `stream`."""
         self._schema = schema
         self._stream = stream
         self._sent = time.monotonic()
+        self._sizes = Sizes(schema)
+        # Of a batch of so many bytes it need not be asked how large its message is.
+        flat = all(pa.types.is_primitive(field.type) for field in schema)
+        self._surely_fits = MAX_MESSAGE_BYTES // 2 if flat and len(schema) <= MAX_PADDED_COLUMNS else 0
         # The stream may count what comes, too.
         self._rows = 0
         self._bytes = 0
-        # Measuring takes 2 us a column, so a batch that a source gives again is not measured again.
-        self._measured: pa.RecordBatch | None = None
-        self._size = 0
 
     def pieces(self, item: pa.RecordBatch | Noted) -> Iterator[Piece]:
         """What goes out of a batch. Raises `Stopped` once nobody wants it."""
-        self._stream.passing()
         batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
-        now = time.monotonic()
-        if not batch.num_rows and note is None and now - self._sent < HEARTBEAT_SECONDS:
-            return
-        self._sent = now
-        if not batch.schema.equals(self._schema):
-            batch = _conformed(batch, self._schema)
-        size = self._size_of(batch)
-        self._rows += batch.num_rows
-        self._bytes += size
-        self._stream.count(batch.num_rows, size)
-        for piece in split(batch):
+        passed = self._passed(batch, is_noted=note is not None)
+        for piece in split(passed) if passed is not None else ():
             yield piece, note
             note = None
+
+    def batches(self, items: Iterator[pa.RecordBatch | Noted]) -> Generator[pa.RecordBatch, None, Noted | None]:
+        """What goes out of `items` up to the first that is `Noted`: returns that, or None at the end."""
+        for item in items:
+            if isinstance(item, Noted):
+                return item
+            batch = self._passed(item, is_noted=False)
+            if batch is None:
+                continue
+            if self._sizes.last <= self._surely_fits:
+                yield batch
+            else:
+                yield from split(batch)
+        return None
 
     def trailer(self, summary: Summary) -> Note:
         """What is to be known at the end."""
@@ -120,10 +144,21 @@ class Outgoing:
             **summary,
         }
 
-    def _size_of(self, batch: pa.RecordBatch) -> int:
-        if batch is not self._measured:
-            self._measured, self._size = batch, batch.nbytes
-        return self._size
+    def _passed(self, batch: pa.RecordBatch, *, is_noted: bool) -> pa.RecordBatch | None:
+        """The batch as it is sent, counted; None if it need not be."""
+        self._stream.passing()
+        now = time.monotonic()
+        rows = batch.num_rows
+        if not rows and not is_noted and now - self._sent < HEARTBEAT_SECONDS:
+            return None
+        self._sent = now
+        if not batch.schema.equals(self._schema):
+            batch = _conformed(batch, self._schema)
+        size = self._sizes.of(batch)
+        self._rows += rows
+        self._bytes += size
+        self._stream.count(rows, size)
+        return batch
 
 
 def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -40,13 +40,15 @@ class Noted:
 class Reading:
     """An answer that is read in the asking thread. `summary` may be called once `batches` has ended.
 
-    A live answer has a `drain`, callable from any thread: its batches end soon then, with what came so far.
+    A live answer has a `drain`, callable from any thread: its batches end soon then, with what came so far. One whose
+    batches are `ready` gives them without waiting for anything: several may be taken before the first one is sent.
     """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch | Noted]
     summary: Callable[[], Summary] = no_summary
     drain: Callable[[], None] | None = None
+    ready: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ EPOCH = np.datetime64("2025-01-01", "us")
 
 def read(request: Mock) -> Reading:
     """The table, in the asking thread."""
-    return Reading(schema(request.variant), _batches(request))
+    return Reading(schema(request.variant), _batches(request), ready=not request.delay_per_row)
 
 
 async def aread(request: Mock) -> AsyncReading:
@@ -195,8 +195,6 @@ async def _abatches(request: Mock) -> AsyncIterator[pa.RecordBatch]:
         if request.delay_per_row:
             await asyncio.sleep(pacer.begin(planned.num_rows * request.delay_per_row))
             pacer.end()
-        else:
-            await asyncio.sleep(0)
         yield planned
 
 

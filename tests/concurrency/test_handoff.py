@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.concurrency import Shard, drain
+from fastflight.concurrency import Shard, drain, drain_lots
 from fastflight.errors import DataError, FastFlightError, Stopped
 
 # For waits that end as soon as something happens; reached only when it does not.
@@ -92,6 +92,7 @@ def test_the_producer_runs_ahead_until_the_bound_and_no_further(shard: Shard) ->
         (asyncio.CancelledError(), Stopped),
         (SystemExit(3), FastFlightError),
         (KeyboardInterrupt(), FastFlightError),
+        (GeneratorExit(), FastFlightError),
         (StopIteration(), RuntimeError),
         (StopAsyncIteration(), RuntimeError),
         (ValueError("bug"), ValueError),
@@ -111,6 +112,79 @@ def test_a_failure_arrives_after_the_items_before_it(
     with pytest.raises(seen):
         next(drained)
     assert tasks_of(shard) == 0
+
+
+@pytest.mark.parametrize("read", [0, 1])
+def test_clean_up_that_fails_is_an_error_at_the_end_and_nobodys_when_closed(shard: Shard, read: int) -> None:
+    class Stubborn:
+        def __init__(self) -> None:
+            self.left = 2
+
+        def __aiter__(self) -> Stubborn:
+            return self
+
+        async def __anext__(self) -> int:
+            if not self.left:
+                raise StopAsyncIteration
+            self.left -= 1
+            return self.left
+
+        async def aclose(self) -> None:
+            raise DataError("cannot be closed")
+
+    drained = drain(shard, Stubborn(), max_bytes=4, size_of=size_of)
+    for _ in range(read):
+        next(drained)
+    drained.close()
+    drained = drain(shard, Stubborn(), max_bytes=4, size_of=size_of)
+    assert [next(drained), next(drained)] == [1, 0]
+    with pytest.raises(DataError, match="cannot be closed"):
+        next(drained)
+    assert tasks_of(shard) == 0
+
+
+def test_an_idle_reader_is_looked_after_by_another_thread(shard: Shard) -> None:
+    idle = Idle()
+    asked: list[str] = []
+    left = threading.Event()
+
+    def wanted() -> bool:
+        asked.append(threading.current_thread().name)
+        return not left.is_set()
+
+    drained = drain(shard, idle.items(), max_bytes=4, size_of=size_of, still_wanted=wanted)
+    assert next(drained) == 0
+    left.set()
+    with pytest.raises(Stopped):
+        next(drained)
+    assert asked == [f"{shard.name}-lookout"]
+    assert idle.closed.is_set()
+
+
+def test_what_the_question_raises_reaches_the_reader(shard: Shard) -> None:
+    def wanted() -> bool:
+        raise DataError("cancelled by somebody")
+
+    drained = drain(shard, Idle().items(), max_bytes=4, size_of=size_of, still_wanted=wanted)
+    assert next(drained) == 0
+    with pytest.raises(DataError, match="cancelled by somebody"):
+        next(drained)
+
+
+def test_a_reader_of_lots_gets_all_that_waits(shard: Shard) -> None:
+    made = threading.Event()
+
+    async def produce() -> AsyncIterator[int]:
+        for number in range(10):
+            yield number
+        made.set()
+        yield 10
+
+    lots = drain_lots(shard, produce(), max_bytes=100, size_of=size_of)
+    assert made.wait(SOON)
+    tasks_of(shard)
+    assert next(lots) == list(range(11))
+    assert list(lots) == []
 
 
 def test_a_size_that_cannot_be_told_is_an_error(shard: Shard) -> None:

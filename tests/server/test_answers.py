@@ -32,7 +32,9 @@ def test_the_whole_table_and_what_is_said_about_it(running: Running, mode: str) 
     assert metadata[b"fastflight.path"] == mode.encode()
     assert json.loads(metadata[b"fastflight.request"])["total_rows"] == 25
     batches, trailer = read(reader)
-    assert [batch.num_rows for batch in batches] == [10, 10, 5, 0]
+    assert batches[-1].num_rows == 0
+    numbers = [number for batch in batches for number in batch.column("col_1").to_pylist()]
+    assert numbers == [*range(1, 11), *range(1, 11), *range(1, 6)]
     assert (trailer["rows"], trailer["bytes"]) == (25, 25 * 50 * 4)
     assert trailer["duration_seconds"] > 0
     assert running.settled()
@@ -52,7 +54,8 @@ def test_an_empty_answer_is_a_table_without_rows(running: Running, mode: str) ->
 
 def test_silence_is_not_sent_on(running: Running, mode: str) -> None:
     batches, trailer = read(running.client.do_get(ticket(type="trial", rows=2, silences=3, mode=mode)))
-    assert [batch.num_rows for batch in batches] == [1, 1, 0]
+    assert [number for batch in batches for number in batch.column("n").to_pylist()] == [0, 1]
+    assert all(batch.num_rows for batch in batches[:-1])
     assert trailer["rows"] == 2
 
 

@@ -115,11 +115,11 @@ def test_health_and_stats(running: Running) -> None:
 
 
 def test_a_flight_is_cancelled_by_its_info(running: Running) -> None:
-    descriptor = flight.FlightDescriptor.for_command(b'{"idle": true, "type": "trial"}')
+    descriptor = flight.FlightDescriptor.for_command(b'{"idle": true, "rows": 1, "type": "trial"}')
     info = running.client.get_flight_info(descriptor)
     body = field_1(info.serialize())
     assert act(running, "CancelFlightInfo", body) == [b"\x08\x03"]
-    reader = running.client.do_get(ticket(type="trial", idle=True))
+    reader = running.client.do_get(ticket(type="trial", rows=1, idle=True))
     assert reader.read_chunk().data.num_rows == 1
     assert act(running, "CancelFlightInfo", body) == [b"\x08\x02"]
     with pytest.raises(flight.FlightUnavailableError, match="cancelled by CancelFlightInfo"):
