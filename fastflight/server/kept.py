@@ -103,6 +103,18 @@ class Answers:
         try:
             yield None
             for message in messages:
+                if isinstance(message, pa.RecordBatchReader):
+                    # One by one while they may be kept; the rest of them need not come by here.
+                    for batch in message if size <= MAX_KEPT_ANSWER_BYTES else ():
+                        size += batch.nbytes
+                        batches.append(batch)
+                        yield batch
+                        if size > MAX_KEPT_ANSWER_BYTES:
+                            break
+                    if size > MAX_KEPT_ANSWER_BYTES:
+                        batches.clear()
+                        yield message
+                    continue
                 batch, told = (message[0], message[1].to_pybytes()) if isinstance(message, tuple) else (message, None)
                 size += batch.nbytes
                 if size <= MAX_KEPT_ANSWER_BYTES:

@@ -113,8 +113,14 @@ def test_a_group_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(module, "STUCK_SECONDS", 0.002)
     reported = threading.Event()
-    monkeypatch.setattr(module.log, "error", lambda *_, **__: reported.set(), raising=False)
-    with Shards(2) as shards, blocked(shards.of("board")):
-        assert reported.wait(SOON)
-        stuck = [entry["name"] for entry in shards.stats() if entry["stuck"]]
-        assert shards.of("board").name in stuck
+    with Shards(2) as shards:
+        slow = shards.of("board")
+
+        def error(event: str, *, shard: str, **_: object) -> None:
+            if shard == slow.name:
+                reported.set()
+
+        monkeypatch.setattr(module.log, "error", error, raising=False)
+        with blocked(slow):
+            assert reported.wait(SOON)
+            assert slow.name in [entry["name"] for entry in shards.stats() if entry["stuck"]]
