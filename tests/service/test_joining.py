@@ -90,6 +90,11 @@ def test_a_batch_of_another_schema_goes_alone() -> None:
     assert sizes_of(joined([[batch(1), batch(2), other, other, batch(3)]], SCHEMA)) == [2, 1, 1, 1]
 
 
+def test_columns_that_would_shrink_are_left_as_they_are() -> None:
+    truth = pa.record_batch([pa.array([True, False])], ["n"])
+    assert sizes_of(joined([[truth, truth, truth]], truth.schema)) == [2, 2, 2]
+
+
 @given(st.lists(st.integers(0, 3), max_size=20), st.integers(1, 5))
 def test_a_ready_source_is_taken_in_lots(rows: list[int], at_most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
