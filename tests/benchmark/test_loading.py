@@ -112,7 +112,6 @@ def test_small_requests_are_made_and_checked_one_after_the_other(operation: str)
 
             assert calls.errors == Counter()
             assert len(calls.latencies) >= 2
-            assert 0.05 <= calls.seconds
             assert sum(calls.latencies) <= 2 * calls.seconds
 
 
