@@ -54,6 +54,8 @@ class Device:
         self._trouble = ""
         # How often the line was lost, or could not be opened for those that listen.
         self.outages = 0
+        # Where the last one was: before this number.
+        self.lost_at = 0
         # What has become of keeping its traffic: empty where nobody keeps it. Set by whoever does.
         self.recording = ""
         self._counting = threading.Lock()
@@ -216,6 +218,7 @@ class Device:
         """The line failed whoever had it: those that listen want to know."""
         self._drop()
         self._trouble = error.what
+        self.lost_at = self.tap.next_seq
         self.outages += 1
         self.tap.nudge()
 

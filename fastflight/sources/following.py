@@ -37,6 +37,8 @@ class Following:
         self._request = request
         self._clock = clock
         self._outages = device.outages
+        # An outage that is to be told when the reading has come so far: where, and why.
+        self._outage: tuple[int, str] | None = None
         self._recording = device.recording
         self._until = None if request.limit_seconds is None else clock() + request.limit_seconds
         self._ending = threading.Lock()
@@ -77,16 +79,21 @@ class Following:
         assert self._reader is not None
         if self._failure is not None:
             raise self._failure
+        if self._device.outages != self._outages:
+            self._outages = self._device.outages
+            if self._request.reconnect:
+                self._outage = self._device.lost_at, self._device.trouble
+            else:
+                self._end_at(self._device.lost_at, GONE, self._device.trouble)
         ready = self.rows.feed(self._wanted(items))
         if self._device.recording != self._recording:
             self._recording = self._device.recording
             ready.append(Noted(empty(self.rows.schema), {"recording": self._recording or STOPPED}))
-        if self._device.outages != self._outages:
-            self._outages = self._device.outages
-            if self._request.reconnect:
-                ready += self.rows.outage(self._device.trouble)
-            else:
-                self.end(GONE, self._device.trouble)
+        if self._outage is not None and self._reader.next_seq >= self._outage[0]:
+            # Further, it was told on the way: by the cut in the traffic, or with the gap that it lies in.
+            if self._reader.next_seq == self._outage[0] != self.rows.outage_at:
+                ready += self.rows.outage(self._outage[1], self._outage[0])
+            self._outage = None
         if self.rows.full or (self._until is not None and self._clock() >= self._until):
             self.ended = LIMIT
         elif self._reader.ended:
@@ -97,9 +104,12 @@ class Following:
 
     def end(self, reason: str, why: str = "") -> None:
         """Come to an end with what crossed the line until now; the first reason counts. From any thread."""
+        self._end_at(self._device.tap.next_seq, reason, why)
+
+    def _end_at(self, seq: int, reason: str, why: str) -> None:
         with self._ending:
             if self._end is None:
-                self._end, self._why = (reason, self._device.tap.next_seq), why
+                self._end, self._why = (reason, seq), why
         self._device.tap.nudge()
 
     def fail(self, error: BaseException) -> None:
@@ -121,4 +131,9 @@ class Following:
         """Those before the end."""
         if self._end is None:
             return items
-        return [item for item in items if (item.first if isinstance(item, Gap) else item.seq) < self._end[1]]
+        stop = self._end[1]
+        return [
+            item._replace(last=min(item.last, stop - 1)) if isinstance(item, Gap) else item
+            for item in items
+            if (item.first if isinstance(item, Gap) else item.seq) < stop
+        ]

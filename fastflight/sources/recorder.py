@@ -121,7 +121,7 @@ class Recorder:
             self._appended(chunks, ticket)
 
     def _batch(self, chunks: list[Chunk]) -> pa.RecordBatch:
-        cuts = self.device.tap.cuts()
+        cuts = {chunk.seq: chunk.cut for chunk in chunks if chunk.cut}
         if not self._begun:
             cuts[chunks[0].seq] = BEGAN
         return kept(chunks, cuts)

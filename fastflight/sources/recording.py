@@ -143,7 +143,9 @@ def range_of(request: Recording) -> Range:
 def _begins_line(log: Readable, wanted: Range) -> bool:
     """Whether what the device sent first in a range is known to begin a line: what came just before it ended one."""
     first = _first(log, wanted)
-    before = _first(log, Range(first.first - 1, first.first - 1)) if first is not None and first.first else None
+    if first is None or not first.first or first.batch.column("cut")[0].is_valid:
+        return False
+    before = _first(log, Range(first.first - 1, first.first - 1))
     if before is None:
         return False
     row = before.batch.slice(0, 1).to_pylist()[0]

@@ -129,6 +129,8 @@ class SessionRows:
         self._gaps = 0
         self._lost = 0
         self._outages = 0
+        # Where the last outage was told: before this number.
+        self._told_at: int | None = None
         self._next: int | None = None
         self.rejected = Rejected()
 
@@ -154,18 +156,31 @@ class SessionRows:
             if isinstance(item, Gap):
                 self._missed(item, ready)
             else:
+                if item.cut and self._next is not None and self._told_at != item.seq:
+                    ready += self.outage(item.cut)
                 self._take(item, ready)
             if self.full:
                 return ready
         return ready + self.due()
 
-    def outage(self, reason: str) -> list[Batch]:
-        """The line was lost and will be opened again: nobody knows what the device said meanwhile."""
+    @property
+    def outage_at(self) -> int | None:
+        """The number before which the last outage was told."""
+        return self._told_at
+
+    def outage(self, reason: str, seq: int | None = None) -> list[Batch]:
+        """The line was lost and will be opened again: nobody knows what the device said meanwhile.
+
+        `seq`: the number that comes next, where it is known though nothing came. `feed` does this by itself for a
+        chunk that has a cut.
+        """
+        self._next = self._next if seq is None else seq
         ready: list[Batch] = []
         if self._lines is not None:
             for line in self._lines.end(LOST):
                 self._add(line, ready)
         self._outages += 1
+        self._told_at = self._next
         ready += self._flush()
         if self._board_time is not None:
             self._board_time.restart(LOST)

@@ -37,12 +37,16 @@ QUIET_SECONDS = 3600.0
 
 
 class Chunk(NamedTuple):
-    """One read (`rx`, from the device) or write (`tx`). `time_ns` is UTC, in nanoseconds since 1970."""
+    """One read (`rx`, from the device) or write (`tx`). `time_ns` is UTC, in nanoseconds since 1970.
+
+    `cut`: why it does not go on from the chunk before; empty if it does.
+    """
 
     seq: int
     time_ns: int
     direction: Direction
     data: bytes
+    cut: str = ""
 
 
 class Gap(NamedTuple):
@@ -74,8 +78,8 @@ class Tap:
         # What was ever fed, in bytes as they count here, and those that wait for it to reach a mark.
         self._fed = 0
         self._marks: list[tuple[int, Callable[[], object]]] = []
-        # Numbers of kept chunks that do not go on from the one before, and why.
-        self._cuts: deque[tuple[int, str]] = deque()
+        # Why the next chunk does not go on from the last one; empty if it does.
+        self._cut = ""
         # Whether what the device says next is known to begin a line.
         self._line_begins = False
         self._closed = False
@@ -98,15 +102,8 @@ class Tap:
     def cut(self, reason: str) -> None:
         """What comes next does not go on from what came before: nobody saw what the device said meanwhile."""
         with self._lock:
-            if self._cuts and self._cuts[-1][0] == self._next:
-                self._cuts.pop()
-            self._cuts.append((self._next, reason))
+            self._cut = reason
             self._line_begins = False
-
-    def cuts(self) -> dict[int, str]:
-        """The numbers of kept chunks before which there is a cut, and why."""
-        with self._lock:
-            return dict(self._cuts)
 
     def feed(self, direction: Direction, data: bytes) -> None:
         """Something crossed the line. Never waits for a reader."""
@@ -115,15 +112,14 @@ class Tap:
         with self._lock:
             if direction == "rx":
                 self._line_begins = data.endswith(b"\n")
-            self._chunks.append(Chunk(self._next, self._clock(), direction, data))
+            self._chunks.append(Chunk(self._next, self._clock(), direction, data, self._cut))
+            self._cut = ""
             self._next += 1
             self._bytes += len(data) + CHUNK_BYTES
             self._fed += len(data) + CHUNK_BYTES
             # The newest stays, however large.
             while self._bytes > self._limit and len(self._chunks) > 1:
                 self._bytes -= len(self._chunks.popleft().data) + CHUNK_BYTES
-            while self._cuts and self._cuts[0][0] < self._chunks[0].seq:
-                self._cuts.popleft()
             if not self._waiting and not self._marks:
                 return
             waiting, self._waiting = self._waiting, []
@@ -156,8 +152,12 @@ class Tap:
         if start == self._next:
             return self._line_begins
         kept = self._next - len(self._chunks)
-        before = (chunk for chunk in islice(self._chunks, max(0, start - kept)) if chunk.direction == "rx")
-        return next((chunk.data.endswith(b"\n") for chunk in reversed(list(before))), False)
+        for chunk in reversed(list(islice(self._chunks, max(0, start + 1 - kept)))):
+            if chunk.seq < start and chunk.direction == "rx":
+                return chunk.data.endswith(b"\n")
+            if chunk.cut:
+                break
+        return False
 
     def nudge(self) -> None:
         """Wake the readers that wait, with nothing: something about the line is worth a look."""

@@ -266,18 +266,25 @@ def test_numbers_may_go_on_from_elsewhere() -> None:
     assert tap.reader(seq=7).take(0)[0] == Gap(7, 999)
 
 
-def test_a_cut_is_known_as_long_as_what_follows_it_is_kept() -> None:
-    tap = small(2)
+def test_a_cut_is_told_with_the_chunk_that_follows_it() -> None:
+    tap = ticking()
     tap.cut("opened")
     tap.cut("opened again")
     tap.feed("rx", b"a\n")
-    assert tap.cuts() == {0: "opened again"}
     assert tap.reader().begins_line
     tap.cut("lost")
     assert not tap.reader().begins_line
-    for _ in range(3):
-        tap.feed("rx", b"b")
-    assert tap.cuts() == {}
+    tap.feed("rx", b"b")
+    assert [item.cut for item in tap.reader(seq=0).rest() if isinstance(item, Chunk)] == ["opened again", "lost"]
+
+
+def test_no_line_is_known_to_begin_behind_a_cut() -> None:
+    tap = ticking()
+    for cut, direction in (("", "rx"), ("lost", "tx"), ("", "rx"), ("", "rx")):
+        if cut:
+            tap.cut(cut)
+        tap.feed(direction, b"a\n")  # type: ignore[arg-type]
+    assert [tap.reader(seq=seq).begins_line for seq in range(5)] == [False, False, False, True, True]
 
 
 def test_gathering_takes_all_that_is_there_at_once() -> None:
