@@ -20,7 +20,7 @@ from fastflight.client.interaction import Interaction
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
-from fastflight.client.upload import Upload
+from fastflight.client.upload import Heard, Upload
 from fastflight.errors import ProtocolError, RequestError, TransportError
 from fastflight.service.requests import Request
 from fastflight.service.wire import encode
@@ -68,9 +68,9 @@ class Connection:
             writer, reader = self._client.do_exchange(descriptor)
         return Interaction(writer, reader, self.location)
 
-    def upload(self, request: Request, source: Any, report: Report | None) -> Upload:
-        """A write of the rows in `source`, ready to run."""
-        return Upload(self._client, request, source, self.location, report)
+    def upload(self, request: Request, source: Any, report: Report | None = None, heard: Heard | None = None) -> Upload:
+        """A write of the rows in `source`, ready to run; `heard` is called with each message of the server."""
+        return Upload(self._client, request, source, self.location, report, heard)
 
     def act(self, name: str, **body: Any) -> list[Any]:
         """The results of an action; arguments that are None are left to the server."""

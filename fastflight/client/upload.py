@@ -4,6 +4,7 @@ Batches are written by the calling thread while another takes the acknowledgemen
 other. A stream that merely stops would look to the server like a file that is complete: whenever the rows fail, here
 or in the caller's iterable, the server is told that the write has failed, and the file on the device stays as it was.
 
+A write that has failed at the server is ended here when the server says so, even if nothing more is to be sent.
 A write that may be resumed begins with a message of the server: what it has kept of one that broke off.
 """
 
@@ -13,8 +14,8 @@ import contextlib
 import json
 import threading
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyarrow import flight
@@ -31,6 +32,7 @@ from fastflight.service.wire import encode
 
 # The server's side of this is in its do_put: a message with this key ends the write as a failure.
 ABORT = b'{"abort": true}'
+Heard: TypeAlias = Callable[[Mapping[str, Any]], None]
 # Batches that a paced write has on the way: one that the device stores, and the next, so that it need not wait.
 AHEAD_BATCHES = 2
 
@@ -39,21 +41,40 @@ class Upload:
     """One write. `run` returns when the device has the file; `give_up`, from any thread, makes it fail instead."""
 
     def __init__(
-        self, client: flight.FlightClient, request: Request, source: Any, location: str, report: Report | None
+        self,
+        client: flight.FlightClient,
+        request: Request,
+        source: Any,
+        location: str,
+        report: Report | None,
+        heard: Heard | None = None,
     ) -> None:
+        """`heard` is called with each message of the server, from another thread."""
         self._client = client
         self._request = request
         self._source = source
         self._location = location
         self._report = report
+        self._heard = heard
         self._changed = threading.Condition()
         self._given_up = False
-        self._heard_all = False
+        # The server takes no more rows, or says no more at all.
+        self._is_over = False
         self._last: dict[str, Any] = {}
         self._kept: Kept | None = None
         # What ended the write: the server's reason, from the listener's thread, and what the sender saw of it.
         self._refused: BaseException | None = None
         self._broken: FastFlightError | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the server takes no more rows."""
+        return self._is_over
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """The server's last message, once the write is done."""
+        return self._last
 
     def give_up(self) -> None:
         """Stop at the next batch, or before the last is acknowledged; the old file stays."""
@@ -99,7 +120,7 @@ class Upload:
             if rows.paced and len(ahead) == AHEAD_BATCHES:
                 self._await_rows(ahead[0])
             self._check_wanted()
-            if self._refused or self._heard_all:
+            if self._refused or self._is_over:
                 return False
             try:
                 with typed_errors(self._location):
@@ -111,21 +132,21 @@ class Upload:
             ahead.append(sent)
         self._await_rows(sent)
         self._check_wanted()
-        return not self._heard_all
+        return not self._is_over
 
     def _batches(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """The batches to send; where they depend on what was kept, once that is known."""
         if rows.after is None:
             return rows.batches
         with self._changed:
-            self._changed.wait_for(lambda: self._given_up or self._heard_all or self._kept is not None)
+            self._changed.wait_for(lambda: self._given_up or self._is_over or self._kept is not None)
         return rows.after(self._kept or Kept())
 
     def _await_rows(self, rows: int) -> None:
         """Wait until so many rows are acknowledged, or none will be any more."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._given_up or self._heard_all or int(self._last.get("rows", 0)) >= rows,
+                lambda: self._given_up or self._is_over or int(self._last.get("rows", 0)) >= rows,
             )
 
     def _check_wanted(self) -> None:
@@ -156,16 +177,20 @@ class Upload:
                 with self._changed:
                     if "resume" in told:
                         self._kept = _kept(told["resume"], self._location)
+                    elif "refused" in told:
+                        self._is_over = True
                     else:
                         self._last = told
                     self._changed.notify_all()
+                if self._heard is not None:
+                    self._heard(told)
                 if self._report is not None and "rows" in told:
                     self._report(int(told.get("rows", 0)), int(told.get("bytes", 0)), total_bytes)
         except BaseException as error:
             self._refused = error
         finally:
             with self._changed:
-                self._heard_all = True
+                self._is_over = True
                 self._changed.notify_all()
 
     def _written(self) -> Written:

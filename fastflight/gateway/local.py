@@ -25,7 +25,7 @@ from fastflight.service.actions import Actions
 from fastflight.service.answer import Outgoing, Piece, Weighed, async_items, items
 from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Summary
+from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Refused, Summary
 
 # What waits between a source and the gateway: four full messages, beyond which more gain nothing.
 HANDOFF_BYTES = 8 * 1024 * 1024
@@ -144,7 +144,7 @@ def _check_stopped(stream: Stream) -> None:
         raise Stopped(stream.why_stop, hint="Ask again")
 
 
-def _unheeded(state: Progress | Kept) -> None:
+def _unheeded(state: Progress | Kept | Refused) -> None:
     """HTTP has no place for acknowledgements: the answer comes in the end."""
 
 

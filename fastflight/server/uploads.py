@@ -7,9 +7,10 @@ fail half-way sends the app metadata `{"abort": true}` without a batch; the writ
 
 Each accepted batch is acknowledged with `{"rows", "bytes"}`, cumulative; the last message is the writer's summary and
 `"done": true`. Before the first, a source that can go on with an upload that broke off says what is left of it:
-`{"resume": {"bytes", "algorithm", "digest"}}`. Acknowledgements have a thread of their own, so that a client that never
-reads them cannot stop its upload (Flight's `write` blocks once its window is full); while it does not read, the waiting
-ones become one.
+`{"resume": {"bytes", "algorithm", "digest"}}`. A write that fails while its client says nothing is told by
+`{"refused": true}`: the client ends its side then, and the call has the error. Acknowledgements have a thread of their
+own, so that a client that never reads them cannot stop its upload (Flight's `write` blocks once its window is full);
+while it does not read, the waiting ones become one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from fastflight.errors import DataError, FastFlightError, Stopped
 from fastflight.service import dispatch
 from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncWriter, Kept, Progress, Source, Summary
+from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary
 
 # App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.
 ABORT = b'{"abort": true}'
@@ -132,6 +133,8 @@ def _on_loop(
             await batches.aclose()
 
     writing = shard.submit(consume())
+    # The handler may be waiting for a batch then, and the client for word of the last one.
+    writing.add_done_callback(lambda ended: acks.tell(Refused()) if _failed(ended) else None)
     try:
         for batch in incoming:
             batches.put(batch, pa.ipc.get_record_batch_size(batch))
@@ -162,6 +165,10 @@ def _abort(writing: concurrent.futures.Future[Summary]) -> None:
     _result(writing)
 
 
+def _failed(writing: concurrent.futures.Future[Summary]) -> bool:
+    return writing.cancelled() or writing.exception() is not None
+
+
 def _result(writing: concurrent.futures.Future[Summary]) -> Summary:
     try:
         return writing.result()
@@ -180,10 +187,12 @@ class _Acks:
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="acks", daemon=True)
 
-    def tell(self, state: Progress | Kept) -> None:
-        """Acknowledge a batch, or say what was kept of an earlier upload. Never blocks."""
-        told = asdict(state)
-        self._add({"resume": told} if isinstance(state, Kept) else told)
+    def tell(self, state: Progress | Kept | Refused) -> None:
+        """Acknowledge a batch, say what was kept of an earlier upload, or that this one has failed. Never blocks."""
+        if isinstance(state, Refused):
+            self._add({"refused": True})
+        else:
+            self._add({"resume": asdict(state)} if isinstance(state, Kept) else asdict(state))
 
     def done(self, summary: Summary) -> None:
         """Tell the result. The last message."""

@@ -81,9 +81,14 @@ class Kept:
     digest: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A write has failed, and why is told at its end: who sends need not wait for more, but may end it."""
+
+
 # Called with `Progress` after each batch, once its rows are safe where they were sent; before the first one, with
 # what was `Kept` where the request asks for that. Never blocks and may be called on any thread.
-Acknowledge = Callable[[Progress | Kept], None]
+Acknowledge = Callable[[Progress | Kept | Refused], None]
 
 
 class Reader(Protocol[R_contra]):

@@ -88,6 +88,15 @@ def test_rows_that_fail_half_way_leave_the_old_file(client: FastFlightClient, mo
     client.remove("demo", "/kept.csv")
 
 
+@pytest.mark.parametrize("mode", BOTH)
+@pytest.mark.parametrize(("device", "error"), [("demo", FileMissing), ("nobody", UnknownName)])
+def test_a_write_that_the_server_refuses_ends_while_its_client_waits(
+    client: FastFlightClient, device: str, error: type[Exception], mode: Mode
+) -> None:
+    with pytest.raises(error):
+        client.write(device, "/no/such/folder/x.csv", TABLE.slice(0, 1), mode=mode)
+
+
 def test_a_cancelled_write_leaves_the_old_file(location: str) -> None:
     sent = threading.Event()
 
