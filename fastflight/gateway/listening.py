@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from fastflight.concurrency import Shard
 from fastflight.errors import TransportError
 from fastflight.gateway.front import Application
+from fastflight.gateway.relay import PATH, Relay
 
 OK = b"HTTP/1.1 200 OK\r\n"
 DEFAULT_HOST = "127.0.0.1"
@@ -39,8 +41,11 @@ STOP_SECONDS = 5.0
 class Gateway:
     """A gateway that answers at `url` until it is closed. Also a context manager."""
 
-    def __init__(self, server: uvicorn.Server, shard: Shard, listener: socket.socket) -> None:
+    def __init__(
+        self, server: uvicorn.Server, shard: Shard, listener: socket.socket, relay: Relay | None = None
+    ) -> None:
         self._server = server
+        self._relay = relay
         self._shard = shard
         host, self.port = listener.getsockname()[:2]
         self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
@@ -53,6 +58,9 @@ class Gateway:
             return
         self._server.config.timeout_graceful_shutdown = timeout  # type: ignore[assignment]  # seconds, also in parts
         self._server.should_exit = True
+        if self._relay is not None:
+            with contextlib.suppress(Exception):
+                self._shard.submit(self._relay.aclose()).result(STOP_SECONDS)
         with contextlib.suppress(Exception):
             self._serving.result(timeout + STOP_SECONDS)
         with contextlib.suppress(Exception):
@@ -79,11 +87,14 @@ class Gateway:
         self.close()
 
 
-def listen(app: Application, shard: Shard, port: int, host: str = DEFAULT_HOST) -> Gateway:
-    """Serve `app` on `shard`, which has been started and is the gateway's from now on. Port 0 takes a free one."""
+def listen(app: Application, shard: Shard, port: int, host: str = DEFAULT_HOST, relay: Relay | None = None) -> Gateway:
+    """Serve `app` on `shard`, which has been started and is the gateway's from now on. Port 0 takes a free one.
+
+    WebSockets at the path of `relay` are its own.
+    """
     config = uvicorn.Config(
         app,
-        http=_Protocol,
+        http=partial(_Protocol, relay=relay),  # type: ignore[arg-type]  # called as the class is
         ws="websockets-sansio",
         ws_max_size=MAX_MESSAGE_BYTES,
         lifespan="off",
@@ -95,7 +106,7 @@ def listen(app: Application, shard: Shard, port: int, host: str = DEFAULT_HOST) 
         limit_concurrency=MAX_CONNECTIONS,
         backlog=BACKLOG,
     )
-    return Gateway(uvicorn.Server(config), shard, _listener(host, port))
+    return Gateway(uvicorn.Server(config), shard, _listener(host, port), relay)
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -127,12 +138,21 @@ class _Protocol(HttpToolsProtocol):
     what such an answer costs. Whatever is unusual about a request goes uvicorn's way.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, relay: Relay | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._relay = relay
         self._head_bytes = 0
         # The request at hand has its answer.
         self._answered = False
         self._ready: Callable[[bytes, list[tuple[bytes, bytes]]], bytes | None] = getattr(self.app, "ready", _never)
+
+    def handle_websocket_upgrade(self) -> None:
+        """WebSockets of the relay leave the server here."""
+        if self._relay is None or self.url.partition(b"?")[0] != PATH:
+            super().handle_websocket_upgrade()
+            return
+        self.connections.discard(self)
+        self._relay.take_over(self.transport, self.headers)
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)

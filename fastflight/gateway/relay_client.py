@@ -1,0 +1,229 @@
+"""One client of the relay: a WebSocket whose binary messages are the relay's frames, and its streams.
+
+The client's socket is read and written here directly. Its memory is bounded on both ways: targets are not read while
+`QUEUED_BYTES` or `DATA_FRAMES` wait for it, and it is not heard itself while `MAX_QUEUED_FRAMES` do, so that one that
+asks and never reads costs no more. It ends by a last frame that says why, a WebSocket close, and a moment to read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from fastflight.gateway.relay_outgoing import Buffers, Outgoing
+from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream
+from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.protocol import websocket
+from fastflight.protocol.relay import (
+    MAX_PAYLOAD_BYTES,
+    MAX_STREAMS,
+    Closed,
+    Credited,
+    Data,
+    End,
+    Event,
+    Open,
+    Reason,
+    RelayConnection,
+    RelayViolation,
+    violated,
+)
+from fastflight.protocol.websocket import Close, CloseCode, FramingError, Opcode, Payload, Ping, WebSocketReader
+from fastflight.transport.tap import Tap
+
+# Payload that waits for a client that does not read: some reads of all its targets. The system holds more, in its own.
+QUEUED_BYTES = 512 * 1024
+# Frames that wait for it. Data stops at half of them: the other half is for answers.
+MAX_QUEUED_FRAMES = 1000
+DATA_FRAMES = MAX_QUEUED_FRAMES // 2
+# A page puts one frame of the relay into each message; others may put several.
+MAX_MESSAGE_BYTES = MAX_PAYLOAD_BYTES + 64 * 1024
+# One read of a client: a message of 64 KB with what surrounds it, or many small ones.
+READ_BYTES = 128 * 1024
+# What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
+LINGER_SECONDS = 2.0
+
+
+class RelayClient:
+    """The client at `sock`, which has been answered that it is a WebSocket now. `start` it; `gone` is told once."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        allowed: AllowedTargets,
+        buffers: Buffers,
+        gone: Callable[[RelayClient], None],
+        *,
+        tap: Callable[[str], Tap | None] = lambda target: None,
+        connect_timeout: float = CONNECT_SECONDS,
+        timing: bool = False,
+    ) -> None:
+        self.connection = RelayConnection(accepts=True)
+        self.buffers = buffers
+        self.outgoing = Outgoing(sock, buffers, self._drained, self.abort)
+        self._sock = sock
+        self._allowed = allowed
+        self._gone = gone
+        self._tap = tap
+        self._connect_timeout = connect_timeout
+        self._timing = timing
+        self._loop = asyncio.get_running_loop()
+        self._reader = WebSocketReader(masked=True, max_frame_bytes=MAX_MESSAGE_BYTES)
+        self._incoming = bytearray(READ_BYTES)
+        self._streams: dict[int, RelayStream] = {}
+        # Those that would read their target if there were room.
+        self._waiting: dict[int, RelayStream] = {}
+        self._reading = False
+        self._ending = False
+        self._ended = False
+        self._shut = False
+        self._linger: asyncio.TimerHandle | None = None
+
+    @property
+    def has_room(self) -> bool:
+        return self.outgoing.size < QUEUED_BYTES and self.outgoing.frames < DATA_FRAMES
+
+    @property
+    def streams(self) -> int:
+        """How many it has."""
+        return len(self._streams)
+
+    def start(self, hello: bytes) -> None:
+        """Send `hello`, the answer to the handshake, and listen."""
+        self.outgoing.send(hello)
+        self._listen()
+
+    def wants_room(self, stream: RelayStream) -> None:
+        self._waiting[stream.number] = stream
+
+    def send(self, frame: bytes) -> None:
+        if frame and not self._ending:
+            self.outgoing.send(websocket.header(len(frame)) + frame)
+
+    def over(self, stream: RelayStream) -> None:
+        self._streams.pop(stream.number, None)
+        self._waiting.pop(stream.number, None)
+
+    def end(self, code: CloseCode, reason: Reason, text: str) -> None:
+        """Say why it ends, and end when that was read."""
+        self._finish(self.connection.end_connection(reason, text), code, text)
+
+    def abort(self) -> None:
+        """End at once."""
+        if self._ended:
+            return
+        self._ended = self._ending = True
+        self._drop_streams("client gone")
+        if self._linger is not None:
+            self._linger.cancel()
+        self.outgoing.close()
+        if self._reading:
+            self._loop.remove_reader(self._sock)
+        self._sock.close()
+        self._gone(self)
+
+    def _listen(self) -> None:
+        if not self._reading and not self._ended:
+            self._reading = True
+            self._loop.add_reader(self._sock, self._readable)
+
+    def _drained(self) -> None:
+        if self.has_room and self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for stream in waiting.values():
+                stream.look()
+        if self.outgoing.frames < MAX_QUEUED_FRAMES:
+            self._listen()
+        self._shut_when_sent()
+
+    def _readable(self) -> None:
+        if self.outgoing.frames >= MAX_QUEUED_FRAMES:
+            self._loop.remove_reader(self._sock)
+            self._reading = False
+            return
+        try:
+            size = self._sock.recv_into(self._incoming)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            size = 0
+        if not size:
+            self.abort()
+        elif not self._ending:  # else it is thrown away: the client has not read yet that it is over
+            self._hear(memoryview(self._incoming)[:size])
+
+    def _hear(self, data: memoryview) -> None:
+        ping: Ping | None = None
+        try:
+            for frame in self._reader.feed(data):
+                if isinstance(frame, Payload):
+                    if frame.text:
+                        raise FramingError("the relay takes binary messages", CloseCode.UNSUPPORTED_DATA)
+                    for event in self.connection.feed(frame.data):
+                        self._carry_out(event)
+                elif isinstance(frame, Ping):
+                    ping = frame
+                elif isinstance(frame, Close):
+                    self._finish(b"", frame.code or CloseCode.NORMAL, "")
+                if self._ending:
+                    return
+            if ping is not None:  # RFC 6455, 5.5.3: of several, the last may be answered for all
+                self.outgoing.send(websocket.header(len(ping.data), Opcode.PONG) + ping.data)
+        except RelayViolation as error:
+            self._finish(violated(error), CloseCode.PROTOCOL_ERROR, error.what)
+        except FramingError as error:
+            self._finish(b"", error.close_code, error.what)
+
+    def _carry_out(self, event: Event) -> None:
+        if isinstance(event, Open):
+            self._open(event)
+        elif isinstance(event, Closed) and event.stream == 0:
+            self._finish(b"", CloseCode.NORMAL, "")
+        elif (stream := self._streams.get(event.stream)) is None:
+            return  # closed by what came just before it
+        elif isinstance(event, Data):
+            stream.feed(event.data)
+        elif isinstance(event, Credited):
+            stream.look()
+        elif isinstance(event, End):
+            stream.end()
+        elif isinstance(event, Closed):
+            stream.abort("closed by the client")
+            self.send(self.connection.close(event.stream))
+            self.over(stream)
+
+    def _open(self, event: Open) -> None:
+        if len(self._streams) >= MAX_STREAMS:
+            text = f"{MAX_STREAMS} streams are open: close one, or open another connection"
+            self.send(self.connection.close(event.stream, Reason.LIMIT, text))
+            return
+        stream = RelayStream(self, event.stream, event.target, self._tap(event.target), timing=self._timing)
+        self._streams[event.stream] = stream
+        stream.start(self._allowed, self._connect_timeout)
+
+    def _drop_streams(self, reason: str) -> None:
+        streams, self._streams = self._streams, {}
+        self._waiting.clear()
+        for stream in streams.values():
+            stream.abort(reason)
+
+    def _finish(self, last: bytes, code: int, reason: str) -> None:
+        if self._ending:
+            return
+        self._drop_streams("connection ended")
+        self.send(last)
+        self._ending = True
+        self.outgoing.send(websocket.close(code, reason))
+        self._linger = self._loop.call_later(LINGER_SECONDS, self.abort)
+        self._listen()
+        self._shut_when_sent()
+
+    def _shut_when_sent(self) -> None:
+        """Say that nothing follows, so that the client closes as well."""
+        if self._ending and not self._ended and not self._shut and not self.outgoing.frames:
+            self._shut = True
+            try:
+                self._sock.shutdown(socket.SHUT_WR)
+            except OSError:
+                self._loop.call_soon(self.abort)

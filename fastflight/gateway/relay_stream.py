@@ -1,0 +1,228 @@
+"""One relayed stream: a TCP connection to a target, and its place on a client's connection.
+
+Bytes of the target are read into a lent buffer, as many as the client has given credit for, and handed on where they
+lie; while the client has no credit or no room, the target is not read. Bytes of the client go to the target at once, or
+wait here within the window; credit for them is given back when the system has taken them. No task and no thread while
+the stream lives, but for connecting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from typing import Protocol
+
+from fastflight.errors import FastFlightError, RequestError
+from fastflight.gateway.relay_outgoing import Buffers, Outgoing
+from fastflight.gateway.relay_targets import AllowedTargets, Endpoint
+from fastflight.gateway.relay_timing import Timing
+from fastflight.protocol import websocket
+from fastflight.protocol.relay import HEADER_BYTES, Reason, RelayConnection
+from fastflight.transport.tap import Tap
+
+# To resolve a name and connect to its first address that answers. A board that wakes takes a second or two.
+CONNECT_SECONDS = 10.0
+# What the system holds of a target that is read in turns: two reads.
+RECEIVE_BUFFER_BYTES = 256 * 1024
+
+
+class Client(Protocol):
+    """What a stream sees of the connection that it is on."""
+
+    connection: RelayConnection
+    outgoing: Outgoing
+    buffers: Buffers
+
+    @property
+    def has_room(self) -> bool:
+        """More may be queued for it."""
+
+    def wants_room(self, stream: RelayStream) -> None:
+        """Call `stream.look` once there is room."""
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame of the relay; nothing where it is empty."""
+
+    def over(self, stream: RelayStream) -> None:
+        """`stream` has ended, and has said so."""
+
+
+class RelayStream:
+    """Stream `number` of `client`. `start` it; the client feeds it, and it takes care of the rest."""
+
+    def __init__(self, client: Client, number: int, target: str, tap: Tap | None, *, timing: bool) -> None:
+        self.number = number
+        self.target = target
+        self._client = client
+        self._tap = tap
+        self._timing = Timing(target, detailed=timing)
+        self._loop = asyncio.get_running_loop()
+        self._connecting: asyncio.Task[None] | None = None
+        self._sock: socket.socket | None = None
+        self._reading = False
+        # What the target has not taken, and whether the client sends no more.
+        self._unsent = bytearray()
+        self._client_ended = False
+        self._target_ended = False
+        self._shut = False
+
+    def start(self, allowed: AllowedTargets, timeout: float) -> None:
+        """Connect, then tell the client how that went."""
+        self._connecting = asyncio.ensure_future(self._connect(allowed, timeout))
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Bytes for the target."""
+        if self._tap is not None:
+            self._tap.feed("tx", bytes(data))
+        if self._unsent:
+            self._unsent += data
+            return
+        sent = self._send(data)
+        if self._sock is not None and sent < len(data):
+            self._unsent += data[sent:]
+            self._loop.add_writer(self._sock, self._writable)
+
+    def end(self) -> None:
+        """The client sends no more."""
+        self._client_ended = True
+        self._finish()
+
+    def look(self) -> None:
+        """There is credit, or room: read the target."""
+        if self._sock is not None and not self._reading and not self._target_ended:
+            self._reading = True
+            self._loop.add_reader(self._sock, self._readable)
+
+    def abort(self, reason: str) -> None:
+        """End at once; the client knows, or is gone."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._sock is not None:
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()
+            self._sock = None
+            self._timing.over(reason)
+            if self._tap is not None:
+                self._tap.close()
+        self._unsent.clear()
+
+    def _close(self, reason: Reason, text: str = "") -> None:
+        """End, and tell the client."""
+        self.abort(reason.name.lower())
+        self._client.send(self._client.connection.close(self.number, reason, text))
+        self._client.over(self)
+
+    async def _connect(self, allowed: AllowedTargets, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                self._sock = await _connected(await allowed.resolve(self.target))
+        except TimeoutError:
+            return self._close(Reason.TIMEOUT, f"{self.target}: no answer within {timeout:g} s")
+        except RequestError as error:
+            return self._close(Reason.REFUSED, str(error))
+        except FastFlightError as error:
+            return self._close(Reason.UNREACHABLE, str(error))
+        except OSError as error:
+            return self._close(Reason.UNREACHABLE, f"{self.target}: {_said(error)}")
+        self._connecting = None
+        self._client.send(self._client.connection.opened(self.number))
+        self.look()
+
+    def _readable(self) -> None:
+        client, sock = self._client, self._sock
+        assert sock is not None
+        size = min(client.buffers.size, client.connection.credit(self.number))
+        if not size or not client.has_room:
+            self._loop.remove_reader(sock)
+            self._reading = False
+            if size:
+                client.wants_room(self)
+            return
+        start = time.perf_counter_ns()
+        buffer = client.buffers.take()
+        try:
+            size = sock.recv_into(buffer, size)
+        except (BlockingIOError, InterruptedError):
+            client.buffers.give(buffer)
+            return
+        except OSError as error:
+            client.buffers.give(buffer)
+            self._close(Reason.RESET, f"{self.target}: {_said(error)}")
+            return
+        if not size:
+            client.buffers.give(buffer)
+            self._loop.remove_reader(sock)
+            self._reading, self._target_ended = False, True
+            client.send(client.connection.end(self.number))
+            self._finish()
+            return
+        read = time.perf_counter_ns()
+        view = memoryview(buffer)[:size]
+        if self._tap is not None:
+            self._tap.feed("rx", bytes(view))
+        head = websocket.header(HEADER_BYTES + size) + client.connection.data(self.number, size)
+        packed = time.perf_counter_ns()
+        client.outgoing.send(head, view, buffer)
+        self._timing.read(size)
+        if self._timing.detailed:
+            self._timing.detail(start, read, packed, time.perf_counter_ns(), size)
+
+    def _send(self, data: bytes | bytearray | memoryview) -> int:
+        """Hand `data` to the system; how much it took. Where the target is gone, the stream ends."""
+        assert self._sock is not None
+        try:
+            sent = self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            self._close(Reason.RESET, f"{self.target}: {_said(error)}")
+            return 0
+        self._timing.sent += sent
+        self._client.send(self._client.connection.consumed(self.number, sent))
+        return sent
+
+    def _writable(self) -> None:
+        sent = self._send(self._unsent)
+        del self._unsent[:sent]
+        if not self._unsent and self._sock is not None:
+            self._loop.remove_writer(self._sock)
+            self._finish()
+
+    def _finish(self) -> None:
+        """Pass on the client's end when the target has all; close when both have ended."""
+        if self._client_ended and not self._unsent and not self._shut and self._sock is not None:
+            self._shut = True
+            with contextlib.suppress(OSError):  # reset meanwhile: the next read says so
+                self._sock.shutdown(socket.SHUT_WR)
+        if self._shut and self._target_ended:
+            self._close(Reason.DONE)
+
+
+async def _connected(endpoints: list[Endpoint]) -> socket.socket:
+    """A connection to the first that answers; else what the last one said."""
+    loop = asyncio.get_running_loop()
+    failure = OSError("no address")
+    for endpoint in endpoints:
+        sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, endpoint.address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure
+
+
+def _said(error: OSError) -> str:
+    return os.strerror(error.errno).lower() if error.errno else "cannot be reached"

@@ -1,0 +1,63 @@
+"""How long a relayed stream takes for what: every 100 reads at debug level, and one line when it is over."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+# Reads between two lines.
+READS = 100
+# What its lines call a MB, as the daemon did that they follow: 6400 reads of 16 KB are 100 MB.
+MB = 1024 * 1024
+
+
+class Timing:
+    """The clock of one stream to `target`: from its connection to its end."""
+
+    def __init__(self, target: str, *, detailed: bool) -> None:
+        """`detailed`: time each read; `read` is then to be told of each."""
+        self.detailed = detailed
+        self._target = target
+        self._began = time.perf_counter()
+        self.reads = 0
+        self.received = 0
+        self.sent = 0
+        self._since = [0, 0, 0, 0]
+
+    def read(self, size: int) -> None:
+        """The target has sent `size` bytes."""
+        self.reads += 1
+        self.received += size
+
+    def detail(self, start: int, read: int, packed: int, sent: int, size: int) -> None:
+        """When a read began, came back, had its headers, and was with the system; in ns of the performance counter."""
+        since = self._since
+        since[0] += read - start
+        since[1] += packed - read
+        since[2] += sent - packed
+        since[3] += size
+        if self.reads % READS == 0:
+            log.debug(
+                "relay",
+                target=self._target,
+                reads=READS,
+                read_us=since[0] // 1000,
+                pack_us=since[1] // 1000,
+                send_us=since[2] // 1000,
+                bytes=since[3],
+                total=self.received,
+            )
+            self._since = [0, 0, 0, 0]
+
+    def over(self, reason: str) -> None:
+        """The stream has ended."""
+        log.info("relayed", target=self._target, ended=reason, received=self.summary(), sent_bytes=self.sent)
+
+    def summary(self) -> str:
+        """As in `100MB in 2340ms (42.74 MB/s, 6400 reads)`."""
+        seconds = time.perf_counter() - self._began
+        rate = self.received / MB / seconds if seconds else 0.0
+        return f"{self.received / MB:g}MB in {seconds * 1000:.0f}ms ({rate:.2f} MB/s, {self.reads} reads)"
