@@ -11,6 +11,7 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 # What a client may send ahead of its device: enough to keep a fast line busy between two turns of the loop.
 RECEIVE_BYTES = 512 * 1024
@@ -109,9 +110,9 @@ class Connection(asyncio.Protocol):
             await self._gone.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=SEND_BYTES)
+        # libuv's transports are asyncio's by what they do, and not by their class.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=SEND_BYTES)
         _tune(transport.get_extra_info("socket"))
         address = transport.get_extra_info("peername") or ("unknown", 0)
         self.peer = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"

@@ -15,8 +15,9 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Generic, TypeVar
 
+from fastflight.concurrency.failure import failure_of
 from fastflight.concurrency.shard import CLOSE_SECONDS, Shard
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.errors import Stopped
 
 T = TypeVar("T")
 
@@ -68,7 +69,7 @@ class _Crossing(Generic[T]):
         """On the shard: iterate, ahead of the reader."""
         self._begun = True
         self._producer = asyncio.get_running_loop()
-        error: BaseException | None = None
+        error: Exception | None = None
         try:
             items = begin()
             try:
@@ -76,14 +77,8 @@ class _Crossing(Generic[T]):
                     await self._give(item)
             finally:
                 await _close(items)
-        except asyncio.CancelledError as cancelled:
-            error = Stopped("the source was cancelled", hint="Ask again")
-            error.__cause__ = cancelled
-        except Exception as raised:
-            error = raised
         except BaseException as raised:
-            error = FastFlightError(f"the source raised {type(raised).__name__}")
-            error.__cause__ = raised
+            error = failure_of(raised)
         self._end(error)
 
     def has_ended(self, running: concurrent.futures.Future[None]) -> None:

@@ -17,9 +17,10 @@ import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Generic, TypeVar, cast
 
+from fastflight.concurrency.failure import failure_of
 from fastflight.concurrency.lookout import Watch
 from fastflight.concurrency.shard import Shard
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.errors import Stopped
 
 T = TypeVar("T")
 
@@ -241,21 +242,15 @@ class _HandOff(Generic[T]):
 
     async def _produce(self) -> None:
         self._task = asyncio.current_task()
-        error: BaseException | None = None
+        error: Exception | None = None
         try:
             try:
                 if not self._closed:
                     await self._iterate()
             finally:
                 await self._close_items()
-        except asyncio.CancelledError as cancelled:
-            error = Stopped("the source was cancelled", hint="Ask again")
-            error.__cause__ = cancelled
-        except Exception as raised:
-            error = raised
         except BaseException as raised:
-            error = FastFlightError(f"the source raised {type(raised).__name__}")
-            error.__cause__ = raised
+            error = failure_of(raised)
         finally:
             self._task = None  # a late cancel finds nothing to cancel
         with self._lock:

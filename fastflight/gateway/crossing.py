@@ -8,9 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import closing
 from typing import TypeVar
 
-from fastflight.concurrency import HandIn, off_loop
-from fastflight.errors import FastFlightError
-from fastflight.service.failure import cancelled_is_stopped
+from fastflight.concurrency import HandIn, failure_of, off_loop
 
 T = TypeVar("T")
 
@@ -38,10 +36,7 @@ def _iterate(items: Callable[[], Generator[T, None, None]], handed: HandIn[T], s
         with closing(items()) as iterator:
             for item in iterator:
                 handed.put(item, size_of(item))
-    except Exception as error:
-        handed.fail(error)
-    except BaseException as error:  # raised here, it would end the coroutine's own task
-        failed = cancelled_is_stopped(error)
-        handed.fail(failed if failed is not error else FastFlightError(f"the source raised {type(error).__name__}"))
+    except BaseException as error:
+        handed.fail(failure_of(error))
     else:
         handed.finish()

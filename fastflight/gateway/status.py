@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from fastflight.concurrency import failure_of
 from fastflight.errors import (
     BusyError,
     DataError,
@@ -24,7 +25,7 @@ from fastflight.errors import (
     TransportTimeout,
     UnknownName,
 )
-from fastflight.service.failure import cancelled_is_stopped, described, numbered
+from fastflight.service.failure import described, numbered
 
 # A board's traceback is 2,000 characters at most; JSON may write each as six bytes, and an error holds it twice.
 MAX_ERROR_BYTES = 32 * 1024
@@ -60,7 +61,7 @@ STATUS: tuple[tuple[type[FastFlightError], int], ...] = (
 
 def told(error: BaseException) -> tuple[int, bytes]:
     """The status code and the JSON for `error`. One that nobody expected is logged, and is a number to the peer."""
-    error = cancelled_is_stopped(error)
+    error = failure_of(error)
     if isinstance(error, Refused):
         content = json.loads(described(error, MAX_ERROR_BYTES))
         del content["status"]

@@ -14,19 +14,22 @@ import json
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from fastflight.concurrency import Shard, drain_lots
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.concurrency import Shard, drain_lots, failure_of
+from fastflight.errors import Stopped
 from fastflight.server.status import flight_error
 from fastflight.service import dispatch
 from fastflight.service.answer import Note, Outgoing, Weighed, async_items, described, most_rows
+from fastflight.service.failure import numbered
 from fastflight.service.joining import Item, gathered, joined
 from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Source
+
+T = TypeVar("T")
 
 # What waits between the loop and the handler: four full messages, beyond which more gain nothing.
 HANDOFF_BYTES = 8 * 1024 * 1024
@@ -51,7 +54,7 @@ def async_answer(source: Source[Any], request: Request, stream: Stream, shard: S
 
 def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream) -> Opened:
     """The schema and the messages of an answer that is read in this thread."""
-    reading = read()
+    reading = _of_source(read)
     schema = described(reading.schema, request, "sync")
     items = reading.batches
     if reading.ready:
@@ -97,7 +100,11 @@ def _send(
             if run.noted is not None:
                 for batch, note in outgoing.pieces(run.noted):
                     yield batch if note is None else _with(batch, note)
-        yield _with(pa.RecordBatch.from_pylist([], schema=reading.schema), outgoing.trailer(reading.summary()))
+        # The trailer says that all is well: what cannot be closed has failed.
+        closing, owned = owned, None
+        _of_source(lambda: _close(closing))
+        trailer = outgoing.trailer(_of_source(reading.summary))
+        yield _with(pa.RecordBatch.from_pylist([], schema=reading.schema), trailer)
         outcome = "finished"
     except GeneratorExit:
         raise
@@ -106,9 +113,10 @@ def _send(
         raise flight_error(error) from None
     finally:
         stream.close(outcome)
-        close = getattr(owned, "close", None)
-        if close is not None:
-            close()
+        try:
+            _close(owned)
+        except BaseException as error:  # the client knows of another failure, or has left
+            numbered(error)
 
 
 class _Run:
@@ -122,18 +130,29 @@ class _Run:
         self._outgoing = outgoing
         self._items = items
         self.noted: Noted | None = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.ended = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
             self.noted = yield from self._outgoing.batches(self._items)
             self.ended = self.noted is None
-        except GeneratorExit as error:  # the source's own: this one closed is never asked again
-            self.error = FastFlightError("the source raised GeneratorExit")
-            self.error.__cause__ = error
-        except BaseException as error:
-            self.error = error
+        except BaseException as error:  # GeneratorExit is the source's own: this one closed is never asked again
+            self.error = failure_of(error)
+
+
+def _of_source(call: Callable[[], T]) -> T:
+    """What the source gives; its GeneratorExit would pass for a client that has left."""
+    try:
+        return call()
+    except GeneratorExit as error:
+        raise failure_of(error) from error
+
+
+def _close(owned: object) -> None:
+    close = getattr(owned, "close", None)
+    if close is not None:
+        close()
 
 
 def _with(batch: pa.RecordBatch, note: Note) -> Message:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from fastflight.concurrency import failure_of
 from fastflight.errors import (
     BusyError,
     DataError,
@@ -29,7 +30,7 @@ from fastflight.errors import (
     TransportTimeout,
     UnknownName,
 )
-from fastflight.service.failure import cancelled_is_stopped, described, numbered
+from fastflight.service.failure import described, numbered
 
 # Both travel in gRPC trailers, of which peers take 8 KiB: base64 makes 4/3 of extra_info, and percent-encoding up to 3
 # bytes of one in the text, which Arrow sends twice.
@@ -75,7 +76,7 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
 
 def flight_error(error: BaseException) -> Exception:
     """What to raise from a handler in place of `error`, with `from None`."""
-    error = cancelled_is_stopped(error)
+    error = failure_of(error)
     for kind, status in STATUS:
         if isinstance(error, kind):
             if issubclass(status, _Untraceable):

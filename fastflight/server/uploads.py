@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from fastflight.concurrency import HandIn, Shard
+from fastflight.concurrency import HandIn, Shard, failure_of
 from fastflight.errors import DataError, FastFlightError, Stopped
 from fastflight.service import dispatch
 from fastflight.service.ledger import Stream
@@ -173,7 +173,7 @@ def _result(writing: concurrent.futures.Future[Summary]) -> Summary:
     try:
         return writing.result()
     except concurrent.futures.CancelledError as error:
-        raise Stopped("the source was cancelled", hint="Ask again") from error
+        raise failure_of(error) from error
 
 
 class _Acks:

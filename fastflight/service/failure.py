@@ -6,8 +6,6 @@ never to the peer.
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
 import json
 import secrets
@@ -15,16 +13,9 @@ from typing import Any
 
 import structlog
 
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.errors import FastFlightError
 
 log = structlog.get_logger(__name__)
-
-
-def cancelled_is_stopped(error: BaseException) -> BaseException:
-    """A cancelled source is one that was `Stopped`; any other error is itself."""
-    if isinstance(error, asyncio.CancelledError | concurrent.futures.CancelledError):
-        return Stopped("the source was cancelled", hint="Ask again")
-    return error
 
 
 def described(error: FastFlightError, max_bytes: int) -> bytes:

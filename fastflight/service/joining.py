@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from fastflight.concurrency import failure_of
 from fastflight.service.source import Noted
 
 # A batch of so many bytes goes alone: copying it would cost more than its own message does.
@@ -65,21 +66,22 @@ def joined(lots: Iterable[list[Item]], schema: pa.Schema, most_rows: int | None 
 def gathered(items: Iterator[Item], schema: pa.Schema) -> Iterator[list[Item]]:
     """Lots of a source that gives its items without waiting. A failure comes after the items before it."""
     sizes = Sizes(schema)
-    lot: list[Item] = []
-    size = 0
-    try:
-        for item in items:
-            lot.append(item)
-            size += sizes.of(item.batch if isinstance(item, Noted) else item)
-            if size >= JOINED_BYTES or len(lot) >= MAX_JOINED:
-                yield lot
-                lot, size = [], 0
-    except GeneratorExit:
-        raise
-    except BaseException:
+    failure: Exception | None = None
+    ended = False
+    while not ended:
+        lot: list[Item] = []
+        size = 0
+        try:
+            while size < JOINED_BYTES and len(lot) < MAX_JOINED:
+                lot.append(item := next(items))
+                size += sizes.of(item.batch if isinstance(item, Noted) else item)
+        except StopIteration:
+            ended = True
+        except BaseException as raised:
+            ended, failure = True, failure_of(raised)
         yield lot
-        raise
-    yield lot
+    if failure is not None:
+        raise failure
 
 
 class Sizes:

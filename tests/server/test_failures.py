@@ -1,0 +1,152 @@
+"""However a source fails, and wherever: a typed error at the client, and never a short table that looks whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.errors import DeviceError
+from fastflight.service import Source
+from fastflight.service.requests import Request
+from fastflight.service.source import AsyncReading, Reading, Summary
+
+from .conftest import SCHEMA, Running, serving
+from .test_answers import ticket
+
+BATCHES = 4
+# What a source may raise, and how it comes to the client: a cancelled one may be asked again, a bug is a bug.
+RAISED: dict[str, tuple[type[BaseException], type[Exception]]] = {
+    "cancelled": (asyncio.CancelledError, flight.FlightUnavailableError),
+    "exit": (SystemExit, flight.FlightInternalError),
+    "interrupt": (KeyboardInterrupt, flight.FlightInternalError),
+    "generator exit": (GeneratorExit, flight.FlightInternalError),
+    "memory": (MemoryError, flight.FlightInternalError),
+    "device": (DeviceError, flight.FlightServerError),
+    "arrow": (pa.ArrowInvalid, flight.FlightInternalError),
+}
+# After how many batches; beside these there are `summary` and `closing`, after all of them.
+PLACES = {"opening": -1, "first": 0, "middle": 2, "last": BATCHES}
+
+
+class Failing(Request):
+    """Fails as it is told. `shape` is of its batches: a generator, or an object with the methods that are needed."""
+
+    type: ClassVar[str] = "failing"
+
+    raises: str = ""
+    place: str = "opening"
+    shape: str = "generator"
+    ready: bool = False
+
+
+def fail(request: Failing, place: str) -> None:
+    if request.place == place and request.raises:
+        raise RAISED[request.raises][0]("secret text")
+
+
+def batch(number: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([number], pa.int64())], schema=SCHEMA)
+
+
+@dataclass
+class Batches:
+    request: Failing
+    given: int = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self.given == PLACES.get(self.request.place):
+            fail(self.request, self.request.place)
+        if self.given == BATCHES:
+            raise StopIteration
+        self.given += 1
+        return batch(self.given)
+
+    def close(self) -> None:
+        fail(self.request, "closing")
+
+
+@dataclass
+class AsyncBatches:
+    batches: Batches
+
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        await asyncio.sleep(0)
+        try:
+            return next(self.batches)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await asyncio.sleep(0)
+        self.batches.close()
+
+
+def generated(batches: Batches) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    finally:
+        batches.close()
+
+
+async def agenerated(batches: Batches) -> AsyncIterator[pa.RecordBatch]:
+    try:
+        async for each in AsyncBatches(batches):
+            yield each
+    finally:
+        await asyncio.sleep(0)
+        batches.close()
+
+
+def summary(request: Failing) -> Summary:
+    fail(request, "summary")
+    return {}
+
+
+def read(request: Failing) -> Reading:
+    fail(request, "opening")
+    batches = Batches(request)
+    given = batches if request.shape == "object" else generated(batches)
+    return Reading(SCHEMA, given, lambda: summary(request), ready=request.ready)
+
+
+async def aread(request: Failing) -> AsyncReading:
+    fail(request, "opening")
+    batches = Batches(request)
+    given = AsyncBatches(batches) if request.shape == "object" else agenerated(batches)
+    return AsyncReading(SCHEMA, given, lambda: summary(request))
+
+
+@pytest.fixture
+def failing() -> Iterator[Running]:
+    with serving(trial=Source(Failing, read=read, aread=aread)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("raises", RAISED)
+@pytest.mark.parametrize("place", [*PLACES, "summary", "closing"])
+def test_a_typed_error_wherever_it_fails(failing: Running, mode: str, raises: str, place: str) -> None:
+    for shape, ready in (("generator", False), ("object", False), ("object", True)):
+        asked = ticket(type="failing", raises=raises, place=place, shape=shape, ready=ready, mode=mode)
+        rows = 0
+        with pytest.raises(RAISED[raises][1]) as told:
+            for chunk in failing.client.do_get(asked):
+                rows += chunk.data.num_rows
+        assert rows == (max(PLACES.get(place, BATCHES), 0))
+        for leak in ("Traceback (most recent", ".py", "secret text" if raises != "device" else "?"):
+            assert leak not in str(told.value)
+        assert failing.settled()
+    stats = failing.stats()
+    assert stats["failed"] + stats["cancelled"] == stats["started"] == 3
+    assert failing.client.do_get(ticket(type="failing", mode=mode)).read_all().num_rows == BATCHES
