@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -16,7 +15,7 @@ from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
-from fastflight.cli.settings import MAX_SHARDS, http_address, settings_of
+from fastflight.cli.settings import MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.service.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
@@ -46,6 +45,14 @@ def serve(
     http: Annotated[
         str | None,
         typer.Option("--http", metavar="[HOST:]PORT", help="Serve the same over HTTP, on this computer only."),
+    ] = None,
+    relay_allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--relay-allow",
+            metavar="HOST:PORT",
+            help="Let browsers open TCP streams to it, through the gateway; may be given again.",
+        ),
     ] = None,
     max_streams: Annotated[
         int | None,
@@ -88,9 +95,17 @@ def serve(
         "per_identity": max_streams_per_client,
     }
     try:
-        settings = settings_of(server, device or [], fleet, shards, limits, recordings=recordings, record=record or [])
-        if http is not None:
-            settings = replace(settings, http=http_address(http))
+        settings = settings_of(
+            server,
+            device or [],
+            fleet,
+            shards,
+            limits,
+            recordings=recordings,
+            record=record or [],
+            http=http,
+            relay=relay_allow or [],
+        )
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():

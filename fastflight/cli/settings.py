@@ -11,6 +11,9 @@ Devices come from `--device NAME=URL` and from a fleet file, where unknown keys 
     streams = 1000
     per_device = 64
 
+    [relay]
+    allow = ["127.0.0.1:2218"]
+
 What is recorded and where to is said in `fastflight.cli.recording_settings`.
 """
 
@@ -52,6 +55,7 @@ DEFAULT_HOST = "127.0.0.1"
 MAX_WAIT_SECONDS = 300
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
 LIMITS_EXAMPLE = "As in [limits] streams = 1000"
+RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
 BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
 NOT_ENCRYPTED = (
     "There is no encryption and no login yet: whoever reaches the port owns the boards. "
@@ -96,6 +100,8 @@ class ServeSettings:
     # Where the gateway listens, host and port; None for no gateway.
     http: tuple[str, int] | None = None
     limits: Limits = DEFAULT_LIMITS
+    # Where clients of the gateway may open TCP streams to, as `fastflight.gateway.relay_targets` has it.
+    relay: tuple[str, ...] = ()
     # What is kept of the devices' traffic; None where nothing is.
     recordings: RecordingSettings | None = None
 
@@ -136,17 +142,32 @@ class _FleetLimits(BaseModel):
     wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = DEFAULT_LIMITS.wait_seconds
 
 
+class _FleetRelay(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    allow: list[str]
+
+
 class _Fleet(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     devices: dict[str, _FleetDevice]
     limits: _FleetLimits = _FleetLimits()
     recordings: FleetRecordings | None = None
+    relay: _FleetRelay = _FleetRelay(allow=[])
 
 
 # The tables of a fleet file that do not name devices.
-TABLES: Mapping[int | str, type[BaseModel]] = {"limits": _FleetLimits, "recordings": FleetRecordings}
-TABLE_EXAMPLES: Mapping[int | str, str] = {"limits": LIMITS_EXAMPLE, "recordings": RECORDINGS_EXAMPLE}
+TABLES: Mapping[int | str, type[BaseModel]] = {
+    "limits": _FleetLimits,
+    "recordings": FleetRecordings,
+    "relay": _FleetRelay,
+}
+TABLE_EXAMPLES: Mapping[int | str, str] = {
+    "limits": LIMITS_EXAMPLE,
+    "recordings": RECORDINGS_EXAMPLE,
+    "relay": RELAY_EXAMPLE,
+}
 
 
 def settings_of(
@@ -158,10 +179,12 @@ def settings_of(
     *,
     recordings: Path | None = None,
     record: Sequence[str] = (),
+    http: str | None = None,
+    relay: Sequence[str] = (),
 ) -> ServeSettings:
     """The settings that a command line means. `RequestError` names the option and what is wrong with it.
 
-    `limits` come before those of the fleet file, save those that are None.
+    `limits` come before those of the fleet file, save those that are None; `relay` comes beside its targets.
     """
     check_location(location)
     read = _from_fleet(fleet) if fleet is not None else _Fleet(devices={})
@@ -183,12 +206,19 @@ def settings_of(
         record=record,
         environment=os.environ,
     )
+    allowed = (*read.relay.allow, *relay)
+    if allowed and http is None:
+        raise RequestError(
+            "the relay is a part of the gateway", where=f"relay to {allowed[0]}", hint="Give --http PORT"
+        )
     told = {name: limit for name, limit in limits.items() if limit is not None}
     return ServeSettings(
         location,
         chosen,
         bridges,
         shards or default_shards(),
+        http=None if http is None else http_address(http),
+        relay=allowed,
         recordings=kept,
         limits=Limits(**{**read.limits.model_dump(), **told}),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 
@@ -11,14 +11,18 @@ from fastflight.cli.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard
-from fastflight.gateway import Backend, Gateway, application, listen
+from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Relay, application, listen
 
 
-def open_gateway(backend: Backend, address: tuple[str, int]) -> Gateway:
-    """Serve `backend` at `address`, on an event loop of its own."""
+def open_gateway(backend: Backend, address: tuple[str, int], relay: Sequence[str] = ()) -> Gateway:
+    """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one.
+
+    `RequestError` names a target that is none.
+    """
+    relayed = Relay(AllowedTargets(relay), Door()) if relay else None
     shard = Shard("gateway").start()
     try:
-        return listen(application(backend, CollectorRegistry()), shard, address[1], address[0])
+        return listen(application(backend, CollectorRegistry()), shard, address[1], address[0], relayed)
     except BaseException:
         shard.close()
         raise

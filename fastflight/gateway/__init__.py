@@ -2,7 +2,21 @@
 
 from fastflight.gateway.app import application
 from fastflight.gateway.backend import Answer, Backend
+from fastflight.gateway.front import Door
 from fastflight.gateway.listening import DEFAULT_HOST, Gateway, listen
 from fastflight.gateway.local import LocalBackend
+from fastflight.gateway.relay import Relay
+from fastflight.gateway.relay_targets import AllowedTargets
 
-__all__ = ["DEFAULT_HOST", "Answer", "Backend", "Gateway", "LocalBackend", "application", "listen"]
+__all__ = [
+    "DEFAULT_HOST",
+    "AllowedTargets",
+    "Answer",
+    "Backend",
+    "Door",
+    "Gateway",
+    "LocalBackend",
+    "Relay",
+    "application",
+    "listen",
+]

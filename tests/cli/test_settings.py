@@ -53,6 +53,15 @@ def test_a_fleet_file_opens_bridges(tmp_path: Path) -> None:
     }
 
 
+def test_targets_of_the_relay_are_those_of_the_fleet_file_and_of_the_options(tmp_path: Path) -> None:
+    path = fleet(tmp_path, "[devices.a]\nurl = 'sim:'\n[relay]\nallow = ['127.0.0.1:23']\n")
+    settings = settings_of(HERE, [], path, http="0", relay=["board.local:*"])
+    assert settings.relay == ("127.0.0.1:23", "board.local:*")
+    assert settings_of(HERE, [], None, http="0").relay == ()
+    with pytest.raises(RequestError, match="--http"):
+        settings_of(HERE, [], path)
+
+
 def test_limits_are_those_of_the_fleet_file_unless_options_say_otherwise(tmp_path: Path) -> None:
     path = fleet(tmp_path, "[devices.a]\nurl = 'sim:'\n[limits]\nstreams = 1000\nper_device = 8\nwait_seconds = 0.5\n")
     assert settings_of(HERE, [], path).limits == Limits(streams=1000, per_device=8, wait_seconds=0.5)
