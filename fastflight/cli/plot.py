@@ -68,6 +68,9 @@ async def plot(
             where=device,
             hint=f"{stream.summary['rejected']} other lines did: look at them with `fastflight tail`",
         )
+    for name in column:
+        if rows[name].null_count == rows.num_rows:
+            raise DataError(f"no line has {name}", where=device, hint="Look at them with `fastflight tail`")
     draw(rows, column, device, path)
     screen.line(f"{path}: {rows.num_rows:,} rows")
 

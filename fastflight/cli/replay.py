@@ -176,7 +176,11 @@ def _edge(option: str, which: str, text: str | None) -> dict[str, Any]:
         return {f"{which}_seq": int(text)}
     try:
         if _TIME_OF_DAY.fullmatch(text):
-            return {f"{which}_time": datetime.combine(date.today(), time.fromisoformat(text.zfill(5)))}
+            return {
+                f"{which}_time": datetime.combine(
+                    date.today(), time.fromisoformat(text if text[2] == ":" else f"0{text}")
+                )
+            }
         return {f"{which}_time": datetime.fromisoformat(text)}
     except ValueError as error:
         raise typer.BadParameter(f"{option} {text}: neither a time, as in 2026-11-20 08:00, nor a number") from error

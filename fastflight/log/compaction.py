@@ -7,7 +7,7 @@ only then do the segments go. Stopped at any point before, the files are leftove
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 
 import pyarrow as pa
@@ -37,21 +37,22 @@ class _Unfit(Exception):
         self.segment = segment
 
 
-def compact(store: Store) -> list[str]:
+def compact(store: Store, turn: Callable[[], object] = lambda: None) -> list[str]:
     """Compact what is closed; the names of the parts that were made. `StorageError` where the disk fails.
 
-    Appending and reading go on meanwhile.
+    Appending and reading go on meanwhile. `turn` is called after each batch that was read: it may take its time, so
+    that others have theirs, and what it raises ends the work with all segments as they were.
     """
     with store.tidying:
-        return _compact(store)
+        return _compact(store, turn)
 
 
-def _compact(store: Store) -> list[str]:
+def _compact(store: Store, turn: Callable[[], object]) -> list[str]:
     made: list[str] = []
     unfit: set[str] = set()
     while run := _run(store.closed_segments(), unfit):
         try:
-            part = _Compaction(store, run).part()
+            part = _Compaction(store, run, turn).part()
         except _Unfit as found:
             unfit.add(found.segment.name)
         except OSError as error:
@@ -105,8 +106,9 @@ class _Sink:
 class _Compaction:
     """One run of segments on its way to Parquet."""
 
-    def __init__(self, store: Store, run: Sequence[Segment]) -> None:
+    def __init__(self, store: Store, run: Sequence[Segment], turn: Callable[[], object]) -> None:
         self._run = run
+        self._turn = turn
         self._disk: Disk = run[0].disk
         self._stem = f"{run[0].ordinal:012d}-{run[-1].ordinal:012d}"
         self._firsts: dict[int, int] = {}
@@ -198,6 +200,7 @@ class _Compaction:
                 continue
             with closing(segment.read(entries, entries.after(start), len(entries), number, codec)) as reads:
                 for entry, batch, reason in reads:
+                    self._turn()
                     if reason:
                         raise _Unfit(segment)
                     first = max(entry.first, start)

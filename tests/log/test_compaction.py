@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from fastflight.log import Range, Store, StoreReader, compact
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
@@ -47,6 +48,19 @@ def test_the_same_is_read_before_and_after(tmp_path: Path) -> None:
         assert numbers(log.read(Range(from_time=time_of(5), until_time=time_of(20)))) == set(range(5, 20))
         log.append(batch_of("a", log.next_seq, 1)).result()
         assert max(numbers(log.read())) == log.next_seq - 1
+
+
+def test_stopped_anywhere_it_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        before, files = everything(store), sorted(path.name for path in tmp_path.iterdir())
+        for turns in range(0, 60, 7):
+            with pytest.raises(IndexError):
+                compact(store, ([0] * turns).pop)
+            assert sorted(path.name for path in tmp_path.iterdir()) == files
+            assert everything(store) == before
+        assert compact(store)
+        assert everything(store) == before
 
 
 def test_a_parquet_file_says_which_log_and_which_row(tmp_path: Path) -> None:
