@@ -16,13 +16,16 @@ import pyarrow as pa
 
 from fastflight.client.aio import worked
 from fastflight.client.connection import Connection
+from fastflight.client.interaction import Interaction
 from fastflight.client.rows import Rows
 from fastflight.client.stream import RowStream
-from fastflight.client.stream_aio import AsyncRowStream
+from fastflight.client.stream_aio import MAX_AHEAD_BYTES, AsyncRowStream
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import Answer
+from fastflight.gateway.backend import ANYBODY
 from fastflight.service import Catalog, Source, decode
 from fastflight.service.answer import Piece
 from fastflight.service.requests import (
@@ -59,10 +62,29 @@ class RemoteBackend:
         return await off_loop(self._connection.results, name, body or b"{}")
 
     @contextlib.asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[Answer]:
+    async def read(
+        self, request: Request, *, ahead_bytes: int = MAX_AHEAD_BYTES, identity: str = ANYBODY
+    ) -> AsyncIterator[Answer]:
         stream = await off_loop(self._connection.stream, request, discard=RowStream.cancel)
-        async with AsyncRowStream(stream, None) as rows:
+        async with AsyncRowStream(stream, None, ahead_bytes=ahead_bytes) as rows:
             yield Answer(rows.schema, _pieces(rows), lambda: rows.summary)
+
+    @contextlib.asynccontextmanager
+    async def talk(
+        self,
+        request: Request,
+        typed: AsyncIterator[bytes],
+        *,
+        ahead_bytes: int = MAX_AHEAD_BYTES,
+        identity: str = ANYBODY,
+    ) -> AsyncIterator[Answer]:
+        interaction = await off_loop(self._connection.interaction, request, discard=Interaction.cancel)
+        sending = asyncio.ensure_future(_send(typed, interaction))
+        try:
+            async with AsyncRowStream(interaction.rows, None, ahead_bytes=ahead_bytes) as rows:
+                yield Answer(rows.schema, _pieces(rows), lambda: rows.summary)
+        finally:
+            await unbroken(_left(sending, interaction))
 
     async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
         handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True)
@@ -82,6 +104,20 @@ class RemoteBackend:
                 writing.cancel()  # which gives it up, and waits until it is settled
                 await asyncio.wait([writing])
             raise
+
+
+async def _left(sending: asyncio.Task[None], interaction: Interaction) -> None:
+    await off_loop(interaction.cancel)  # and with it a send that waits for the device
+    sending.cancel()
+    await asyncio.wait([sending])
+    await off_loop(interaction.settle)
+
+
+async def _send(typed: AsyncIterator[bytes], interaction: Interaction) -> None:
+    with contextlib.suppress(FastFlightError):  # the exchange has ended, and says why
+        async for data in typed:
+            await off_loop(interaction.send, data)
+        interaction.done()
 
 
 async def _pieces(rows: AsyncRowStream) -> AsyncIterator[Piece]:

@@ -81,9 +81,14 @@ class Interaction:
             self._writer.close()
 
     def cancel(self) -> None:
-        """Leave at once. From any thread; one that is reading gets `Stopped`."""
+        """Leave at once. From any thread; one that is reading gets `Stopped`. `settle` when none reads any more."""
         self.rows.cancel()
-        self.done()
+        # Not told as well: who reads ends the call now, and gRPC ends the process when two do so at once.
+        with self._writing:
+            self._done = True
+
+    def settle(self) -> None:
+        """Give back what the call holds, after its end."""
         with contextlib.suppress(pa.ArrowException, OSError):  # the call was cancelled, which is what it says
             self._writer.close()
 
@@ -98,6 +103,7 @@ class Interaction:
                 self.close()
         finally:
             self.cancel()
+            self.settle()
 
     def _refusal(self, error: FastFlightError) -> FastFlightError:
         self.done()

@@ -57,3 +57,4 @@ class AsyncInteraction:
         finally:
             async with self.rows:
                 await off_loop(self._interaction.cancel)
+            await off_loop(self._interaction.settle)

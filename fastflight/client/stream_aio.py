@@ -30,10 +30,12 @@ MAX_AHEAD_BYTES = 4 * 1024 * 1024
 class AsyncRowStream:
     """Rows of one answer for one task, read ahead by a thread. Like `RowStream`, and iterated with `async for`."""
 
-    def __init__(self, stream: RowStream | ParallelRowStream, report: Report | None) -> None:
+    def __init__(
+        self, stream: RowStream | ParallelRowStream, report: Report | None, *, ahead_bytes: int = MAX_AHEAD_BYTES
+    ) -> None:
         self._stream = stream
         self._meter = Meter(report)
-        self._batches: HandIn[pa.RecordBatch] = HandIn(asyncio.get_running_loop(), MAX_AHEAD_BYTES)
+        self._batches: HandIn[pa.RecordBatch] = HandIn(asyncio.get_running_loop(), ahead_bytes)
         self._cancelled = False
         self._reader = threading.Thread(
             target=_read_ahead, args=(stream, self._batches), name="fastflight-reader", daemon=True

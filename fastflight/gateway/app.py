@@ -10,22 +10,28 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from fastflight.errors import UnknownName, nearest
+from fastflight.errors import RequestError, UnknownName, nearest
 from fastflight.gateway import examples
 from fastflight.gateway.accepting import chosen
-from fastflight.gateway.backend import Backend
+from fastflight.gateway.backend import ANYBODY, Backend
 from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.formats import ENCODERS
 from fastflight.gateway.front import Door, Front, Made, Telling
 from fastflight.gateway.metrics import Metrics
+from fastflight.gateway.repl import Repls
+from fastflight.gateway.session import Sessions
+from fastflight.gateway.sockets import Sockets
 from fastflight.gateway.status import Refused, told
 from fastflight.gateway.streaming import Streamed, while_connected
+from fastflight.gateway.tickets import LIFETIME_SECONDS, Grant, Tickets
 from fastflight.gateway.uploads import Content
 from fastflight.service.requests import MAX_REQUEST_BYTES
 from fastflight.service.wire import parse
 
 STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
+# What a ticket may be for.
+USES = ("session", "repl")
 FILE = "/devices/{device}/files/{path:path}"
 
 
@@ -44,10 +50,12 @@ def application(backend: Backend, registry: CollectorRegistry, origins: Iterable
         return Made(json.dumps({"recordings": await backend.act("recordings", b"")}).encode())
 
     small = {"/health": health, "/devices": devices, "/recordings": recordings, "/metrics": metrics.make}
-    return Front(Door(origins), small, behind(backend))
+    tickets = Tickets()
+    sockets = Sockets({"session": Sessions(backend), "repl": Repls(backend)}, tickets)
+    return Front(Door(origins), small, behind(backend, tickets), sockets)
 
 
-def behind(backend: Backend) -> FastAPI:
+def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     """The routes that are not kept."""
     app = FastAPI(
         title="fastflight",
@@ -66,6 +74,16 @@ def behind(backend: Backend) -> FastAPI:
         format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
         asked = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
         return Streamed(backend, asked, ENCODERS[format_])
+
+    @app.post("/tickets", openapi_extra=examples.TICKET, status_code=201, tags=["rows"])
+    async def ticket(request: Request) -> Response:
+        """A ticket for a WebSocket: `/ws/session`, or with `?for=repl` `/ws/repl/{device}`. Good for one use."""
+        use = request.query_params.get("for", USES[0])
+        if use not in USES:
+            raise RequestError(f"{use[:80]!r} is not a use", where="for", hint=nearest(use, USES))
+        asked = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
+        issued = tickets.issue(Grant(use, asked, ANYBODY))
+        return JSONResponse({"ticket": issued, "expires_seconds": LIFETIME_SECONDS}, 201)
 
     @app.get("/devices/{device}", tags=["devices"])
     async def device(request: Request, device: str) -> Response:

@@ -16,6 +16,11 @@ from fastflight.service.answer import Note, Piece
 from fastflight.service.requests import Request
 from fastflight.service.source import Summary
 
+# What waits between a source and the gateway: four full messages, beyond which more gain nothing.
+AHEAD_BYTES = 8 * 1024 * 1024
+# Who asks, where nobody is known by name: all programs of this computer are one.
+ANYBODY = "http"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -35,8 +40,18 @@ class Backend(Protocol):
     def decode(self, content: bytes) -> Request:
         """The request in a body, or `RequestError`."""
 
-    def read(self, request: Request) -> AbstractAsyncContextManager[Answer]:
-        """The answer, once its schema is known; leaving the context gives back what it holds."""
+    def read(
+        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+    ) -> AbstractAsyncContextManager[Answer]:
+        """The answer, once its schema is known; leaving the context gives back what it holds.
+
+        When so much waits to be read, the source waits, too. `identity` is who asks, to admission.
+        """
+
+    def talk(
+        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+    ) -> AbstractAsyncContextManager[Answer]:
+        """The same of an exchange: what is `typed` is sent to the device; its end is the exchange's."""
 
     async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
         """Write all of `batches`, verified; `rows`, `bytes` and, for a file, `sha256`.

@@ -44,6 +44,12 @@ STREAM: dict[str, Any] = {
     "requestBody": _json_body(file=FILE_REQUEST, table=MOCK_REQUEST, folder=LISTING_REQUEST),
     "responses": _answers("200", "The rows", _ROWS),
 }
+TICKET: dict[str, Any] = {
+    "requestBody": _json_body(live={"type": "device.session", "device": "demo"}),
+    "responses": _answers(
+        "201", "The ticket, and how long it may wait", {"application/json": {"schema": {"type": "object"}}}
+    ),
+}
 EXEC: dict[str, Any] = {
     "requestBody": _json_body(count={"code": "for i in range(3): print(i)"}),
     "responses": _answers("200", "The lines", {"text/plain": {"schema": {"type": "string"}}, **_ROWS}),

@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, ResourceExhausted
@@ -183,11 +183,23 @@ class Telling:
                 await told_off_loop(error)
 
 
+class Sockets(Protocol):
+    """The application behind WebSockets, whose Host and Origin have been checked."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def end(self, timeout: float) -> None: ...
+
+
 class Front:
     """The ASGI application in front of `behind`. `small`: path to how its answer is made."""
 
-    def __init__(self, door: Door, small: Mapping[str, Make], behind: Application) -> None:
+    def __init__(
+        self, door: Door, small: Mapping[str, Make], behind: Application, sockets: Sockets | None = None
+    ) -> None:
+        """`sockets` are asked for WebSockets; without them there are none."""
         self._door = door
+        self._sockets = sockets
         self._small = {path: Kept(make) for path, make in small.items()}
         self._small_urls = {path.encode(): kept for path, kept in self._small.items()}
         self._behind = behind
@@ -204,8 +216,8 @@ class Front:
         return whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._behind(scope, receive, send)
+        if scope["type"] == "websocket":
+            await self._upgrade(scope, receive, send)
             return
         try:
             self._door.check(scope["headers"])
@@ -220,18 +232,34 @@ class Front:
             return
         await self._behind(scope, receive, send)
 
+    async def _upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Every WebSocket passes here: refused, it is not accepted."""
+        try:
+            self._door.check(scope["headers"])
+            if self._sockets is None:
+                raise Refused(404, "no WebSocket there", where=scope["path"])
+        except Refused as error:
+            await send_error(send, error, "websocket.http")
+            return
+        await self._sockets(scope, receive, send)
+
+    async def end(self, timeout: float) -> None:
+        """The gateway is closed: WebSockets have `timeout` seconds to come to their end, and are told of it."""
+        if self._sockets is not None:
+            await self._sockets.end(timeout)
+
 
 async def told_off_loop(error: BaseException) -> tuple[int, bytes]:
     """As `told`. To log a traceback for people takes seconds where there is much in it."""
     return told(error) if isinstance(error, FastFlightError) else await off_loop(told, error)
 
 
-async def send_error(send: Send, error: BaseException) -> None:
-    """Answer with what the client is to know of `error`."""
+async def send_error(send: Send, error: BaseException, kind: str = "http") -> None:
+    """Answer with what the client is to know of `error`. `kind` is `websocket.http` for an upgrade."""
     status, body = await told_off_loop(error)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status == 503:
         seconds = error.retry_after_seconds if isinstance(error, ResourceExhausted) else RETRY_SECONDS
         headers.append((b"retry-after", b"%d" % math.ceil(seconds)))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": f"{kind}.response.start", "status": status, "headers": headers})
+    await send({"type": f"{kind}.response.body", "body": body})

@@ -17,9 +17,11 @@ from typing import Any, Self
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from fastflight.concurrency import Shard
 from fastflight.errors import TransportError
+from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.gateway.front import Application
 from fastflight.gateway.relay import PATH, Relay
 
@@ -29,8 +31,12 @@ DEFAULT_HOST = "127.0.0.1"
 MAX_HEAD_BYTES = 64 * 1024
 # Each has a descriptor and buffers; a page's browser has six.
 MAX_CONNECTIONS = 2048
-# WebSocket messages from a client: what is typed, or pasted.
-MAX_MESSAGE_BYTES = 1024 * 1024
+# A WebSocket's client is asked so often whether it is there, and has so long to answer: one that stalls for a moment
+# has its answer behind what it has not read.
+PING_SECONDS = 15.0
+PONG_SECONDS = 45.0
+# What a client gets to read the end of a WebSocket.
+LINGER_SECONDS = 5.0
 # What waits at the operating system while the loop is busy.
 BACKLOG = 1024
 # What open answers get to end by themselves, and then what their sources get for their clean-up.
@@ -56,6 +62,10 @@ class Gateway:
         if self._serving.done():
             self._shard.close()
             return
+        end = getattr(self._server.config.app, "end", None)
+        if end is not None:
+            with contextlib.suppress(Exception):
+                self._shard.submit(end(timeout)).result(timeout + STOP_SECONDS)
         self._server.config.timeout_graceful_shutdown = timeout  # type: ignore[assignment]  # seconds, also in parts
         self._server.should_exit = True
         if self._relay is not None:
@@ -95,8 +105,11 @@ def listen(app: Application, shard: Shard, port: int, host: str = DEFAULT_HOST, 
     config = uvicorn.Config(
         app,
         http=partial(_Protocol, relay=relay),  # type: ignore[arg-type]  # called as the class is
-        ws="websockets-sansio",
+        ws=_WebSocket,
         ws_max_size=MAX_MESSAGE_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PONG_SECONDS,
+        ws_per_message_deflate=False,  # on this computer it costs more than it saves
         lifespan="off",
         log_config=None,
         log_level="critical",
@@ -188,6 +201,26 @@ class _Protocol(HttpToolsProtocol):
             self.on_response_complete()
         else:
             super().on_message_complete()
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's, with an end for clients that do not read: closing waits until all that was written is taken."""
+
+    _cutting: asyncio.TimerHandle | None = None
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        super().on_task_complete(task)
+        if not self.disconnected:
+            self._cutting = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._cutting is not None:
+            self._cutting.cancel()
+        super().connection_lost(exc)
 
 
 def _never(url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes | None:

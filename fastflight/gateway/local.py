@@ -15,23 +15,18 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from fastflight.concurrency import Drained, Shards, adrain, off_loop
+from fastflight.concurrency import Drained, HandIn, Shards, adrain, off_loop
 from fastflight.errors import Stopped
-from fastflight.gateway.backend import Answer
+from fastflight.gateway.backend import AHEAD_BYTES, ANYBODY, Answer
 from fastflight.gateway.crossing import threaded
-from fastflight.gateway.writing import Handed, Writing, carry_out, in_thread, on_shard
+from fastflight.gateway.typed import TYPED, handing_in
+from fastflight.gateway.writing import HANDIN_BYTES, Handed, Writing, carry_out, in_thread, on_shard
 from fastflight.service import Catalog, decode, dispatch, encode
 from fastflight.service.actions import Actions
 from fastflight.service.answer import Outgoing, Piece, Weighed, async_items, items
 from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Refused, Summary
-
-# What waits between a source and the gateway: four full messages, beyond which more gain nothing.
-HANDOFF_BYTES = 8 * 1024 * 1024
-# Who asks, where nobody is known by name: all programs of this computer are one.
-ANYBODY = "http"
-
 
 # A reading, then its batches.
 Coming = AsyncGenerator[Any, None] | Drained[Any]
@@ -53,36 +48,44 @@ class LocalBackend:
         return await off_loop(lambda: [json.loads(result) for result in self._actions.results(name, body)])
 
     @contextlib.asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[Answer]:
-        begin = self._coming(request)  # what cannot be read is refused before it waits for a place
-        async with self._stream(request) as stream, contextlib.aclosing(begin()) as coming:
-            reading = cast(Reading | AsyncReading, await anext(coming))
-            if reading.drain is not None:
-                stream.when_draining(reading.drain)
-            batches = cast(AsyncIterator[pa.RecordBatch | Noted], coming)
-            outgoing = Outgoing(reading.schema, stream)
-            yield Answer(
-                reading.schema, _pieces(batches, outgoing, stream), lambda: outgoing.trailer(reading.summary())
-            )
+    async def read(
+        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+    ) -> AsyncIterator[Answer]:
+        begin = self._coming(request, ahead_bytes)  # what cannot be read is refused before it waits for a place
+        async with self._stream(request, identity) as stream, contextlib.aclosing(begin()) as coming:
+            yield await _answer(coming, stream)
+
+    @contextlib.asynccontextmanager
+    async def talk(
+        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+    ) -> AsyncIterator[Answer]:
+        exchange = dispatch.async_exchanger(self._catalog.source_of(request))
+        shard = self._shards.of(request.belongs_to)
+        handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES)
+        async with self._stream(request, identity) as stream:
+            items = async_items(lambda: exchange(request, TYPED, handed), request)
+            async with contextlib.aclosing(adrain(shard, items, max_bytes=ahead_bytes, size_of=Weighed())) as coming:
+                async with handing_in(typed, handed):
+                    yield await _answer(coming, stream)
 
     async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
         writing = self._writing(request, schema)
-        async with self._stream(request) as stream:
+        async with self._stream(request, ANYBODY) as stream:
             summary = await carry_out(*writing, batches, stream)
             stream.outcome = "finished"
             return summary
 
-    def _coming(self, request: Request) -> Callable[[], Coming]:
+    def _coming(self, request: Request, ahead_bytes: int) -> Callable[[], Coming]:
         """What begins to read; `RequestError` where nothing can."""
         source = self._catalog.source_of(request)
         if request.mode == "sync":
             read = dispatch.reader(source)
             blocking = partial(items, lambda: read(request), request)
-            return lambda: threaded(blocking, max_bytes=HANDOFF_BYTES, size_of=Weighed())
+            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=Weighed())
         aread = dispatch.async_reader(source)
         shard = self._shards.of(request.belongs_to)
         return lambda: adrain(
-            shard, async_items(lambda: aread(request), request), max_bytes=HANDOFF_BYTES, size_of=Weighed()
+            shard, async_items(lambda: aread(request), request), max_bytes=ahead_bytes, size_of=Weighed()
         )
 
     def _writing(self, request: Request, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
@@ -94,9 +97,9 @@ class LocalBackend:
         return on_shard(self._shards.of(request.belongs_to), lambda rows: awrite(request, schema, rows, _unheeded))
 
     @contextlib.asynccontextmanager
-    async def _stream(self, request: Request) -> AsyncIterator[Stream]:
+    async def _stream(self, request: Request, identity: str) -> AsyncIterator[Stream]:
         """A stream of the ledger for the length of the block, in which `Stopped` is raised when it is to end."""
-        stream = await self._ledger.aopen(request, encode(request), _never, ANYBODY)
+        stream = await self._ledger.aopen(request, encode(request), _never, identity)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         inside = True
@@ -122,6 +125,16 @@ class LocalBackend:
             inside = False
             stream.when_stopped(None)
             stream.close(outcome)
+
+
+async def _answer(coming: Coming, stream: Stream) -> Answer:
+    """What comes, once it says what it is."""
+    reading = cast(Reading | AsyncReading, await anext(coming))
+    if reading.drain is not None:
+        stream.when_draining(reading.drain)
+    batches = cast(AsyncIterator[pa.RecordBatch | Noted], coming)
+    outgoing = Outgoing(reading.schema, stream)
+    return Answer(reading.schema, _pieces(batches, outgoing, stream), lambda: outgoing.trailer(reading.summary()))
 
 
 async def _pieces(

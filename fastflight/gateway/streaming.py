@@ -10,9 +10,9 @@ soon as the hand-off is full. One that leaves cancels it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 
 import pyarrow as pa
 from starlette.responses import Response
@@ -22,6 +22,7 @@ from fastflight.errors import Stopped
 from fastflight.gateway.backend import Answer, Backend
 from fastflight.gateway.formats import Data, Encoder
 from fastflight.gateway.front import Receive, Scope, Send, told_off_loop
+from fastflight.gateway.watching import until
 from fastflight.service.requests import Request
 
 # Cells that are encoded as text on the loop; more are encoded away from it, in slices of so many.
@@ -94,32 +95,17 @@ async def _send(send: Send, data: Data) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-@contextlib.asynccontextmanager
-async def while_connected(receive: Receive, after: asyncio.Event | None = None) -> AsyncIterator[None]:
+def while_connected(receive: Receive, after: asyncio.Event | None = None) -> AbstractAsyncContextManager[None]:
     """Cancel what stands in the block when the client leaves; it ends with `Stopped` then, which nobody hears.
 
     With `after`, look from then on: until it is set, somebody else receives.
     """
-    task = asyncio.current_task()
-    assert task is not None
-    left = False
 
-    async def watch() -> None:
-        nonlocal left
+    async def left() -> Exception:
         if after is not None:
             await after.wait()
         while (await receive())["type"] != "http.disconnect":
             pass
-        left = True
-        task.cancel()
+        return Stopped("the client has left")
 
-    watching = asyncio.ensure_future(watch())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not left or task.uncancel():
-            raise
-        raise Stopped("the client has left") from None
-    finally:
-        watching.cancel()
-        await asyncio.wait([watching])
+    return until(left)

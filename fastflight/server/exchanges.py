@@ -9,7 +9,7 @@ that does not is heard, and not listened to, until it leaves or the server shuts
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pyarrow as pa
@@ -57,12 +57,12 @@ def talk(
         writer.begin(schema)
         for message in messages:
             if isinstance(message, tuple):
-                writer.write_with_metadata(*message)
+                _write(writer.write_with_metadata, *message)
             elif isinstance(message, pa.RecordBatchReader):
                 for batch in message:
-                    writer.write_batch(batch)
+                    _write(writer.write_batch, batch)
             else:
-                writer.write_batch(message)
+                _write(writer.write_batch, message)
     finally:
         messages.close()
         batches.close()
@@ -81,6 +81,13 @@ class _Given:
 
     async def aclose(self) -> None:
         await self._batches.aclose()
+
+
+def _write(write: Callable[..., None], *message: Any) -> None:
+    try:
+        write(*message)
+    except pa.ArrowException as error:  # what is written was checked: only who reads it can be missing
+        raise Stopped("the client has left") from error
 
 
 def _take(incoming: Incoming, batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]) -> None:

@@ -83,8 +83,8 @@ def flight_error(error: BaseException) -> Exception:
                 return _named(status, type(error))(_text(error))
             mapped_error: Exception = status(_text(error), described(error, MAX_EXTRA_INFO_BYTES))
             return mapped_error
-    if isinstance(error, _Untraceable):
-        return error
+    if isinstance(error, _Untraceable) or (isinstance(error, flight.FlightError) and error.extra_info):
+        return error  # the messages of an exchange are mapped by themselves
     text = numbered(error)
     internal: Exception = flight.FlightInternalError(text, json.dumps({"code": "internal", "what": text}).encode())
     return internal

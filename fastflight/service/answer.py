@@ -161,14 +161,14 @@ class Outgoing:
         return batch
 
 
-def split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """`batch` in pieces of at most `MAX_MESSAGE_BYTES`; a single row may be larger."""
-    if batch.num_rows <= 1 or pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES:
+def split(batch: pa.RecordBatch, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator[pa.RecordBatch]:
+    """`batch` in pieces of at most `max_bytes`; a single row may be larger."""
+    if batch.num_rows <= 1 or pa.ipc.get_record_batch_size(batch) <= max_bytes:
         yield batch
         return
     half = batch.num_rows // 2
-    yield from split(batch.slice(0, half))
-    yield from split(batch.slice(half))
+    yield from split(batch.slice(0, half), max_bytes)
+    yield from split(batch.slice(half), max_bytes)
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -77,4 +77,4 @@ def test_parity_of_interactions() -> None:
     def public(cls: type) -> set[str]:
         return {name for name in dir(cls) if not name.startswith("_")}
 
-    assert public(Interaction) - {"close", "done"} == public(AsyncInteraction) - {"aclose"}
+    assert public(Interaction) - {"close", "done", "settle"} == public(AsyncInteraction) - {"aclose"}

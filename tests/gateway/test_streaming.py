@@ -11,9 +11,9 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 
+from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.formats import ERROR, TRAILER
 from fastflight.gateway.front import Scope
-from fastflight.gateway.local import HANDOFF_BYTES
 
 from ..server.conftest import SOON
 from .asking import HERE, Answered, Client, ask, scope
@@ -119,7 +119,7 @@ def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
     assert running.trials.closed.wait(SOON)
     stats = running.stats()
     assert (stats["finished"], stats["cancelled"]) == (0, 1)
-    assert stats["bytes"] <= 3 * HANDOFF_BYTES
+    assert stats["bytes"] <= 3 * AHEAD_BYTES
 
 
 @pytest.mark.parametrize("error", ["busy", "data", "device", "bug", "cancelled", "exit"])

@@ -1,0 +1,124 @@
+"""The gateway's WebSockets: `/ws/<kind>` and what follows it. From the upgrade to the close code.
+
+What is wrong with the upgrade itself (its page, its path, its ticket) is refused before it is accepted, with the status
+and content of any other answer. A browser does not show these to a page; so what is wrong with the request is told on
+the accepted WebSocket: a message `{"error": ...}`, then the close code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import parse_qsl
+
+from fastflight.errors import RequestError, Stopped, UnknownName, nearest
+from fastflight.gateway.backend import ANYBODY
+from fastflight.gateway.channel import GOING_AWAY, NORMAL, Channel
+from fastflight.gateway.front import Receive, Scope, Send, send_error
+from fastflight.gateway.tickets import Grant, Tickets
+from fastflight.sources.following import DRAINING
+
+PREFIX = "/ws/"
+# Open ones get this to come to their end by themselves when the gateway is closed; live sessions do, at a drain.
+END_SECONDS = 1.0
+# Keys of a query, of which there are three.
+MAX_KEYS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a client opens a WebSocket with. `rest` is what follows the kind in the path."""
+
+    rest: str
+    query: Mapping[str, str]
+    subprotocols: tuple[str, ...]
+    grant: Grant | None
+
+    @property
+    def identity(self) -> str:
+        """Who it is, to admission."""
+        return ANYBODY if self.grant is None else self.grant.identity
+
+
+# What happens on a WebSocket; returns why it ends.
+Talk: TypeAlias = Callable[[Channel], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An upgrade that is accepted."""
+
+    talk: Talk
+    subprotocol: str | None = None
+
+
+class Sockets:
+    """The ASGI application behind the door. `kinds`: the name in the path, and what looks at the upgrade."""
+
+    def __init__(self, kinds: Mapping[str, Callable[[Opening], Opened]], tickets: Tickets) -> None:
+        self._kinds = kinds
+        self._tickets = tickets
+        self._open: set[asyncio.Task[None]] = set()
+        self._ending = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            if self._ending:
+                raise _shutting_down()
+            opened = self._opened(scope)
+        except Exception as error:
+            await send_error(send, error, "websocket.http")
+            return
+        self._open.add(task)
+        try:
+            await send({"type": "websocket.accept", "subprotocol": opened.subprotocol})
+            await self._carry_out(opened.talk, Channel(receive, send), task)
+        finally:
+            self._open.discard(task)
+
+    async def end(self, timeout: float) -> None:
+        """Accept no more; open ones have `timeout` seconds, at most `END_SECONDS`, and are then told that they end."""
+        self._ending = True
+        if self._open:
+            await asyncio.wait(self._open, timeout=min(timeout, END_SECONDS))
+        for task in self._open:
+            task.cancel()
+        if self._open:
+            await asyncio.wait(self._open, timeout=END_SECONDS)
+
+    async def _carry_out(self, talk: Talk, channel: Channel, task: asyncio.Task[None]) -> None:
+        try:
+            ended = await talk(channel)
+        except asyncio.CancelledError:
+            if not self._ending or task.uncancel():
+                raise
+            await channel.fail(_shutting_down())
+        except Exception as error:
+            await channel.fail(error)
+        else:
+            await channel.finish(GOING_AWAY if ended == DRAINING else NORMAL, ended)
+
+    def _opened(self, scope: Scope) -> Opened:
+        kind, _, rest = scope["path"].removeprefix(PREFIX).partition("/")
+        if not scope["path"].startswith(PREFIX) or kind not in self._kinds:
+            known = [PREFIX + name for name in self._kinds]
+            raise UnknownName("no WebSocket there", where=scope["path"][:80], hint=nearest(scope["path"][:80], known))
+        query = _query(scope["query_string"])
+        ticket = query.pop("ticket", None)
+        grant = None if ticket is None else self._tickets.redeem(ticket, kind)
+        return self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant))
+
+
+def _query(text: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(text.decode(), keep_blank_values=True, strict_parsing=False, max_num_fields=MAX_KEYS))
+    except ValueError as error:
+        raise RequestError("not a query that can be read", where="query") from error
+
+
+def _shutting_down() -> Stopped:
+    return Stopped("the server shuts down", hint="Ask again when it is back")

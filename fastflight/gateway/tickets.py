@@ -1,0 +1,79 @@
+"""One-time tickets: what a client may do on a WebSocket, asked for by a request that could say who it is.
+
+A browser cannot give a WebSocket a header of its own. So it asks for a ticket first, as for anything else, and opens
+the WebSocket with that in its address. A ticket is used up by whoever shows it first, also where it does not fit.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastflight.errors import ResourceExhausted
+from fastflight.gateway.status import Refused
+from fastflight.service.requests import Request
+
+# From asking to opening: a slow phone's few round trips.
+LIFETIME_SECONDS = 30.0
+# Tickets that nobody has used yet. Each is a request; a page needs a handful.
+MAX_TICKETS = 256
+# The ticket's number, which finds it, and its secret, which is compared.
+NUMBER_BYTES, SECRET_BYTES = 8, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a ticket is for: a `use` (the name of a WebSocket's path), of a request, by somebody."""
+
+    use: str
+    request: Request
+    identity: str
+
+
+class Tickets:
+    """Those that were issued and not yet used. Belongs to one event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # In the order of their ends.
+        self._open: dict[str, tuple[str, float, Grant]] = {}
+
+    def issue(self, grant: Grant) -> str:
+        """A ticket for `grant`; `ResourceExhausted` while too many wait to be used."""
+        now = self._clock()
+        for number, (_, until, _) in list(self._open.items()):
+            if until > now:
+                break
+            del self._open[number]
+        if len(self._open) >= MAX_TICKETS:
+            raise ResourceExhausted(
+                f"{MAX_TICKETS} tickets wait to be used, as many as there may be",
+                scope="server",
+                limit=MAX_TICKETS,
+                retry_after_seconds=LIFETIME_SECONDS,
+                hint=f"Each is given up after {LIFETIME_SECONDS:.0f} s",
+            )
+        number, secret = secrets.token_urlsafe(NUMBER_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+        self._open[number] = secret, now + LIFETIME_SECONDS, grant
+        return f"{number}.{secret}"
+
+    def redeem(self, ticket: str, use: str) -> Grant:
+        """What `ticket` grants, once; `Refused` unless it grants that `use`."""
+        number, _, secret = ticket.partition(".")
+        kept, until, grant = self._open.pop(number, ("", 0.0, None))
+        known = hmac.compare_digest(kept.encode(), secret.encode(errors="replace"))
+        if grant is None or not known or until <= self._clock():
+            raise Refused(
+                403, "unknown, used or expired", where="ticket", hint="Ask for one at POST /tickets, and use it once"
+            )
+        if grant.use != use:
+            raise other(f"this one is for {grant.use!r}")
+        return grant
+
+
+def other(hint: str) -> Refused:
+    """A ticket that does not fit where it is shown."""
+    return Refused(403, "the ticket is for another request", where="ticket", hint=hint)
