@@ -124,7 +124,7 @@ def _gateway(catalog: Catalog, actions: Actions, ledger: Ledger, shards: Shards,
     from fastflight.gateway import LocalBackend
 
     assert settings.http is not None
-    return open_gateway(LocalBackend(catalog, actions, ledger, shards), settings.http, settings.relay)
+    return open_gateway(LocalBackend(catalog, actions, ledger, shards), settings.http, settings.relay, settings.origins)
 
 
 def _listening(catalog: Catalog, actions: list[Action], shards: Shards, location: str, ledger: Ledger) -> FlightServer:

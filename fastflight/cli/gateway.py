@@ -9,8 +9,9 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
+from fastflight.cli.options import HttpOrigins
 from fastflight.cli.serve import on_signals
-from fastflight.cli.settings import http_address
+from fastflight.cli.settings import http_address, http_origins
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 
@@ -25,6 +26,7 @@ def gateway(
     http: Annotated[
         str, typer.Option("--http", metavar="[HOST:]PORT", help="Where to listen, on this computer only.")
     ] = DEFAULT_HTTP,
+    http_origin: HttpOrigins = None,
     log_json: AsJsonLines = False,
 ) -> None:
     """Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process."""
@@ -33,12 +35,12 @@ def gateway(
 
     log_to_stderr(as_json=log_json)
     try:
-        address = http_address(http)
+        address, origins = http_address(http), http_origins(http_origin or [])
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         stop = on_signals()
-        with open_remote_gateway(server, address) as running:
+        with open_remote_gateway(server, address, origins) as running:
             screen.line(f"listening on {running.url}; in front of {server}")
             stop.wait()
             screen.complain("stopping: open answers may end; once more stops at once")

@@ -48,3 +48,11 @@ class How(TypedDict):
     deflate: bool | None
     mode: Mode
     interrupt: bool
+
+
+HttpOrigins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--http-origin", metavar="URL", help="A page of another origin that may ask over HTTP; may be given again."
+    ),
+]

@@ -15,6 +15,7 @@ from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
+from fastflight.cli.options import HttpOrigins
 from fastflight.cli.settings import MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
@@ -46,6 +47,7 @@ def serve(
         str | None,
         typer.Option("--http", metavar="[HOST:]PORT", help="Serve the same over HTTP, on this computer only."),
     ] = None,
+    http_origin: HttpOrigins = None,
     relay_allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -105,6 +107,7 @@ def serve(
             record=record or [],
             http=http,
             relay=relay_allow or [],
+            origins=http_origin or [],
         )
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error

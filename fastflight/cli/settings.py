@@ -55,6 +55,8 @@ DEFAULT_HOST = "127.0.0.1"
 MAX_WAIT_SECONDS = 300
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
 LIMITS_EXAMPLE = "As in [limits] streams = 1000"
+# A host, in small letters as browsers send it, and its port; nothing after it.
+ORIGIN_HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
 BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
 NOT_ENCRYPTED = (
@@ -102,6 +104,8 @@ class ServeSettings:
     limits: Limits = DEFAULT_LIMITS
     # Where clients of the gateway may open TCP streams to, as `fastflight.gateway.relay_targets` has it.
     relay: tuple[str, ...] = ()
+    # Pages of other origins that may ask the gateway.
+    origins: tuple[str, ...] = ()
     # What is kept of the devices' traffic; None where nothing is.
     recordings: RecordingSettings | None = None
 
@@ -181,6 +185,7 @@ def settings_of(
     record: Sequence[str] = (),
     http: str | None = None,
     relay: Sequence[str] = (),
+    origins: Sequence[str] = (),
 ) -> ServeSettings:
     """The settings that a command line means. `RequestError` names the option and what is wrong with it.
 
@@ -219,6 +224,7 @@ def settings_of(
         shards or default_shards(),
         http=None if http is None else http_address(http),
         relay=allowed,
+        origins=http_origins(origins),
         recordings=kept,
         limits=Limits(**{**read.limits.model_dump(), **told}),
     )
@@ -259,6 +265,19 @@ def http_address(text: str) -> tuple[str, int]:
             "only this computer's own addresses can be served", where=f"--http {text}", hint=NOT_ENCRYPTED
         )
     return host, int(port)
+
+
+def http_origins(texts: Sequence[str]) -> tuple[str, ...]:
+    """Origins as browsers send them. `RequestError` for one that no browser would send."""
+    for text in texts:
+        scheme, _, host = text.partition("://")
+        if scheme not in ("http", "https") or not ORIGIN_HOST.fullmatch(host):
+            raise RequestError(
+                "not an origin",
+                where=f"--http-origin {text}",
+                hint="Give what a page's address begins with, as in http://localhost:5173",
+            )
+    return tuple(texts)
 
 
 def _is_loopback(host: str) -> bool:

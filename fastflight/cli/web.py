@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
 from fastflight.cli.remote import RemoteBackend
@@ -14,23 +15,27 @@ from fastflight.concurrency import Shard
 from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Relay, application, listen
 
 
-def open_gateway(backend: Backend, address: tuple[str, int], relay: Sequence[str] = ()) -> Gateway:
+def open_gateway(
+    backend: Backend, address: tuple[str, int], relay: Sequence[str] = (), origins: Sequence[str] = ()
+) -> Gateway:
     """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one.
 
-    `RequestError` names a target that is none.
+    `origins`: pages of other origins that may ask. `RequestError` names a target that is none.
     """
-    relayed = Relay(AllowedTargets(relay), Door()) if relay else None
+    relayed = Relay(AllowedTargets(relay), Door(origins)) if relay else None
     shard = Shard("gateway").start()
     try:
-        return listen(application(backend, CollectorRegistry()), shard, address[1], address[0], relayed)
+        return listen(application(backend, CollectorRegistry(), origins), shard, address[1], address[0], relayed)
     except BaseException:
         shard.close()
         raise
 
 
 @contextlib.contextmanager
-def open_remote_gateway(location: str, address: tuple[str, int]) -> Iterator[Gateway]:
+def open_remote_gateway(location: str, address: tuple[str, int], origins: Sequence[str] = ()) -> Iterator[Gateway]:
     """The same in front of the server at `location`, for the length of the block; that one may start later."""
+    pa.array([0])  # as in `open_server`: it has Arrow look for pandas now, and not on the loop
     connection = Connection(location, DEFAULT_TIMEOUT)
-    with contextlib.closing(connection), open_gateway(RemoteBackend(connection), address) as gateway:
+    backend = RemoteBackend(connection)
+    with contextlib.closing(connection), open_gateway(backend, address, origins=origins) as gateway:
         yield gateway

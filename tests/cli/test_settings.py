@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.bridge import Ports
-from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, http_address, settings_of
+from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, http_address, http_origins, settings_of
 from fastflight.errors import RequestError
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
 
@@ -174,3 +174,16 @@ def test_where_the_gateway_listens(text: str, address: tuple[str, int]) -> None:
 def test_addresses_that_the_gateway_does_not_listen_at(text: str, said: str) -> None:
     with pytest.raises(RequestError, match=said):
         http_address(text)
+
+
+@pytest.mark.parametrize("text", ["http://localhost:5173", "https://notebook.example", "http://[::1]:8000"])
+def test_pages_that_may_ask(text: str) -> None:
+    assert http_origins([text]) == (text,)
+
+
+@pytest.mark.parametrize(
+    "text", ["*", "null", "localhost:5173", "http://localhost/", "http://", "file://x", "HTTP://x"]
+)
+def test_pages_that_are_none(text: str) -> None:
+    with pytest.raises(RequestError, match="not an origin"):
+        http_origins([text])
