@@ -12,6 +12,7 @@ from fastflight_benchmark.suites import (
     flight,
     http,
     memory,
+    relay,
     requests,
     sessions,
     transfer,
@@ -32,6 +33,7 @@ SUITES: Mapping[str, Suite] = {
     "faults": faults.run,
     "bridge": bridge.run,
     "http": http.run,
+    "relay": relay.run,
     "endpoints": endpoints.run,
     "sessions": sessions.run,
 }

@@ -1,0 +1,100 @@
+"""The transfers of the suite `relay`: in each cell, what is compared stands next to each other in time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from fastflight.errors import TransportError
+from fastflight_benchmark.relaying.client import RAW, Job
+from fastflight_benchmark.relaying.content import MIB
+from fastflight_benchmark.relaying.relays import LIBRARY, OURS, PLAIN
+from fastflight_benchmark.spawned import spawned
+
+SEEDER = "fastflight_benchmark.relaying.seeder"
+RELAYS = "fastflight_benchmark.relaying.relays"
+CLIENT = "fastflight_benchmark.relaying.client"
+CONTENDERS = (RAW, PLAIN, OURS, LIBRARY)
+COLUMNS = ["size_mb", "chunk_kb", "read_kb", "contender", "run", "mbps", "frames", "mean_frame", "error"]
+KB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Sizes in MB, chunks of the seeder and reads of the relay in KB, and how often each is measured in a run."""
+
+    sizes: Sequence[int]
+    chunks: Sequence[int]
+    reads: Sequence[int]
+    rounds: int
+
+
+Carry = Callable[[Job], dict[str, Any]]
+
+
+def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+    """A row for each transfer that counts. Each cell begins with one that does not, and is compared byte by byte."""
+    with ExitStack() as stack:
+        seeder = stack.enter_context(spawned(SEEDER)).location
+        ports = {RAW: [seeder] * len(scope.reads)}
+        for kind in (PLAIN, OURS, LIBRARY):
+            reads = [str(read * KB) for read in scope.reads]
+            ports[kind] = stack.enter_context(spawned(RELAYS, kind, *reads)).location.split(",")
+        carry = stack.enter_context(_client())
+        for run in range(1, runs + 1):
+            for size, chunk, (place, read) in product(scope.sizes, scope.chunks, enumerate(scope.reads)):
+                told(f"{size} MB in chunks of {chunk} KB, reads of {read} KB")
+                jobs = {
+                    kind: Job(kind, ports[kind][place], seeder, size * MIB, chunk * KB, read * KB, whole=False)
+                    for kind in CONTENDERS
+                }
+                cell = {"size_mb": size, "chunk_kb": chunk, "read_kb": read}
+                for kind, job in jobs.items():
+                    checked = carry(Job(**{**asdict(job), "whole": True, "size": min(job.size, 10 * MIB)}))
+                    if checked["error"]:
+                        yield {**cell, "contender": kind, "run": 0, **_figures(job, checked)}
+                for number in range((run - 1) * scope.rounds + 1, run * scope.rounds + 1):
+                    for kind in CONTENDERS if number % 2 else reversed(CONTENDERS):
+                        yield {**cell, "contender": kind, "run": number, **_figures(jobs[kind], carry(jobs[kind]))}
+
+
+def _figures(job: Job, said: dict[str, Any]) -> dict[str, Any]:
+    if said["error"]:
+        return {"error": said["error"]}
+    frames = said["frames"]
+    return {
+        "mbps": job.size / MIB / said["seconds"],
+        "frames": frames,
+        "mean_frame": job.size / frames if frames else float("nan"),
+        "error": "",
+    }
+
+
+@contextmanager
+def _client() -> Iterator[Carry]:
+    """A process that carries jobs out."""
+    command = [sys.executable, "-m", CLIENT]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        asks, answers = process.stdin, process.stdout
+
+        def carry(job: Job) -> dict[str, Any]:
+            print(json.dumps(asdict(job)), file=asks, flush=True)
+            line = answers.readline()
+            if not line:
+                raise TransportError("the client of the benchmark ended", where=CLIENT)
+            said: dict[str, Any] = json.loads(line)
+            return said
+
+        try:
+            yield carry
+        finally:
+            process.terminate()
