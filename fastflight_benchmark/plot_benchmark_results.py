@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from fastflight_benchmark import output, peer_plots, plots, summary, transfer_plots
 from fastflight_benchmark.bridging import plots as bridge_plots
 from fastflight_benchmark.live import plots as live_plots
+from fastflight_benchmark.relaying import plots as relay_plots
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -82,6 +83,7 @@ FIGURES: Mapping[str, Callable[..., dict[str, Figure]]] = {
     "boards": transfer_plots.boards,
     "bridge": bridge_plots.bridge,
     "sessions": live_plots.sessions,
+    "relay": relay_plots.relay,
 }
 
 

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
+import psutil
+
 from fastflight.errors import TransportError
 from fastflight_benchmark.relaying.client import RAW, Job
 from fastflight_benchmark.relaying.content import MIB
@@ -21,7 +23,7 @@ SEEDER = "fastflight_benchmark.relaying.seeder"
 RELAYS = "fastflight_benchmark.relaying.relays"
 CLIENT = "fastflight_benchmark.relaying.client"
 CONTENDERS = (RAW, PLAIN, OURS, LIBRARY)
-COLUMNS = ["size_mb", "chunk_kb", "read_kb", "contender", "run", "mbps", "frames", "mean_frame", "error"]
+COLUMNS = ["size_mb", "chunk_kb", "read_kb", "contender", "run", "mbps", "frames", "mean_frame", "cpu", "error"]
 KB = 1024
 
 
@@ -43,9 +45,12 @@ def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator
     with ExitStack() as stack:
         seeder = stack.enter_context(spawned(SEEDER)).location
         ports = {RAW: [seeder] * len(scope.reads)}
+        relays: dict[str, psutil.Process] = {}
         for kind in (PLAIN, OURS, LIBRARY):
             reads = [str(read * KB) for read in scope.reads]
-            ports[kind] = stack.enter_context(spawned(RELAYS, kind, *reads)).location.split(",")
+            relay = stack.enter_context(spawned(RELAYS, kind, *reads))
+            ports[kind] = relay.location.split(",")
+            relays[kind] = psutil.Process(relay.pid)
         carry = stack.enter_context(_client())
         for run in range(1, runs + 1):
             for size, chunk, (place, read) in product(scope.sizes, scope.chunks, enumerate(scope.reads)):
@@ -61,7 +66,10 @@ def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator
                         yield {**cell, "contender": kind, "run": 0, **_figures(job, checked)}
                 for number in range((run - 1) * scope.rounds + 1, run * scope.rounds + 1):
                     for kind in CONTENDERS if number % 2 else reversed(CONTENDERS):
-                        yield {**cell, "contender": kind, "run": number, **_figures(jobs[kind], carry(jobs[kind]))}
+                        before = _used(relays.get(kind))
+                        figures = _figures(jobs[kind], carry(jobs[kind]))
+                        used = (_used(relays.get(kind)) - before) / (size / KB)
+                        yield {**cell, "contender": kind, "run": number, **figures, "cpu": used}
 
 
 def _figures(job: Job, said: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +82,14 @@ def _figures(job: Job, said: dict[str, Any]) -> dict[str, Any]:
         "mean_frame": job.size / frames if frames else float("nan"),
         "error": "",
     }
+
+
+def _used(process: psutil.Process | None) -> float:
+    """Seconds of a core that a relay has used; no number where there is no relay."""
+    if process is None:
+        return float("nan")
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 @contextmanager

@@ -70,6 +70,8 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
         own = group[group["contender"] == OURS]
         row: dict[str, Any] = dict(zip(CELL, cell, strict=True)) | {"rounds": len(rates)}
         row |= {f"{name}_mbps": rates[name].median() for name in CONTENDERS}
+        used = group.groupby("contender")["cpu"].median()
+        row |= {f"{name}_cpu": used.get(name) for name in (PLAIN, OURS, LIBRARY)}
         row |= {f"to_{name}": (rates[OURS] / rates[name]).median() for name in (RAW, PLAIN, LIBRARY)}
         rows.append(row | {"frames": own["frames"].median(), "mean_frame": own["mean_frame"].median()})
     return pd.DataFrame(rows)
@@ -103,6 +105,9 @@ def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
             )
         options.console.print(shown)
     said = ", ".join(f"{rate:,.0f} at {read} KB" for read, rate in ELSEWHERE.items())
+    used = raw[raw["error"] == ""].groupby("contender")["cpu"].mean()
+    seconds = ", ".join(f"{name} {used[name]:.2f}" for name in (PLAIN, OURS, LIBRARY) if name in used)
+    options.say(f"seconds of a core that a relay used for each GiB, mean of all transfers: {seconds}")
     options.say(f"the JVM daemon, from elsewhere and not measured here, MB/s: {said}")
     if options.quick:
         options.say("a quick run: it shows that all works, and not how fast")
