@@ -65,6 +65,7 @@ def test_a_ratio_is_that_of_a_round() -> None:
     assert list(relay.ratios(raw, "plain")) == [0.8, 0.5, 1.0]
 
 
+@pytest.mark.usefixtures("fonts")
 def test_a_small_run_measures_all_and_can_be_drawn(tmp_path: Path) -> None:
     screen, path = io.StringIO(), tmp_path / "relay.csv"
     options = Options("unused", True, 1, path, Console(file=screen, width=200))
