@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from fastflight.log import Store
-from fastflight_benchmark import kill_campaign
+from fastflight_benchmark import kill_campaign, server_kill_campaign
 from fastflight_benchmark.kill_campaign import LOGS, SCHEMA, Outcome, batch_of, check
 
 
@@ -34,3 +34,19 @@ def test_lost_and_wrong_rows_are_noticed(tmp_path: Path) -> None:
     check(tmp_path, outcome, dict.fromkeys(LOGS, 0))
     assert (outcome.lost, outcome.wrong) == (2, 3)
     assert not outcome.clean
+
+
+def test_what_a_server_said_was_kept_is_replayed_by_the_next_one(tmp_path: Path) -> None:
+    script = [sys.executable, server_kill_campaign.__file__, "--runs", "1", "--seed", "2"]
+    ended = subprocess.run([*script, "--output", str(tmp_path / "outcome.json")], capture_output=True, timeout=100)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    outcome = json.loads((tmp_path / "outcome.json").read_text())
+    assert (outcome["kills"], outcome["lost"], outcome["wrong"]) == (1, 0, 0)
+    assert outcome["acknowledged"] > 0 and outcome["read_bytes"] > 0
+
+
+def test_bytes_that_the_board_did_not_say_are_noticed() -> None:
+    lines = server_kill_campaign.stream(7)
+    whole = b"".join(next(lines) for _ in range(20))
+    assert all(server_kill_campaign.said(whole[:size]) for size in (0, 1, 30, len(whole)))
+    assert not any(server_kill_campaign.said(data) for data in (whole[1:], whole[:30] + whole[31:], b"x", b"\0" * 9))

@@ -56,3 +56,5 @@ def test_no_such_values(run: Run, tmp_path: Path) -> None:
     arguments = ("--format", "csv", "--schema", "temperature=double", "--column", "temperature", "--seconds", "0.3")
     result = run("plot", "demo", *arguments, "-o", str(path))
     assert (result.exit_code, "fastflight tail" in result.stderr, path.exists()) == (1, True, False)
+    result = run("plot", "demo", "--column", "temprature", "--seconds", "1", "-o", str(path))
+    assert (result.exit_code, "no line has temprature" in result.stderr, path.exists()) == (1, True, False)

@@ -93,6 +93,7 @@ def test_what_is_missing_stands_where_it_is_missing(folder: Path) -> None:
         (["--to", "2026-11-20T08:00:02+00:00"], [1]),
         (["-n", "2"], [1, 2]),
         (["--since", "0"], []),
+        (["--from", "8:00:00"], []),
         (["--speed", "10000"], [1, 2, 3, 4, 8, 9]),
     ],
 )

@@ -102,6 +102,28 @@ def test_the_python_that_follows_runs(server: str) -> None:
     assert "temperature" in out.getvalue() and out.getvalue().endswith("42\r\n>>> \n")
 
 
+def test_the_python_that_replays_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    record_yesterday(tmp_path / "kept")
+    settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(tmp_path / "kept"))
+    asked, kept_in = blocks("python", RECORDINGS)
+    out = io.StringIO()
+    with open_server(settings) as running, contextlib.redirect_stdout(out):
+        exec(asked.replace(DEFAULT_SERVER, running.location), {})
+    assert out.getvalue().startswith("demo 1440 kept\n") and "25.9 []" in " ".join(out.getvalue().split())
+    lines = io.StringIO()
+    with contextlib.redirect_stdout(lines):
+        exec(
+            kept_in,
+            {
+                "schema": KEPT_SCHEMA,
+                "batch": kept([Chunk(i, (1_700_000_000 + i) * 10**9, "rx", b".") for i in range(80)], {}),
+            },
+        )
+    # 240 rows and 20 that were lost on the way, from number 100 on.
+    assert lines.getvalue() == "100 60\n160 179 never written \n180 80\n"
+
+
 def check(transcript: str, server: str) -> None:
     """Run the commands of a transcript and compare what they print."""
     for shown in re.split(r"(?m)^\$ ", transcript)[1:]:
