@@ -87,7 +87,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         http = None
         if settings.http is not None:
             actions = Actions([*state_actions(ledger, shards), *on_devices])
-            http = parts.enter_context(_gateway(catalog, actions, ledger, shards, settings)).url
+            http = parts.enter_context(_gateway((catalog, actions, ledger, shards), inventory, settings)).url
             parts.callback(ledger.drain)  # first of all: what is live ends by itself then, on both edges
         bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
@@ -118,13 +118,22 @@ def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: Exit
     return bridge.ports
 
 
-def _gateway(catalog: Catalog, actions: Actions, ledger: Ledger, shards: Shards, settings: ServeSettings) -> Gateway:
+def _gateway(
+    serving: tuple[Catalog, Actions, Ledger, Shards], inventory: Inventory, settings: ServeSettings
+) -> Gateway:
     """Serve the same over HTTP. Imported only here: FastAPI takes longer to load than most commands to run."""
     from fastflight.cli.web import open_gateway
-    from fastflight.gateway import LocalBackend
+    from fastflight.gateway import LocalBackend, taps
 
     assert settings.http is not None
-    return open_gateway(LocalBackend(catalog, actions, ledger, shards), settings.http, settings.relay, settings.origins)
+    return open_gateway(
+        LocalBackend(*serving),
+        settings.http,
+        settings.relay,
+        settings.origins,
+        hear=taps(inventory),
+        plots=settings.plots,
+    )
 
 
 def _listening(catalog: Catalog, actions: list[Action], shards: Shards, location: str, ledger: Ledger) -> FlightServer:

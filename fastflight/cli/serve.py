@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -48,6 +49,10 @@ def serve(
         typer.Option("--http", metavar="[HOST:]PORT", help="Serve the same over HTTP, on this computer only."),
     ] = None,
     http_origin: HttpOrigins = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option("--plots", metavar="DIR", help="PNGs to show on the page of --http, as the benchmark makes them."),
+    ] = None,
     relay_allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -109,6 +114,7 @@ def serve(
             relay=relay_allow or [],
             origins=http_origin or [],
         )
+        settings = replace(settings, plots=plots)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():

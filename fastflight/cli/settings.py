@@ -101,6 +101,8 @@ class ServeSettings:
     shards: int = field(default_factory=default_shards)
     # Where the gateway listens, host and port; None for no gateway.
     http: tuple[str, int] | None = None
+    # A folder of PNGs that its page shows; None for those of the checkout, if this is one.
+    plots: Path | None = None
     limits: Limits = DEFAULT_LIMITS
     # Where clients of the gateway may open TCP streams to, as `fastflight.gateway.relay_targets` has it.
     relay: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
@@ -12,20 +13,31 @@ from fastflight.cli.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard
-from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Relay, application, listen
+from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, application, listen
+
+# In a checkout, where the benchmark leaves its plots; elsewhere it is not there, and the page shows none.
+PLOTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def open_gateway(
-    backend: Backend, address: tuple[str, int], relay: Sequence[str] = (), origins: Sequence[str] = ()
+    backend: Backend,
+    address: tuple[str, int],
+    relay: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    *,
+    hear: Hear | None = None,
+    plots: Path | None = None,
 ) -> Gateway:
     """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one.
 
-    `origins`: pages of other origins that may ask. `RequestError` names a target that is none.
+    `origins`: pages of other origins that may ask; `hear`, `plots`: see `application`. `RequestError` names a target
+    that is none.
     """
     relayed = Relay(AllowedTargets(relay), Door(origins)) if relay else None
     shard = Shard("gateway").start()
     try:
-        return listen(application(backend, CollectorRegistry(), origins), shard, address[1], address[0], relayed)
+        app = application(backend, CollectorRegistry(), origins, hear=hear, plots=plots or PLOTS)
+        return listen(app, shard, address[1], address[0], relayed)
     except BaseException:
         shard.close()
         raise

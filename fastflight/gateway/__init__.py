@@ -3,6 +3,7 @@
 from fastflight.gateway.app import application
 from fastflight.gateway.backend import Answer, Backend
 from fastflight.gateway.front import Door
+from fastflight.gateway.hearing import Hear, taps
 from fastflight.gateway.listening import DEFAULT_HOST, Gateway, listen
 from fastflight.gateway.local import LocalBackend
 from fastflight.gateway.relay import Relay
@@ -15,8 +16,10 @@ __all__ = [
     "Backend",
     "Door",
     "Gateway",
+    "Hear",
     "LocalBackend",
     "Relay",
     "application",
     "listen",
+    "taps",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from prometheus_client import CollectorRegistry
@@ -15,9 +16,12 @@ from fastflight.gateway import examples
 from fastflight.gateway.accepting import chosen
 from fastflight.gateway.backend import ANYBODY, Backend
 from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
+from fastflight.gateway.fleet import Fleet
 from fastflight.gateway.formats import ENCODERS
 from fastflight.gateway.front import Door, Front, Made, Telling
+from fastflight.gateway.hearing import Hear, sessions
 from fastflight.gateway.metrics import Metrics
+from fastflight.gateway.page import Page
 from fastflight.gateway.repl import Repls
 from fastflight.gateway.session import Sessions
 from fastflight.gateway.sockets import Sockets
@@ -25,6 +29,7 @@ from fastflight.gateway.status import Refused, told
 from fastflight.gateway.streaming import Streamed, while_connected
 from fastflight.gateway.tickets import LIFETIME_SECONDS, Grant, Tickets
 from fastflight.gateway.uploads import Content
+from fastflight.gateway.viewers import Viewers
 from fastflight.service.requests import MAX_REQUEST_BYTES
 from fastflight.service.wire import parse
 
@@ -35,8 +40,18 @@ USES = ("session", "repl")
 FILE = "/devices/{device}/files/{path:path}"
 
 
-def application(backend: Backend, registry: CollectorRegistry, origins: Iterable[str] = ()) -> Front:
-    """What `listen` serves. `origins`: pages of other origins that may ask; `registry` gets the metrics."""
+def application(
+    backend: Backend,
+    registry: CollectorRegistry,
+    origins: Iterable[str] = (),
+    *,
+    hear: Hear | None = None,
+    plots: Path | None = None,
+) -> Front:
+    """What `listen` serves. `origins`: pages of other origins that may ask; `registry` gets the metrics.
+
+    `hear` is how the live page hears devices, by their sessions if None; `plots` a folder of PNGs that it shows.
+    """
     metrics = Metrics(backend, registry)
 
     async def health() -> Made:
@@ -51,8 +66,9 @@ def application(backend: Backend, registry: CollectorRegistry, origins: Iterable
 
     small = {"/health": health, "/devices": devices, "/recordings": recordings, "/metrics": metrics.make}
     tickets = Tickets()
-    sockets = Sockets({"session": Sessions(backend), "repl": Repls(backend)}, tickets)
-    return Front(Door(origins), small, behind(backend, tickets), sockets)
+    viewers = Viewers(Fleet(backend, hear or sessions(backend)))
+    sockets = Sockets({"session": Sessions(backend), "repl": Repls(backend), "fleet": viewers}, tickets)
+    return Front(Door(origins), small, Page(behind(backend, tickets), plots), sockets)
 
 
 def behind(backend: Backend, tickets: Tickets) -> FastAPI:

@@ -81,7 +81,7 @@ def device_actions(inventory: Inventory) -> list[Action]:
     return [
         Action(
             "devices",
-            "All devices: name, url, whether the line is open, who has it, whether it is recorded.",
+            "All devices: name, url, whether the line is open, who has it, whether it is recorded, what is wrong.",
             Nothing,
             partial(_devices, inventory),
         ),
@@ -104,6 +104,7 @@ def _devices(inventory: Inventory, _: Nothing) -> Iterable[Result]:
             "open": device.is_open,
             "holder": device.holder,
             "recording": device.recording or None,
+            "trouble": device.trouble or None,
         }
 
 

@@ -12,6 +12,7 @@ from fastflight_benchmark.suites import (
     flight,
     http,
     memory,
+    page,
     relay,
     requests,
     sessions,
@@ -34,6 +35,7 @@ SUITES: Mapping[str, Suite] = {
     "bridge": bridge.run,
     "http": http.run,
     "relay": relay.run,
+    "page": page.run,
     "endpoints": endpoints.run,
     "sessions": sessions.run,
 }

@@ -1,0 +1,164 @@
+// The page put together. Where somebody is stands in the address, as #/device/tab, so that it can be kept and shared.
+
+import { Charts } from "./charts.js";
+import { Device, DeviceList, setText } from "./devices.js";
+import { Feed } from "./feed.js";
+import { Files } from "./files.js";
+import { ReplTerminal } from "./terminal.js";
+
+const TABS = ["live", "files", "terminal"];
+const get = (id) => document.getElementById(id);
+
+const devices = new Map();
+let chosen = null;
+let tab = "live";
+// Updates that the server did not send because the page did not take them in time.
+let skipped = 0;
+let newest = null;
+
+const list = new DeviceList((name) => go(name, tab));
+const charts = new Charts(get("charts"));
+const files = new Files();
+const terminal = new ReplTerminal();
+const feed = new Feed(heard, (state) => {
+  const element = get("connection");
+  element.dataset.state = state;
+  if (state !== "live") newest = null;
+  if (state !== "lost") setText(element, state === "live" ? "connected" : state);
+  drawSoon();
+});
+list.changed = drawSoon;
+
+function heard(message) {
+  const whole = message.type === "all";
+  if (newest !== null && message.tick > newest + 1) skipped += message.tick - newest - 1;
+  newest = message.tick;
+  if (whole) for (const name of devices.keys()) if (!(name in message.devices)) devices.delete(name);
+  for (const [name, change] of Object.entries(message.devices)) {
+    if (!devices.has(name)) devices.set(name, new Device(name));
+    devices.get(name).take(change, whole);
+  }
+  get("alert").hidden = !message.trouble;
+  setText(get("alert"), message.trouble || "");
+  drawSoon();
+}
+
+// At most once a frame, however much comes.
+let waiting = false;
+function drawSoon() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => {
+    waiting = false;
+    draw();
+  });
+}
+
+function draw() {
+  const now = feed.now();
+  const connected = feed.current === "live";
+  if (feed.current === "lost") {
+    const seconds = Math.max(0, Math.ceil((feed.retryAt - performance.now()) / 1000));
+    setText(get("connection"), seconds ? `connection lost, again in ${seconds} s` : "connection lost, trying again");
+  }
+  get("connection").title = skipped ? `${skipped} updates were skipped: this page was too slow for them` : "";
+  const counts = list.show(devices, now, connected, chosen);
+  const rate = connected ? [...devices.values()].reduce((sum, device) => sum + (device.rate ?? 0), 0) : 0;
+  setText(get("totals"), devices.size ? `${counts.get("live")}/${devices.size} live · ${Math.round(rate)} rows/s` : "");
+  if (chosen !== null) drawChosen(devices.get(chosen), now, connected);
+}
+
+function drawChosen(device, now, connected) {
+  setText(get("name"), chosen);
+  if (!device) {
+    get("state").dataset.state = "trouble";
+    setText(get("state"), devices.size ? "no such device" : "");
+    return;
+  }
+  const state = device.state(now, connected);
+  get("state").dataset.state = state;
+  setText(get("state"), device.said(now, connected));
+  setText(get("url"), device.url ?? "");
+  get("trouble").hidden = !device.trouble;
+  setText(get("trouble"), device.trouble ?? "");
+  get("device").classList.toggle("old", state === "stale" || state === "trouble");
+  fact("Line", device.open ? "open" : "closed");
+  fact("Rows/s", String(connected ? device.rate ?? 0 : "–"));
+  fact("Rows", String(device.rows ?? 0));
+  fact("Dropped", String(device.lost ?? 0));
+  fact("Held by", device.holder ?? "nobody");
+  fact("Recording", device.recording ?? "no");
+  if (tab === "live") {
+    charts.show(device);
+    setText(get("line"), device.line ?? "");
+  }
+}
+
+const facts = new Map();
+function fact(title, text) {
+  if (!facts.has(title)) {
+    const pair = document.createElement("div");
+    const [term, value] = ["dt", "dd"].map((tag) => pair.appendChild(document.createElement(tag)));
+    term.textContent = title;
+    get("facts").append(pair);
+    facts.set(title, value);
+  }
+  setText(facts.get(title), text);
+  facts.get(title).title = text;
+}
+
+function go(name, to) {
+  location.hash = name === null ? "" : `#/${encodeURIComponent(name)}/${to}`;
+}
+
+function arrive() {
+  const [, name, to] = location.hash.split("/");
+  chosen = name ? decodeURIComponent(name) : null;
+  tab = TABS.includes(to) ? to : "live";
+  get("device").hidden = chosen === null;
+  document.body.toggleAttribute("data-chosen", chosen !== null);
+  for (const each of TABS) {
+    get(each).hidden = each !== tab;
+    const button = get(`tab-${each}`);
+    button.setAttribute("aria-selected", String(each === tab));
+    button.tabIndex = each === tab ? 0 : -1;
+  }
+  if (tab === "files" && chosen !== null) files.open(chosen);
+  else files.leave();
+  terminal.choose(chosen, tab === "terminal");
+  drawSoon();
+}
+
+for (const [place, each] of TABS.entries()) {
+  const button = get(`tab-${each}`);
+  button.addEventListener("click", () => go(chosen, each));
+  button.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    const next = TABS[(place + step + TABS.length) % TABS.length];
+    go(chosen, next);
+    get(`tab-${next}`).focus();
+  });
+}
+get("back").addEventListener("click", () => go(null));
+addEventListener("hashchange", arrive);
+// Ages go on while nothing comes.
+setInterval(drawSoon, 200);
+arrive();
+
+async function showPlots() {
+  const { plots } = await (await fetch("/plots")).json();
+  get("plots").hidden = plots.length === 0;
+  get("images").replaceChildren(
+    ...plots.map((url) => {
+      const figure = document.createElement("figure");
+      const image = figure.appendChild(document.createElement("img"));
+      image.loading = "lazy";
+      image.src = url;
+      image.alt = decodeURIComponent(url.slice(url.lastIndexOf("/") + 1)).replace(/\.png$/, "").replaceAll("_", " ");
+      figure.appendChild(document.createElement("figcaption")).textContent = image.alt;
+      return figure;
+    }),
+  );
+}
+showPlots();

@@ -1,0 +1,206 @@
+"""Suite `page`: a hundred viewers of the live page, which is told ten times a second.
+
+Boards that print ten rows a second, the server with its gateway, and the viewers are three processes. A viewer is a
+WebSocket on `/ws/fleet` that reads all that comes; what a browser does with it is not measured. Each cell runs with one
+viewer, too: what the boards cost by themselves. The server numbers its messages (`tick`), so one that was skipped for a
+viewer is seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import tempfile
+import time
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+from websockets.asyncio.client import ClientConnection, connect
+
+from fastflight.errors import FastFlightError
+from fastflight.gateway.fleet import TICK_SECONDS
+from fastflight_benchmark import machine, output, report
+from fastflight_benchmark.live.fleet import printing
+from fastflight_benchmark.live.printing import Options as Boards
+from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.suites.options import Options
+
+# The issue's: so many viewers, none without so much of its ticks, for less than so many cores.
+TARGET_VIEWERS = 100
+TARGET_SHARE = 0.9
+TARGET_CORES = 1.0
+# Until all lines are open and all viewers have had their first message.
+SETTLE_SECONDS = 3.0
+# With everything: a hundred devices with the points of half a minute.
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+COLUMNS = [
+    "run", "boards", "viewers", "seconds", "min_ticks", "median_ticks", "skipped", "kb_per_second", "server_cores",
+    "boards_cores", "error",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Boards of each cell, viewers of each cell, and for how long they look."""
+
+    boards: tuple[int, ...]
+    viewers: tuple[int, ...]
+    seconds: float
+
+
+FULL = Scope((10, 100), (1, TARGET_VIEWERS), 10.0)
+QUICK = Scope((3,), (5,), 1.0)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one viewer received."""
+
+    ticks: int = 0
+    skipped: int = 0
+    bytes: int = 0
+    newest: int | None = None
+
+    def take(self, message: str) -> None:
+        self.ticks += 1
+        self.bytes += len(message)
+        tick = int(json.loads(message)["tick"])
+        if self.newest is not None:
+            self.skipped += tick - self.newest - 1
+        self.newest = tick
+
+
+def run(options: Options, scope: Scope | None = None) -> int:
+    """Measure, save, show. How many cells failed."""
+    scope = scope or (QUICK if options.quick else FULL)
+    options.say("the boards, the server with its page, and the viewers are started here; --server is not used")
+    description: dict[str, Any] = {
+        "suite": "page",
+        "quick": options.quick,
+        "runs": options.runs,
+        "scope": asdict(scope),
+        "machine": machine.describe(),
+    }
+    found = []
+    for number in range(1, options.runs + 1):
+        for boards in scope.boards:
+            for viewers in scope.viewers:
+                found.append({"run": number, "boards": boards, "viewers": viewers} | _measured(boards, viewers, scope))
+    raw = pd.DataFrame(found, columns=COLUMNS)
+    kept = raw[raw["error"] == ""].drop(columns=["run", "error"])
+    result = kept.groupby(["boards", "viewers"], as_index=False).median()
+    output.save(options.output, result, {"raw": raw}, description)
+    show(options, result)
+    failed = raw[raw["error"] != ""]
+    report.show_failures(options.console, failed["error"])
+    options.console.print(
+        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
+    )
+    return len(failed)
+
+
+def show(options: Options, result: pd.DataFrame) -> None:
+    """The table, and whether the target is met; a quick run judges nothing."""
+    shown = report.table(
+        f"The page: {1 / TICK_SECONDS:.0f} messages a second to each viewer, medians of the runs",
+        ("boards", "viewers", "least/s", "median/s", "skipped", "kB/s each"),
+        "server, cores",
+    )
+    for row in result.to_dict("records"):
+        shown.add_row(
+            f"{row['boards']:.0f}",
+            f"{row['viewers']:.0f}",
+            f"{row['min_ticks'] / row['seconds']:.2f}",
+            f"{row['median_ticks'] / row['seconds']:.2f}",
+            f"{row['skipped']:.0f}",
+            f"{row['kb_per_second']:.1f}",
+            f"{row['server_cores']:.2f}",
+        )
+    options.console.print(shown)
+    if options.quick:
+        options.say("a quick run: it shows that all works, and not how fast")
+        return
+    for row in result[result["viewers"] == TARGET_VIEWERS].to_dict("records"):
+        share = row["min_ticks"] / row["seconds"] * TICK_SECONDS
+        met = share >= TARGET_SHARE and row["server_cores"] < TARGET_CORES
+        options.say(
+            f"{row['boards']:.0f} boards: the least of {TARGET_VIEWERS} viewers had {share:.0%} of its messages, for"
+            f" {row['server_cores']:.2f} cores; the target is {TARGET_SHARE:.0%} and under {TARGET_CORES:.0f} core:"
+            f" {'met' if met else 'missed'}"
+        )
+
+
+def _measured(boards: int, viewers: int, scope: Scope) -> dict[str, Any]:
+    try:
+        return measure(boards, viewers, scope.seconds) | {"error": ""}
+    except (FastFlightError, OSError, psutil.Error) as error:
+        return {"error": str(error)}
+
+
+def measure(boards: int, viewers: int, seconds: float) -> dict[str, Any]:
+    """One cell."""
+    with ExitStack() as stack:
+        fleet = stack.enter_context(printing(Boards(boards)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-page-")))
+        file = folder / "fleet.toml"
+        file.write_text("".join(f'[devices.board-{n}]\nurl = "{url}"\n' for n, url in enumerate(fleet.urls)))
+        port = _free_port()
+        arguments = ["--server", "grpc://127.0.0.1:0", "--http", str(port), "--fleet", str(file)]
+        server = stack.enter_context(spawned("fastflight", "serve", *arguments))
+        processes = [psutil.Process(server.pid), psutil.Process(fleet.pid)]
+        return asyncio.run(_look(f"ws://127.0.0.1:{port}/ws/fleet", viewers, seconds, processes))
+
+
+async def _look(url: str, viewers: int, seconds: float, processes: list[psutil.Process]) -> dict[str, Any]:
+    async with AsyncExitStack() as stack:
+        connections = [
+            await stack.enter_async_context(connect(url, max_size=MAX_MESSAGE_BYTES, compression=None))
+            for _ in range(viewers)
+        ]
+        seen = [Seen() for _ in connections]
+        reading = [asyncio.ensure_future(_read(each, saw)) for each, saw in zip(connections, seen, strict=True)]
+        await asyncio.sleep(SETTLE_SECONDS)
+        before = [Seen(saw.ticks, saw.skipped, saw.bytes) for saw in seen]
+        used, began = [_cpu_seconds(each) for each in processes], time.perf_counter()
+        await asyncio.sleep(seconds)
+        passed = time.perf_counter() - began
+        cores = [(_cpu_seconds(each) - was) / passed for each, was in zip(processes, used, strict=True)]
+        came = pd.DataFrame(
+            [
+                {"ticks": saw.ticks - was.ticks, "skipped": saw.skipped - was.skipped, "bytes": saw.bytes - was.bytes}
+                for saw, was in zip(seen, before, strict=True)
+            ]
+        )
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+    return {
+        "seconds": passed,
+        "min_ticks": came["ticks"].min(),
+        "median_ticks": came["ticks"].median(),
+        "skipped": came["skipped"].sum(),
+        "kb_per_second": came["bytes"].median() / 1000 / passed,
+        "server_cores": cores[0],
+        "boards_cores": cores[1],
+    }
+
+
+async def _read(connection: ClientConnection, seen: Seen) -> None:
+    async for message in connection:
+        seen.take(str(message))
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

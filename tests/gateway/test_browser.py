@@ -1,0 +1,202 @@
+"""The live page in a headless Chromium: what a person sees and does there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from fastflight.cli.compose import RunningServer, open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.cli.web import open_remote_gateway
+from fastflight.client import FastFlightClient
+from fastflight.testing.browser import OPTIONS, chromium
+from fastflight.testing.targets import TargetMissing
+
+from .speaking import Speaker
+
+# For a browser on a busy machine; what is there is seen at once.
+PATIENCE_MS = 20_000
+SCREAM = "<img src=x onerror='window.ran = true'><script>window.ran = true</script>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    try:
+        path = chromium()
+    except TargetMissing as missing:
+        if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=path, args=list(OPTIONS))
+        yield running
+        running.close()
+
+
+@contextmanager
+def serving(**devices: str) -> Iterator[RunningServer]:
+    with open_server(ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0))) as running:
+        yield running
+
+
+@contextmanager
+def looking(browser: Browser, url: str, **options: object) -> Iterator[Page]:
+    """A page that has had no error, and loaded nothing from elsewhere, when the test is done with it."""
+    with browser.new_context(**options) as context:  # type: ignore[arg-type]
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        errors: list[str] = []
+        asked: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(url)
+        yield page
+        assert errors == []
+        origin = "/".join(url.split("/")[:3])
+        assert [
+            each for each in asked if not each.startswith((origin, "data:", origin.replace("http", "ws"), "blob:"))
+        ] == []
+
+
+def rows(page: Page) -> int:
+    shown = page.locator("#facts dd").nth(2).text_content()
+    return int(shown or 0)
+
+
+def test_rows_arrive_and_numbers_are_drawn(browser: Browser) -> None:
+    with serving(demo="sim:") as running, looking(browser, f"{running.http}/") as page:
+        expect(page.locator("#connection")).to_have_text("connected")
+        page.get_by_role("button", name="demo").click()
+        expect(page.locator("#state")).to_have_text(re.compile(r"live, \d"))
+        expect(page.locator("#charts canvas")).to_be_visible()
+        expect(page.locator("#line")).to_have_text(re.compile(r'"temperature": \d'))
+        before = rows(page)
+        page.wait_for_function(
+            "seen => Number(document.querySelectorAll('#facts dd')[2].textContent) > seen", arg=before
+        )
+
+
+def test_the_list_is_searched_and_filtered(browser: Browser) -> None:
+    devices = {f"board-{number:02d}": "socket://127.0.0.1:9" for number in range(12)}
+    with serving(demo="sim:", **devices) as running, looking(browser, f"{running.http}/") as page:
+        expect(page.locator(".card:visible")).to_have_count(13)
+        page.locator("#search").fill("-07")
+        expect(page.locator(".card:visible .name")).to_have_text(["board-07"])
+        page.locator("#search").fill("")
+        expect(page.get_by_role("button", name="trouble 12")).to_be_visible()
+        page.get_by_role("button", name=re.compile("^live")).click()
+        expect(page.locator(".card:visible .name")).to_have_text(["demo"])
+
+
+def test_the_terminal_answers_and_says_who_holds_the_device(browser: Browser) -> None:
+    with serving(demo="sim:?telemetry=0") as running:
+        with looking(browser, f"{running.http}/#/demo/terminal") as page:
+            page.get_by_role("button", name="Open the REPL").click()
+            expect(page.locator("#terminal-said")).to_contain_text("Connected")
+            page.keyboard.type("print(6 * 7, 'gr' + chr(252) + 'n')\r")
+            expect(page.locator(".xterm-rows")).to_contain_text("42 gr\u00fcn")
+            page.keyboard.type("while True: pass\r\r")
+            page.keyboard.press("Control+c")
+            expect(page.locator(".xterm-rows")).to_contain_text("KeyboardInterrupt")
+            with looking(browser, f"{running.http}/#/demo/terminal") as other:
+                other.get_by_role("button", name="Open the REPL").click()
+                expect(other.locator("#terminal-said")).to_contain_text("device.session request")
+                expect(other.locator("#terminal-said")).to_have_class("failed")
+            page.get_by_role("button", name="Close", exact=True).click()
+            expect(page.locator("#terminal-said")).to_contain_text("Others can use the device again")
+
+
+def test_a_file_is_downloaded_as_it_is_and_as_rows(browser: Browser, tmp_path: Path) -> None:
+    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/demo/files") as page:
+        entry = page.get_by_role("row", name=re.compile("readings.csv"))
+        for kind, name in (("raw", "readings.csv"), ("Parquet", "readings.parquet")):
+            with page.expect_download() as downloading:
+                entry.get_by_role("link", name=kind).click()
+            assert downloading.value.suggested_filename == name
+            downloading.value.save_as(tmp_path / name)
+        with FastFlightClient(running.location) as client:
+            client.get_file("demo", "/readings.csv", tmp_path / "asked.csv")
+        assert (tmp_path / "readings.csv").read_bytes() == (tmp_path / "asked.csv").read_bytes()
+        assert (tmp_path / "readings.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_a_file_is_uploaded_and_an_error_is_told_as_it_is(browser: Browser, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 40
+    with serving(demo="sim:?telemetry=0", gone="socket://127.0.0.1:9") as running:
+        with looking(browser, f"{running.http}/#/demo/files") as page:
+            expect(page.get_by_role("row", name=re.compile("readings.csv"))).to_be_visible()
+            page.locator("#upload-file").set_input_files({"name": "n\u00e4w 1.bin", "mimeType": "", "buffer": content})
+            expect(page.locator("#upload-said")).to_have_text("/n\u00e4w 1.bin: 10.2 kB written and verified.")
+            expect(page.get_by_role("row", name=re.compile("n\u00e4w 1.bin"))).to_be_visible()
+            with FastFlightClient(running.location) as client:
+                client.get_file("demo", "/n\u00e4w 1.bin", tmp_path / "read")
+            assert (tmp_path / "read").read_bytes() == content
+            page.goto(f"{running.http}/#/gone/files")
+            expect(page.locator("#files-said")).to_contain_text("gone: cannot connect")
+
+
+def test_silence_is_stale_and_a_cut_line_is_trouble(browser: Browser) -> None:
+    with Speaker(b'{"level": 1.5}\n') as device, serving(tank=device.url) as running:
+        with looking(browser, f"{running.http}/#/tank/live") as page:
+            expect(page.locator("#state")).to_have_text(re.compile("^live"))
+            device.speaks = False
+            expect(page.locator("#state")).to_have_text(re.compile(r"^stale, \d.* ago"))
+            expect(page.locator("#device")).to_have_class("old")
+            device.speaks = True
+            expect(page.locator("#state")).to_have_text(re.compile("^live"))
+            device.cut()
+            expect(page.locator("#state")).to_have_text(re.compile(r"^trouble, last data \d.* ago"))
+            expect(page.locator("#trouble")).to_be_visible()
+
+
+def test_a_server_that_went_away_is_said_and_found_again(browser: Browser) -> None:
+    with serving(demo="sim:") as running, ExitStack() as looked:
+        with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
+            port = int(gateway.url.rpartition(":")[2])
+            page = looked.enter_context(looking(browser, gateway.url))
+            expect(page.locator(".card")).to_have_attribute("data-state", "live")
+        expect(page.locator("#connection")).to_have_text(re.compile("^connection lost"))
+        expect(page.locator(".card")).to_have_attribute("data-state", "stale")
+        with open_remote_gateway(running.location, ("127.0.0.1", port)):
+            expect(page.locator("#connection")).to_have_text("connected")
+            expect(page.locator(".card")).to_have_attribute("data-state", "live")
+            looked.close()
+
+
+def test_what_a_device_says_is_text_and_never_runs(browser: Browser) -> None:
+    said = f'{{"{SCREAM}": 1, "x": 2}}\n{SCREAM}\n'.encode()
+    with Speaker(said) as device, serving(demo="sim:?telemetry=0", **{SCREAM: device.url}) as running:
+        with looking(browser, f"{running.http}/") as page:
+            page.locator(".card .name", has_text="onerror").click()
+            expect(page.locator("#name")).to_have_text(SCREAM)
+            expect(page.locator("#line")).to_have_text(SCREAM)
+            expect(page.locator("#charts canvas")).to_be_visible()
+            page.goto(f"{running.http}/#/demo/files")
+            expect(page.get_by_role("row", name=re.compile("readings.csv"))).to_be_visible()
+            page.locator("#upload-file").set_input_files(
+                {"name": "<img src=x onerror='ran = true'>.txt", "mimeType": "", "buffer": b"x"}
+            )
+            expect(page.locator("#entries")).to_contain_text("<img src=x onerror='ran = true'>.txt")
+            assert page.evaluate("window.ran") is None
+            # Not even where a mistake of ours would have let it in.
+            page.evaluate("text => { document.body.insertAdjacentHTML('beforeend', text) }", SCREAM)
+            page.evaluate("() => new Promise((done) => setTimeout(done, 0))")
+            assert page.evaluate("window.ran") is None
+
+
+def test_a_phone_shows_one_thing_at_a_time(browser: Browser) -> None:
+    with serving(demo="sim:") as running:
+        with looking(browser, f"{running.http}/", viewport={"width": 360, "height": 700}) as page:
+            page.get_by_role("button", name="demo").click()
+            expect(page.locator("#device")).to_be_visible()
+            expect(page.locator("#fleet")).to_be_hidden()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360
+            page.get_by_role("button", name="Back to all devices").click()
+            expect(page.locator("#fleet")).to_be_visible()

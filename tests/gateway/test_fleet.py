@@ -1,0 +1,167 @@
+"""The fleet as the page gets it: one message for all, whole ones for those that come, and none that wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from fastflight.errors import TransportError
+from fastflight.gateway import fleet as module
+from fastflight.gateway.backend import Backend
+from fastflight.gateway.fleet import MAX_WAITING, Fleet, Viewer, Watched
+from fastflight.gateway.hearing import MAX_HEARD, Heard
+from fastflight.transport.tap import Chunk, Gap
+
+SECOND = 1_000_000_000
+
+
+class Board:
+    """A backend with one device, and what the fleet hears of it."""
+
+    def __init__(self) -> None:
+        self.heard = Heard()
+        self.failure: Exception | None = None
+        self.listeners = 0
+        self.left = asyncio.Event()
+
+    async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
+        if self.failure is not None:
+            raise self.failure
+        return [{"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": None, "trouble": None}]
+
+    @contextmanager
+    def hear(self, device: str) -> Iterator[Heard]:
+        assert device == "demo"
+        self.listeners += 1
+        try:
+            yield self.heard
+        finally:
+            self.listeners -= 1
+            self.left.set()
+
+    def fleet(self) -> Fleet:
+        return Fleet(cast(Backend, self), self.hear)
+
+
+async def message(viewer: Viewer, wanted: str = "devices") -> dict[str, Any]:
+    """The next message that has something of the device, or of another key."""
+    while True:
+        text = await asyncio.wait_for(viewer.next(), 10)
+        assert text is not None
+        content: dict[str, Any] = json.loads(text)
+        if content[wanted]:
+            return content
+
+
+def test_all_viewers_are_sent_the_same_text() -> None:
+    async def look() -> None:
+        board = Board()
+        fleet = board.fleet()
+        with fleet.viewed() as one, fleet.viewed() as other:
+            texts = [(await one.next(), await other.next()) for _ in range(3)]
+        assert all(first is second for first, second in texts)
+
+    asyncio.run(look())
+
+
+def test_points_come_once_and_a_viewer_that_comes_later_has_all() -> None:
+    async def look() -> None:
+        board = Board()
+        fleet = board.fleet()
+        with fleet.viewed() as viewer:
+            known = await message(viewer)
+            assert known["devices"]["demo"]["url"] == "sim:"
+            board.heard.put(Chunk(0, 5_000_000, "rx", b'{"a": 1}\n'))
+            board.heard.put(Chunk(1, 6_000_000, "tx", b"typed\n"))
+            changed = (await message(viewer))["devices"]["demo"]
+            assert changed["points"] == [[5, 1.0]]
+            assert (changed["columns"], changed["rows"], changed["last"]) == (["a"], 1, 5)
+            with fleet.viewed() as later:
+                whole = await message(later)
+                assert whole["type"] == "all"
+                assert whole["devices"]["demo"]["points"] == [[5, 1.0]]
+
+    asyncio.run(look())
+
+
+def test_a_viewer_that_stalls_loses_messages_and_comes_back_whole() -> None:
+    viewer = Viewer()
+    viewer.behind = False
+    for number in range(MAX_WAITING + 1):
+        viewer.offer(str(number))
+    assert (viewer.behind, viewer.skipped) == (True, MAX_WAITING + 1)
+    viewer.offer("whole")
+    assert asyncio.run(viewer.next()) == "whole"
+
+
+def test_a_server_that_does_not_answer_is_said_and_what_was_known_stays() -> None:
+    async def look() -> None:
+        board = Board()
+        with board.fleet().viewed() as viewer:
+            await message(viewer)
+            board.failure = TransportError("cannot connect", where="grpc://127.0.0.1:1")
+            assert "cannot connect" in (await message(viewer, "trouble"))["trouble"]
+            board.failure = None
+            while json.loads(str(await viewer.next()))["trouble"]:
+                pass
+
+    asyncio.run(look())
+
+
+def test_viewers_are_ended_when_something_unforeseen_happens() -> None:
+    async def look() -> None:
+        board = Board()
+        with board.fleet().viewed() as viewer:
+            await message(viewer)
+            board.heard.put(cast(Chunk, "not a chunk"))
+            while await asyncio.wait_for(viewer.next(), 10) is not None:
+                pass
+        assert board.listeners == 0
+
+    asyncio.run(look())
+
+
+def test_nobody_is_heard_when_nobody_looks(monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "LINGER_SECONDS", 0.0)
+
+    async def look() -> None:
+        board = Board()
+        fleet = board.fleet()
+        with fleet.viewed() as viewer:
+            await message(viewer)
+            assert board.listeners == 1
+        await asyncio.wait_for(board.left.wait(), 10)
+        assert board.listeners == 0
+        with fleet.viewed() as viewer:
+            assert (await message(viewer))["devices"]["demo"]["open"] is True
+
+    asyncio.run(look())
+
+
+def test_a_device_is_late_by_its_own_pace() -> None:
+    def late(chunks: Sequence[Chunk | Gap]) -> int:
+        watched = Watched()
+        for chunk in chunks:
+            watched.feed([chunk])
+        return int(watched.shown(0)["late"])
+
+    assert late([Chunk(n, n * SECOND // 10, "rx", b"1\n") for n in range(50)]) == 3000
+    assert 30_000 < late([Chunk(n, n * 60 * SECOND, "rx", b"1\n") for n in range(50)]) <= 180_000
+
+
+def test_what_was_missed_is_counted() -> None:
+    watched = Watched()
+    points = watched.feed([Chunk(0, 0, "rx", b"12"), Gap(1, 4), Chunk(5, SECOND, "rx", b"34\n")])
+    assert (points, watched.shown(SECOND)["lost"], watched.shown(SECOND)["rate"]) == ([[1000, 34.0]], 4, 0.3)
+    assert watched.shown(9 * SECOND)["rate"] == 0.0
+
+
+def test_a_session_that_is_not_taken_becomes_a_gap() -> None:
+    heard = Heard()
+    for number in range(MAX_HEARD + 1):
+        heard.put(Chunk(number, 0, "rx", b"x"))
+    assert heard.rest() == [Gap(0, MAX_HEARD)]
+    assert heard.rest() == []
