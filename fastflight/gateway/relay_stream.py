@@ -27,6 +27,8 @@ from fastflight.transport.tap import Tap
 CONNECT_SECONDS = 10.0
 # What the system holds of a target that is read in turns: two reads.
 RECEIVE_BUFFER_BYTES = 256 * 1024
+# What one stream reads before the loop turns to the others: for small reads, most of their cost is that turn.
+TURN_BYTES = 256 * 1024
 
 
 class Client(Protocol):
@@ -133,33 +135,40 @@ class RelayStream:
         self.look()
 
     def _readable(self) -> None:
+        """Read while there is more than one read of the target, and then let others have their turn."""
+        left = TURN_BYTES
+        while left > 0 and (size := self._read()):
+            left -= size
+
+    def _read(self) -> int:
+        """Read once and hand it on; how much that was, 0 where there is no more to read now."""
         client, sock = self._client, self._sock
         assert sock is not None
-        size = min(client.buffers.size, client.connection.credit(self.number))
-        if not size or not client.has_room:
+        most = min(client.buffers.size, client.connection.credit(self.number))
+        if not most or not client.has_room:
             self._loop.remove_reader(sock)
             self._reading = False
-            if size:
+            if most:
                 client.wants_room(self)
-            return
+            return 0
         start = time.perf_counter_ns()
         buffer = client.buffers.take()
         try:
-            size = sock.recv_into(buffer, size)
+            size = sock.recv_into(buffer, most)
         except (BlockingIOError, InterruptedError):
             client.buffers.give(buffer)
-            return
+            return 0
         except OSError as error:
             client.buffers.give(buffer)
             self._close(Reason.RESET, f"{self.target}: {_said(error)}")
-            return
+            return 0
         if not size:
             client.buffers.give(buffer)
             self._loop.remove_reader(sock)
             self._reading, self._target_ended = False, True
             client.send(client.connection.end(self.number))
             self._finish()
-            return
+            return 0
         read = time.perf_counter_ns()
         view = memoryview(buffer)[:size]
         if self._tap is not None:
@@ -170,6 +179,7 @@ class RelayStream:
         self._timing.read(size)
         if self._timing.detailed:
             self._timing.detail(start, read, packed, time.perf_counter_ns(), size)
+        return size if size == most else 0
 
     def _send(self, data: bytes | bytearray | memoryview) -> int:
         """Hand `data` to the system; how much it took. Where the target is gone, the stream ends."""

@@ -44,6 +44,6 @@ def relay(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Fig
         axes.set_xlabel("KB of a read")
     for row in grid:
         row[0].set_ylabel("MiB/s")
-    grid[0][0].legend(fontsize=7)
+    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="upper center", ncols=len(STYLES) + 1, fontsize=7)
     finish(figure, "Medians of rounds; seeder, relays and client are processes on one computer", description)
     return {"throughput": figure}
