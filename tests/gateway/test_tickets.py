@@ -1,0 +1,73 @@
+"""One-time tickets: used once, in time, and for what they were asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastflight.errors import ResourceExhausted
+from fastflight.gateway.status import Refused
+from fastflight.gateway.tickets import LIFETIME_SECONDS, MAX_TICKETS, Grant, Tickets
+from fastflight.service.requests import DeviceSession
+
+GRANT = Grant("session", DeviceSession(device="demo"), "http")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_ticket_is_good_once() -> None:
+    tickets = Tickets()
+    first, second = tickets.issue(GRANT), tickets.issue(GRANT)
+    assert tickets.redeem(first, "session") == GRANT
+    with pytest.raises(Refused, match="unknown, used or expired"):
+        tickets.redeem(first, "session")
+    assert tickets.redeem(second, "session") == GRANT
+
+
+def test_a_ticket_is_good_for_its_time() -> None:
+    clock = Clock()
+    tickets = Tickets(clock)
+    late, in_time = tickets.issue(GRANT), tickets.issue(GRANT)
+    clock.now = LIFETIME_SECONDS - 0.01
+    assert tickets.redeem(in_time, "session") == GRANT
+    clock.now = LIFETIME_SECONDS
+    with pytest.raises(Refused, match="expired"):
+        tickets.redeem(late, "session")
+
+
+def test_a_ticket_for_another_use_is_used_up() -> None:
+    tickets = Tickets()
+    ticket = tickets.issue(GRANT)
+    with pytest.raises(Refused, match="another request"):
+        tickets.redeem(ticket, "repl")
+    with pytest.raises(Refused, match="unknown"):
+        tickets.redeem(ticket, "session")
+
+
+@pytest.mark.parametrize("guess", ["", ".", "x", "x.y", "é.é", "\udc80"])
+def test_a_guess_is_refused(guess: str) -> None:
+    with pytest.raises(Refused, match="unknown"):
+        Tickets().redeem(guess, "session")
+
+
+def test_a_number_without_its_secret_is_refused() -> None:
+    tickets = Tickets()
+    number, _, secret = tickets.issue(GRANT).partition(".")
+    with pytest.raises(Refused, match="unknown"):
+        tickets.redeem(f"{number}.{secret[:-1]}", "session")
+
+
+def test_no_more_wait_than_there_may_be() -> None:
+    clock = Clock()
+    tickets = Tickets(clock)
+    for _ in range(MAX_TICKETS):
+        tickets.issue(GRANT)
+    with pytest.raises(ResourceExhausted) as raised:
+        tickets.issue(GRANT)
+    assert (raised.value.limit, raised.value.retry_after_seconds) == (MAX_TICKETS, LIFETIME_SECONDS)
+    clock.now = LIFETIME_SECONDS
+    tickets.issue(GRANT)
