@@ -121,7 +121,7 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
             with session(served.ws, device=device) as client:
                 client.recv(SOON)
         served.line.say(b"\n")
-        served.get(device="line", limit_rows=0)
+        served.get(device="line", since_seq=0, limit_rows=1)
         yield served
 
 
@@ -209,7 +209,7 @@ def test_a_page_of_another_origin_is_refused(served: Served) -> None:
 
 
 def test_a_ticket_opens_one_socket_for_its_request(served: Served) -> None:
-    ticket = served.ticket("session", device="demo", limit_rows=0)
+    ticket = served.ticket("session", device="demo", limit_seconds=0)
     with connect(f"{served.ws}/ws/session?ticket={ticket}") as client:
         assert Heard().hear(client).trailer["ended"] == "limit reached"
     for path in (
