@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack
 import pytest
 import structlog
 
+from fastflight.concurrency.loops import new_loop
 from fastflight.testing import targets
 from fastflight.testing.leaks import held, leaked
 from fastflight.testing.targets import TargetMissing
@@ -48,6 +49,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call":
         item.stash[_passed] = report.passed
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _loop_has_run() -> None:
+    """Let libuv take the pipe that it keeps for the life of the process, so that no test is blamed for it."""
+    new_loop().close()
 
 
 @pytest.fixture(scope="session", autouse=True)

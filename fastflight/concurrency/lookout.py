@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 # A client that has left is to be noticed within 50 ms: this, and a round of asking.
 ROUND_SECONDS = 0.04
+# Of a core, for asking: above it, with some hundreds of readers, rounds are further apart.
+MOST_SHARE = 0.2
 # <sys/prctl.h>
 PR_SET_TIMERSLACK = 29
 
@@ -61,7 +63,7 @@ class Lookout:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def add(self, watch: Watch) -> None:
-        """From now on it is asked every `ROUND_SECONDS`."""
+        """From now on it is asked every `ROUND_SECONDS`, or less often where there are many."""
         with self._changed:
             if self._closed:
                 return
@@ -92,11 +94,18 @@ class Lookout:
                 if self._closed:
                     return
                 watches = list(self._watches)
+            begun = time.thread_time()
             for watch in watches:
                 watch.ask()
                 time.sleep(0)  # a round of hundreds would keep the interpreter from all other threads
+            pause = pause_after(time.thread_time() - begun)
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, ROUND_SECONDS)
+                self._changed.wait_for(lambda: self._closed, pause)
+
+
+def pause_after(spent: float) -> float:
+    """Seconds until the next round, where one took `spent` seconds of processor time."""
+    return max(ROUND_SECONDS, spent / MOST_SHARE - spent)
 
 
 def _wake_in_time() -> None:

@@ -135,11 +135,11 @@ class Ledger:
 
         `identity` is who asks. Raises `ResourceExhausted` where there is no room in time, `Stopped` while draining.
         """
-        return self._opened(request, ticket, left, self._admission.acquire(identity, device_of(request), left), True)
+        return self._opened(request, ticket, left, self._admission.acquire(identity, request.belongs_to, left), True)
 
     async def aopen(self, request: Request, ticket: bytes, left: Callable[[], bool], identity: str) -> Stream:
         """The same for a coroutine; cancel it when the client goes."""
-        return self._opened(request, ticket, left, await self._admission.aacquire(identity, device_of(request)), False)
+        return self._opened(request, ticket, left, await self._admission.aacquire(identity, request.belongs_to), False)
 
     def _opened(
         self, request: Request, ticket: bytes, left: Callable[[], bool], place: Place, in_thread: bool
@@ -229,9 +229,3 @@ class Ledger:
         if counts is None:
             counts = self._counts[source] = Counter()
         return counts
-
-
-def device_of(request: Request) -> str | None:
-    """The device that a request is about; None where it is about none, or several."""
-    device = getattr(request, "device", None)
-    return device if isinstance(device, str) else None

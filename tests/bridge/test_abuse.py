@@ -14,13 +14,14 @@ import pytest
 from fastflight.bridge import Bridge, LineFront, Ports, Upstream
 from fastflight.bridge import connection as connections
 from fastflight.bridge import control as controls
+from fastflight.concurrency.loops import KINDS as LOOPS
 from fastflight.transport import parse_url
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
 from tests.bridge.tools import KINDS, Client, connect, refused, run, seen, writing
 
 
-@pytest.mark.parametrize("clients", [48, 500])
-def test_many_connect_at_once_and_each_gets_the_device_or_a_word(clients: int) -> None:
+@pytest.mark.parametrize(("clients", "loop"), [(48, "asyncio"), (48, "uvloop"), (500, "asyncio"), (500, "uvloop")])
+def test_many_connect_at_once_and_each_gets_the_device_or_a_word(clients: int, loop: str) -> None:
     async def test(line: MemoryLine, bridge: Bridge) -> None:
         holder = await writing(bridge, "socket")
         opened = await asyncio.gather(*(connect(bridge, KINDS[number % 2]) for number in range(clients)))
@@ -32,7 +33,7 @@ def test_many_connect_at_once_and_each_gets_the_device_or_a_word(clients: int) -
         await holder.close()
 
     with descriptors(2048):
-        run(test)
+        run(test, loops=LOOPS[loop])
 
 
 @contextlib.contextmanager

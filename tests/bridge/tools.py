@@ -8,6 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 from fastflight.bridge import Bridge
+from fastflight.concurrency.loops import asyncio_loop
 from fastflight.protocol.rfc2217_client import Rfc2217Client
 from tests.bridge.memory_line import MemoryLine, bridged
 
@@ -17,13 +18,19 @@ SUSPEND, RESUME = b"\xff\xfa\x2c\x08\xff\xf0", b"\xff\xfa\x2c\x09\xff\xf0"
 Test = Callable[[MemoryLine, Bridge], Awaitable[None]]
 
 
-def run(test: Test, line: Callable[[], MemoryLine] = MemoryLine, **options: object) -> None:
+def run(
+    test: Test,
+    line: Callable[[], MemoryLine] = MemoryLine,
+    loops: Callable[[], asyncio.AbstractEventLoop] = asyncio_loop,
+    **options: object,
+) -> None:
     async def main() -> None:
         device = line()
         async with asyncio.timeout(60), bridged(device, **options) as bridge:
             await test(device, bridge)
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(main())
 
 
 class Client:

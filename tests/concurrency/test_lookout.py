@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastflight.concurrency.lookout import Lookout, Watch
+from fastflight.concurrency.lookout import MOST_SHARE, ROUND_SECONDS, Lookout, Watch, pause_after
 
 SOON = 10.0
 
@@ -88,3 +88,14 @@ def test_a_closed_one_asks_nobody(lookout: Lookout) -> None:
     lookout.close()
     lookout.add(Watch(lambda: False, lambda: pytest.fail("asked")))
     lookout.close()
+
+
+@pytest.mark.parametrize("spent", [0.0, 0.001, 0.01, 0.07, 1.0])
+def test_rounds_that_take_long_are_further_apart(spent: float) -> None:
+    pause = pause_after(spent)
+    assert pause >= ROUND_SECONDS
+    assert spent / (spent + pause) <= MOST_SHARE + 1e-9
+
+
+def test_as_many_as_can_be_asked_in_time_are() -> None:
+    assert pause_after(0.01) == ROUND_SECONDS

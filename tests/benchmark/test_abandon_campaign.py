@@ -1,0 +1,41 @@
+"""The short form of the campaign: a few streams that are left in every way, and a check that it would notice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pyarrow.flight as flight
+
+from fastflight_benchmark import abandon_campaign
+from fastflight_benchmark.abandon_campaign import ANSWERS, LEFT, held
+from fastflight_benchmark.spawned import spawned
+
+SERVER = ("fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--shards", "3")
+
+
+def test_nothing_is_left_of_streams_that_were_abandoned() -> None:
+    # In a process of its own: what starts the processes keeps pipes for as long as it lives.
+    script = [sys.executable, abandon_campaign.__file__, "--streams", "32"]
+    ended = subprocess.run(script, capture_output=True, text=True, timeout=100)
+    # Not by the code it ends with, which is about time, too.
+    outcome = json.loads(ended.stdout)
+    assert outcome["left"] == dict.fromkeys(LEFT, 0)
+    assert outcome["streams"] == 32
+
+
+def test_a_stream_that_is_still_there_is_noticed_and_so_are_the_shards() -> None:
+    with spawned(*SERVER) as server, flight.connect(server.location) as client:
+        client.do_get(flight.Ticket(json.dumps({"type": "mock", "total_rows": 1}))).read_all()
+        before = held(server.pid, client)
+        readers = [client.do_get(flight.Ticket(json.dumps({"type": "mock", **ANSWERS[2]}))) for _ in range(6)]
+        now = held(server.pid, client)
+        assert (now.started, now.streams, now.tasks) == (before.started + 6, 6, 6)
+        assert now.threads > before.threads
+        (result,) = client.do_action(flight.Action("stats", b""))
+        shards = json.loads(result.body.to_pybytes())["shards"]
+        assert [shard["name"] for shard in shards] == ["shard-0", "shard-1", "shard-2"]
+        assert [shard["streams"] for shard in shards] == [2, 2, 2]
+        for reader in readers:
+            reader.cancel()
