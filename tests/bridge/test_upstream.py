@@ -65,7 +65,7 @@ def test_carries_bytes_both_ways_and_shows_them_to_the_tap() -> None:
                     assert peer.recv(4) == b"ping"
                     peer.sendall(b"pong")
                     assert await device.until(b"pong") == b"pong"
-                    seen = [item[2:] for item in await reader.atake(0)]
+                    seen = [item[2:4] for item in await reader.atake(0)]
                     assert seen == [("tx", b"ping"), ("rx", b"pong")]
 
     play(scene())
