@@ -78,7 +78,7 @@ export class Charts {
         type: "value",
         scale: true,
         gridIndex: place,
-        splitNumber: 3,
+        splitNumber: 2,
         axisLabel: { color: soft, formatter: short },
         splitLine: { lineStyle: { color: rule } },
       })),
