@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,8 +45,26 @@ def test_the_lines_work_as_printed(url: str, tmp_path: Path) -> None:
 
 
 def test_the_python_that_is_shown_runs(url: str) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    shown = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(code.replace(SHOWN, url), {})
-    assert out.getvalue() == "10000\n"
+        for code in shown:
+            exec(code.replace(SHOWN, url).replace(SHOWN.replace("http", "ws"), url.replace("http", "ws")), {})
+    assert out.getvalue() == "10000\n3\n"
+
+
+def test_the_script_of_a_page_that_is_shown_runs(url: str) -> None:
+    (code,) = re.findall(r"```js\n(.*?)```", PAGE, re.DOTALL)
+    node = shutil.which("node")
+    with_sockets = [str(node), "--no-warnings", "--experimental-websocket", "-e"]
+    if node is None or subprocess.run([*with_sockets, "WebSocket"], capture_output=True, check=False).returncode:
+        pytest.skip("needs Node 20.10 or newer, which has WebSocket")
+    done = subprocess.run(
+        [*with_sockets, code.replace(SHOWN.replace("http", "ws"), url.replace("http", "ws"))],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.stdout.endswith("\n1000 limit reached\n")
