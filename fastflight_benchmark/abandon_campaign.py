@@ -29,7 +29,7 @@ import typer
 from fastflight_benchmark.spawned import spawned
 
 # Streams of one client process, open at the same time.
-ABREAST = 8
+ABREAST = 25
 # What is asked for: one that goes on for ever, one with a pause after each batch, one whose first batch never comes.
 # A sync answer sleeps where nothing can wake it: its pauses are short.
 ANSWERS: tuple[dict[str, Any], ...] = (
