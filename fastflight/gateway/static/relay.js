@@ -1,7 +1,7 @@
 // A browser's side of the relay: TCP streams through the gateway, over one WebSocket. An ES module, without a build step.
 //
-//     import { connect } from "/static/relay.js";
-//     const relay = await connect();                        // ws://HOST/relay of this page
+//     import { connect } from "/page/relay.js";
+//     const relay = await connect();                        // ws://HOST/relay, HOST being this page's
 //     const stream = await relay.open("127.0.0.1:2218");    // a RelayError says why not
 //     const writer = stream.writable.getWriter();
 //     await writer.write(new TextEncoder().encode("hello"));

@@ -1,0 +1,56 @@
+"""The relay beside bridges: a page's way to a board, which is seen where everything on its line is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from fastflight.bridge import Ports
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import BridgeSettings, ServeSettings
+from fastflight.client import FastFlightClient
+from fastflight.errors import RequestError
+from fastflight.protocol.relay import Data, Opened, RelayConnection
+
+
+def until(ws: ClientConnection, side: RelayConnection, mark: bytes) -> bytes:
+    found = b""
+    while mark not in found:
+        message = ws.recv(timeout=30)
+        assert isinstance(message, bytes)
+        for event in side.feed(message):
+            assert isinstance(event, Data | Opened)
+            found += bytes(event.data) if isinstance(event, Data) else b"opened"
+    return found
+
+
+def test_a_stream_to_a_bridge_is_a_session_of_its_device(tmp_path: Path) -> None:
+    devices = {"demo": f"sim:?files={tmp_path}&telemetry=0"}
+    bridges = {"demo": BridgeSettings(Ports(socket=0))}
+    here = ("127.0.0.1", 0)
+    settings = ServeSettings("grpc://127.0.0.1:0", devices, bridges, http=here, relay=("127.0.0.1:*",))
+    with open_server(settings) as running, FastFlightClient(running.location) as client:
+        assert running.http is not None
+        client.info("demo")
+        side = RelayConnection(accepts=False)
+        with connect(running.http.replace("http", "ws") + "/relay") as ws:
+            ws.send(side.open(1, f"localhost:{running.bridges['demo'].socket}"))
+            until(ws, side, b"opened")
+            typed = b"\r\x03print(6*7)\r"
+            ws.send(side.data(1, len(typed)) + typed)
+            until(ws, side, b"\r\n42\r\n>>> ")
+            rows = {"tx": b"", "rx": b""}
+            for batch in client.session("demo", since_seq=0, flush_ms=0):
+                for row in batch.to_pylist():
+                    rows[row["direction"]] += row["data"]
+                if b"\r\n42\r\n" in rows["rx"]:
+                    break
+            assert typed in rows["tx"]
+
+
+def test_a_target_that_is_none_is_said_before_anything_is_served() -> None:
+    settings = ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0), relay=("everywhere",))
+    with pytest.raises(RequestError, match="everywhere: not HOST:PORT"), open_server(settings):
+        pass
