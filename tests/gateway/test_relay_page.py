@@ -63,6 +63,7 @@ try {
   flood.close();
   said.closed = await flooded.read().then(() => "read", (error) => error.reason);
   const reset = await relay.open(targets.resets);
+  await reset.writable.getWriter().write(new Uint8Array(1));
   said.reset = await reset.readable.getReader().read().then(() => "read", (error) => error.reason);
   relay.close();
   said.ended = await reader.read().then(() => "read", (error) => error.reason);
@@ -89,7 +90,8 @@ def chromium(url: str, profile: Path) -> Iterator[None]:
 
 
 async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Break off in the middle."""
+    """Break off at the first byte: before it, whoever connects might not be connected yet."""
+    await reader.read(1)
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
