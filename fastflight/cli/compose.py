@@ -5,58 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from fastflight.bridge import Bridge, DeviceFront, Ports
+from fastflight.cli.running import RunningServer, gateway, listening, location_of
 from fastflight.cli.settings import BridgeSettings, ServeSettings, check_location
+from fastflight.cli.workers.front import open_front
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
-from fastflight.errors import TransportError
-from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.action import Action
 from fastflight.service.actions import Actions, state_actions
 from fastflight.service.ledger import Ledger
 from fastflight.sources import Recordings, device_actions, device_sources, mock, recording_actions, recording_source
-
-if TYPE_CHECKING:
-    from fastflight.gateway import Gateway
-
-
-class RunningServer:
-    """A server that answers at `location`, at `http`, and on its devices' `bridges`, until it is closed."""
-
-    def __init__(
-        self,
-        location: str,
-        devices: Mapping[str, str],
-        bridges: Mapping[str, Ports],
-        parts: ExitStack,
-        http: str | None = None,
-    ) -> None:
-        self.location = location
-        self.devices = devices
-        self.bridges = bridges
-        self.http = http
-        self._parts = parts
-
-    def close(self) -> None:
-        """Refuse new calls, let running ones end, then give back what the server owns, the devices last."""
-        self._parts.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_server(settings: ServeSettings) -> RunningServer:
@@ -65,6 +27,8 @@ def open_server(settings: ServeSettings) -> RunningServer:
     # Arrow looks for pandas when it first makes an array of Python's values. That takes seconds on a busy computer, in
     # which no line would be read if the first request had it happen on a loop.
     pa.array([0])
+    if settings.workers > 1:
+        return open_front(settings)
     with ExitStack() as parts:
         shards = Shards(settings.shards)
         # Closed when there is no inventory to come; else before the inventory, whose lines it reads.
@@ -81,21 +45,18 @@ def open_server(settings: ServeSettings) -> RunningServer:
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
         ledger = Ledger(settings.limits)
-        server = _listening(catalog, on_devices, shards, settings.location, ledger)
+        server = listening(catalog, on_devices, shards, settings.location, ledger)
         parts.callback(server.close)
         # Closed before the server, which takes the shards with it.
         http = None
         if settings.http is not None:
             actions = Actions([*state_actions(ledger, shards), *on_devices])
-            http = parts.enter_context(_gateway((catalog, actions, ledger, shards), inventory, settings)).url
+            http = parts.enter_context(gateway((catalog, actions, ledger, shards), inventory, settings)).url
             parts.callback(ledger.drain)  # first of all: what is live ends by itself then, on both edges
         bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
         }
-        address = urlsplit(settings.location)
-        host = f"[{address.hostname}]" if ":" in str(address.hostname) else address.hostname
-        location = f"{address.scheme}://{host}:{server.port}"
-        return RunningServer(location, settings.devices, bridges, parts.pop_all(), http)
+        return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")
 
 
@@ -116,32 +77,3 @@ def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: Exit
     shard.submit(bridge.start()).result()
     parts.callback(lambda: shard.submit(bridge.aclose()).result())
     return bridge.ports
-
-
-def _gateway(
-    serving: tuple[Catalog, Actions, Ledger, Shards], inventory: Inventory, settings: ServeSettings
-) -> Gateway:
-    """Serve the same over HTTP. Imported only here: FastAPI takes longer to load than most commands to run."""
-    from fastflight.cli.web import open_gateway
-    from fastflight.gateway import LocalBackend, taps
-
-    assert settings.http is not None
-    return open_gateway(
-        LocalBackend(*serving),
-        settings.http,
-        settings.relay,
-        settings.origins,
-        hear=taps(inventory),
-        plots=settings.plots,
-    )
-
-
-def _listening(catalog: Catalog, actions: list[Action], shards: Shards, location: str, ledger: Ledger) -> FlightServer:
-    try:
-        return FlightServer(catalog, actions, shards=shards, location=location, ledger=ledger)
-    except (pa.ArrowException, OSError) as error:
-        raise TransportError(
-            "cannot listen there",
-            where=location,
-            hint="Another server may have the port: stop it, or choose another one with --server",
-        ) from error

@@ -17,7 +17,7 @@ from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
 from fastflight.cli.options import HttpOrigins
-from fastflight.cli.settings import MAX_SHARDS, settings_of
+from fastflight.cli.settings import MAX_SHARDS, MAX_WORKERS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.service.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
@@ -89,6 +89,16 @@ def serve(
             help="Where recordings are kept. By default, if one is made, in fastflight/recordings among your data.",
         ),
     ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            max=MAX_WORKERS,
+            help="Processes that share the devices. Nothing is recorded.",
+        ),
+    ] = 1,
     log_json: AsJsonLines = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
@@ -113,8 +123,9 @@ def serve(
             http=http,
             relay=relay_allow or [],
             origins=http_origin or [],
+            workers=workers,
         )
-        settings = replace(settings, plots=plots)
+        settings = replace(settings, plots=plots, log_json=log_json)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():

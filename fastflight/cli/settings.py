@@ -49,6 +49,8 @@ SCHEMES = ("grpc", "grpc+tcp")
 MAX_DEFAULT_SHARDS = 4
 # Each has its threads.
 MAX_SHARDS = 64
+# Each is a Python of its own, of 150 MB: more than cores are of no use.
+MAX_WORKERS = 64
 MAX_PORT = 65535
 DEFAULT_HOST = "127.0.0.1"
 # Who waits longer than this is better told to come back.
@@ -92,7 +94,8 @@ def usable_cores() -> int:
 class ServeSettings:
     """A server: its address (port 0 takes a free one), its devices, name to URL, and the bridges of some of them.
 
-    `shards` is how many event loops it has, and `limits` how many streams at a time.
+    `shards` is how many event loops it has, and `limits` how many streams at a time. With more than one of `workers`,
+    processes of that number have the devices, and log as JSON lines if `log_json`.
     """
 
     location: str = DEFAULT_LOCATION
@@ -110,6 +113,8 @@ class ServeSettings:
     origins: tuple[str, ...] = ()
     # What is kept of the devices' traffic; None where nothing is.
     recordings: RecordingSettings | None = None
+    workers: int = 1
+    log_json: bool = False
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -188,6 +193,7 @@ def settings_of(
     http: str | None = None,
     relay: Sequence[str] = (),
     origins: Sequence[str] = (),
+    workers: int = 1,
 ) -> ServeSettings:
     """The settings that a command line means. `RequestError` names the option and what is wrong with it.
 
@@ -218,6 +224,12 @@ def settings_of(
         raise RequestError(
             "the relay is a part of the gateway", where=f"relay to {allowed[0]}", hint="Give --http PORT"
         )
+    if workers > 1 and kept is not None:
+        raise RequestError(
+            "what is recorded is kept by one process",
+            where=f"--workers {workers}",
+            hint="Leave it out, or record nothing",
+        )
     told = {name: limit for name, limit in limits.items() if limit is not None}
     return ServeSettings(
         location,
@@ -229,6 +241,7 @@ def settings_of(
         origins=http_origins(origins),
         recordings=kept,
         limits=Limits(**{**read.limits.model_dump(), **told}),
+        workers=workers,
     )
 
 

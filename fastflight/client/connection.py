@@ -52,20 +52,39 @@ class Connection:
             reader = self._client.do_get(flight.Ticket(encode(request)))
         return RowStream(reader, self.location)
 
-    def parallel_stream(self, request: Request, parallel: int, ordered: bool) -> ParallelRowStream:
-        """The answer to a request by way of its endpoints, once the schema of the first has come."""
+    def reader(self, request: Request) -> flight.FlightStreamReader:
+        """The answer to a request as Flight gives it, for who passes it on."""
+        with typed_errors(self.location):
+            return self._client.do_get(flight.Ticket(encode(request)))
+
+    def exchange(self, request: Request) -> tuple[flight.FlightStreamWriter, flight.FlightStreamReader]:
+        """Both sides of an exchange, as Flight gives them."""
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self.location):
-            endpoints = self._client.get_flight_info(descriptor, self._options).endpoints
+            writer, reader = self._client.do_exchange(descriptor)
+        return writer, reader
+
+    def info(self, request: Request) -> flight.FlightInfo:
+        """What the server knows of an answer."""
+        descriptor = flight.FlightDescriptor.for_command(encode(request))
+        with typed_errors(self.location):
+            return self._client.get_flight_info(descriptor, self._options)
+
+    def flights(self, criteria: bytes = b"") -> list[flight.FlightInfo]:
+        """What the server lists."""
+        with typed_errors(self.location):
+            return list(self._client.list_flights(criteria, self._options))
+
+    def parallel_stream(self, request: Request, parallel: int, ordered: bool) -> ParallelRowStream:
+        """The answer to a request by way of its endpoints, once the schema of the first has come."""
+        endpoints = self.info(request).endpoints
         if not endpoints:
             raise ProtocolError("the flight has no endpoints", where=self.location)
         return ParallelRowStream([partial(self._endpoint, each) for each in endpoints], parallel, ordered)
 
     def interaction(self, request: Request) -> Interaction:
         """An exchange, once the device is there."""
-        descriptor = flight.FlightDescriptor.for_command(encode(request))
-        with typed_errors(self.location):
-            writer, reader = self._client.do_exchange(descriptor)
+        writer, reader = self.exchange(request)
         return Interaction(writer, reader, self.location)
 
     def upload(self, request: Request, source: Any, report: Report | None = None, heard: Heard | None = None) -> Upload:

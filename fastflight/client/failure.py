@@ -102,9 +102,13 @@ def _described(extra_info: bytes | None) -> FastFlightError | None:
     if not extra_info:
         return None
     try:
-        given = json.loads(extra_info)
+        return of_description(json.loads(extra_info))
     except ValueError:
         return None
+
+
+def of_description(given: Any) -> FastFlightError | None:
+    """The error in a description, as `service.failure` makes one; None where it is none."""
     if not isinstance(given, dict) or "what" not in given:
         return None
     cls = CLASS_OF_CODE.get(str(given.get("code")), FastFlightError)

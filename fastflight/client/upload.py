@@ -49,7 +49,10 @@ class Upload:
         report: Report | None,
         heard: Heard | None = None,
     ) -> None:
-        """`heard` is called with each message of the server, from another thread."""
+        """`heard` is called with each message of the server, from another thread.
+
+        A server that ends the call without the last one is heard as one that has `refused` the write.
+        """
         self._client = client
         self._request = request
         self._source = source
@@ -192,6 +195,8 @@ class Upload:
             with self._changed:
                 self._is_over = True
                 self._changed.notify_all()
+            if self._heard is not None and not self._last.get("done"):
+                self._heard({"refused": True})
 
     def _written(self) -> Written:
         if not self._last.get("done"):

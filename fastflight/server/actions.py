@@ -6,7 +6,7 @@ The table is the service's; the few actions that Flight itself defines are here,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,9 @@ def types(actions: Actions) -> list[flight.ActionType]:
     return [flight.ActionType(action.name, _details(action)) for action in actions]
 
 
-def own_actions(ledger: Ledger, catalog: Catalog, shards: Shards) -> list[Action | RawAction]:
+def own_actions(
+    ledger: Ledger, catalog: Catalog, shards: Shards, state: Iterable[Action] | None = None
+) -> list[Action | RawAction]:
     """What every Flight server can do, whatever it serves."""
 
     def cancel(body: bytes) -> Iterator[bytes]:
@@ -49,7 +51,7 @@ def own_actions(ledger: Ledger, catalog: Catalog, shards: Shards) -> list[Action
         yield endpoint.serialize()  # endpoints do not expire here
 
     return [
-        *state_actions(ledger, shards),
+        *(state_actions(ledger, shards) if state is None else state),
         RawAction("CancelFlightInfo", "End the running streams of a flight (protobuf, see Flight.proto).", cancel),
         RawAction("RenewFlightEndpoint", "Endpoints do not expire: gives the same one back (protobuf).", renew),
     ]

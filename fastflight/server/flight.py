@@ -40,7 +40,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """Serves the sources of `catalog` at `location`, and `actions`; async requests run on `shards`.
 
     A request for a device runs on the device's shard. `port` is the one it listens at. `close` also closes the shards.
-    `ledger` is given where another edge shares it.
+    `ledger` is given where another edge shares it, and `state`, the actions by which a server tells of itself, where
+    there is more to tell than of this process.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         shards: Shards,
         location: str = DEFAULT_LOCATION,
         ledger: Ledger | None = None,
+        state: Iterable[Action] | None = None,
     ) -> None:
         self._catalog = catalog
         self._shards = shards
@@ -58,7 +60,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._descriptions = kept.Descriptions(catalog, self._asking)
         self._answers = kept.Answers()
         self._ledger = ledger or Ledger()
-        self._actions = Actions([*own_actions(self._ledger, catalog, shards), *actions])
+        self._actions = Actions([*own_actions(self._ledger, catalog, shards, state), *actions])
         super().__init__(location)
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:

@@ -1,0 +1,99 @@
+"""A server that runs, and the edges that every one has, whether its devices are its own or its workers'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from fastflight.bridge import Ports
+from fastflight.cli.settings import ServeSettings
+from fastflight.concurrency import Shards
+from fastflight.device import Inventory
+from fastflight.errors import TransportError
+from fastflight.server import FlightServer
+from fastflight.service import Catalog
+from fastflight.service.action import Action
+from fastflight.service.actions import Actions
+from fastflight.service.ledger import Ledger
+
+if TYPE_CHECKING:
+    from fastflight.gateway import Gateway
+
+
+class RunningServer:
+    """A server that answers at `location`, at `http`, and on its devices' `bridges`, until it is closed."""
+
+    def __init__(
+        self,
+        location: str,
+        devices: Mapping[str, str],
+        bridges: Mapping[str, Ports],
+        parts: ExitStack,
+        http: str | None = None,
+    ) -> None:
+        self.location = location
+        self.devices = devices
+        self.bridges = bridges
+        self.http = http
+        self._parts = parts
+
+    def close(self) -> None:
+        """Refuse new calls, let running ones end, then give back what the server owns, the devices last."""
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def location_of(settings: ServeSettings, server: FlightServer) -> str:
+    """Where the server is, with the port that it had."""
+    address = urlsplit(settings.location)
+    host = f"[{address.hostname}]" if ":" in str(address.hostname) else address.hostname
+    return f"{address.scheme}://{host}:{server.port}"
+
+
+def gateway(
+    serving: tuple[Catalog, Actions, Ledger, Shards], inventory: Inventory | None, settings: ServeSettings
+) -> Gateway:
+    """Serve the same over HTTP. Imported only here: FastAPI takes longer to load than most commands to run."""
+    from fastflight.cli.web import open_gateway
+    from fastflight.gateway import LocalBackend, taps
+
+    assert settings.http is not None
+    return open_gateway(
+        LocalBackend(*serving),
+        settings.http,
+        settings.relay,
+        settings.origins,
+        hear=None if inventory is None else taps(inventory),
+        plots=settings.plots,
+    )
+
+
+def listening(
+    catalog: Catalog,
+    actions: list[Action],
+    shards: Shards,
+    location: str,
+    ledger: Ledger,
+    state: list[Action] | None = None,
+) -> FlightServer:
+    """A Flight server at `location`; `state` are its `health` and `stats`, where they say more than everywhere."""
+    try:
+        return FlightServer(catalog, actions, shards=shards, location=location, ledger=ledger, state=state)
+    except (pa.ArrowException, OSError) as error:
+        raise TransportError(
+            "cannot listen there",
+            where=location,
+            hint="Another server may have the port: stop it, or choose another one with --server",
+        ) from error

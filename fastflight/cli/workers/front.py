@@ -1,0 +1,43 @@
+"""The front: the server at the given address, whose devices are those of its workers."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from fastflight.cli.running import RunningServer, gateway, listening, location_of
+from fastflight.cli.settings import ServeSettings
+from fastflight.cli.workers.actions import forwarded_actions, front_actions
+from fastflight.cli.workers.forward import forwarded_sources
+from fastflight.cli.workers.pool import Pool
+from fastflight.concurrency import Shards
+from fastflight.service import Catalog
+from fastflight.service.actions import Actions
+from fastflight.service.ledger import Ledger
+from fastflight.sources import recording_actions, recording_source
+
+
+def open_front(settings: ServeSettings) -> RunningServer:
+    """Start the workers, then serve. Errors as those of `open_server`; what a worker could not do is told here."""
+    with ExitStack() as parts:
+        shards = parts.enter_context(Shards(settings.shards))
+        pool = Pool(settings)
+        parts.callback(pool.close)
+        catalog = Catalog()
+        for source in (*forwarded_sources(pool, shards), recording_source(None)):
+            catalog.add(source)
+        on_devices = [*forwarded_actions(pool), *recording_actions(None)]
+        ledger = Ledger(settings.limits)
+        state = front_actions(ledger, shards, pool)
+        server = listening(catalog, on_devices, shards, settings.location, ledger, state)
+        parts.callback(server.close)
+        http = None
+        if settings.http is not None:
+            http = parts.enter_context(
+                gateway((catalog, Actions([*state, *on_devices]), ledger, shards), None, settings)
+            ).url
+        # First of all: what is live ends by itself then, here and at the workers.
+        parts.callback(pool.stop)
+        parts.callback(ledger.drain)
+        bridges = {name: ports for worker in pool.workers for name, ports in worker.bridges.items()}
+        return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
+    raise AssertionError("the stack keeps no error to itself")

@@ -1,0 +1,55 @@
+"""Which worker has which device, and what each worker is told.
+
+A device's name says who has it: the same one in every process, and after every start with as many workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from pydantic import TypeAdapter
+
+from fastflight.cli.settings import ServeSettings
+
+# Apart from the hash that spreads devices over a process's shards: by the same one, all devices of a worker with as
+# many shards would fall to one of these.
+PERSON = b"worker"
+SETTINGS: TypeAdapter[ServeSettings] = TypeAdapter(ServeSettings)
+
+
+def owner_of(name: str, workers: int) -> int:
+    """The number of the worker that has the device `name`."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8, person=PERSON).digest()) % workers
+
+
+def shares(settings: ServeSettings) -> list[ServeSettings]:
+    """The settings of each worker: a port of its own, its devices and their bridges, its part of the event loops.
+
+    To a worker, all that comes through the front comes from one client: it has no limit for each.
+    """
+    return [
+        replace(
+            settings,
+            location="grpc://127.0.0.1:0",
+            devices={name: url for name, url in settings.devices.items() if owner_of(name, settings.workers) == number},
+            bridges={name: it for name, it in settings.bridges.items() if owner_of(name, settings.workers) == number},
+            shards=max(1, settings.shards // settings.workers),
+            limits=replace(settings.limits, per_identity=None),
+            http=None,
+            relay=(),
+            origins=(),
+            workers=1,
+        )
+        for number in range(settings.workers)
+    ]
+
+
+def encode(settings: ServeSettings) -> bytes:
+    """A worker's settings in one line."""
+    return SETTINGS.dump_json(settings)
+
+
+def decode(line: bytes) -> ServeSettings:
+    """The settings in a line that `encode` made."""
+    return SETTINGS.validate_json(line)
