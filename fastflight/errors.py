@@ -148,7 +148,7 @@ class SequenceConflict(BusyError):
 
 
 class ResourceExhausted(BusyError):
-    """`limit` is met: of streams on the `server`, of one `identity` or of one `device` (`scope`).
+    """`limit` is met (`scope`): of streams on the `server`, of other `calls`, of one `identity` or of one `device`.
 
     What was asked for was not begun. Ask again after `retry_after_seconds`.
     """

@@ -149,6 +149,7 @@ class _FleetLimits(BaseModel):
     streams: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.streams
     per_identity: Annotated[int | None, Field(ge=1, strict=True)] = DEFAULT_LIMITS.per_identity
     per_device: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.per_device
+    calls: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.calls
     waiting: Annotated[int, Field(ge=0, strict=True)] = DEFAULT_LIMITS.waiting
     wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = DEFAULT_LIMITS.wait_seconds
 

@@ -21,9 +21,10 @@ from fastflight.gateway.backend import AHEAD_BYTES, ANYBODY, Answer
 from fastflight.gateway.crossing import threaded
 from fastflight.gateway.typed import TYPED, handing_in
 from fastflight.gateway.writing import HANDIN_BYTES, Handed, Writing, carry_out, in_thread, on_shard
-from fastflight.service import Catalog, decode, dispatch, encode
+from fastflight.service import Catalog, decode, dispatch
 from fastflight.service.actions import Actions
 from fastflight.service.answer import Outgoing, Piece, Weighed, async_items, items
+from fastflight.service.kept import Asked
 from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Refused, Summary
@@ -45,7 +46,9 @@ class LocalBackend:
         return decode(content, self._catalog)
 
     async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
-        return await off_loop(lambda: [json.loads(result) for result in self._actions.results(name, body)])
+        call = self._actions.call(name, body)
+        async with contextlib.nullcontext() if call.at_once else self._ledger.acall(call.device, lambda: ANYBODY):
+            return await off_loop(lambda: [json.loads(result) for result in call.results()])
 
     @contextlib.asynccontextmanager
     async def read(
@@ -99,7 +102,8 @@ class LocalBackend:
     @contextlib.asynccontextmanager
     async def _stream(self, request: Request, identity: str) -> AsyncIterator[Stream]:
         """A stream of the ledger for the length of the block, in which `Stopped` is raised when it is to end."""
-        stream = await self._ledger.aopen(request, encode(request), _never, identity)
+        asked = Asked.with_(request, self._catalog.source_of(request))
+        stream = await self._ledger.aopen(asked, _never, lambda: identity)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         inside = True

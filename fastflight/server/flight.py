@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -65,20 +67,20 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
         with mapped():
-            self._ledger.refuse_while_draining()
-            yield from listing.flights(criteria, self._catalog)
+            with self._call(None, context):
+                yield from listing.flights(criteria, self._catalog)
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         with mapped():
             self._ledger.refuse_while_draining()
-            return self._descriptions.info(descriptor)
+            return self._descriptions.info(descriptor, partial(self._call, context=context))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
             self._ledger.refuse_while_draining()
-            return self._descriptions.schema(descriptor)
+            return self._descriptions.schema(descriptor, partial(self._call, context=context))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
@@ -119,8 +121,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[pa.Buffer]:
         with mapped():
-            for result in self._actions.results(action.type, action.body.to_pybytes()):
-                yield pa.py_buffer(result)
+            call = self._actions.call(action.type, action.body.to_pybytes())
+            with contextlib.nullcontext() if call.at_once else self._call(call.device, context):
+                for result in call.results():
+                    yield pa.py_buffer(result)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Shut down: streams have `timeout` seconds to end, then are ended with UNAVAILABLE. The shards are closed.
@@ -157,11 +161,15 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 yield asked.source, asked.request, stream
             stream.close("finished")
 
+    def _call(self, device: str | None, context: flight.ServerCallContext) -> AbstractContextManager[None]:
+        """Around a call on `device` that is no stream, and may take as long as that does."""
+        return self._ledger.call(device, context.is_cancelled, partial(identity, context))
+
     def _shard_of(self, request: Request) -> Shard:
         return self._shards.of(request.belongs_to)
 
     def _open(self, asked: Asked, context: flight.ServerCallContext) -> Stream:
-        return self._ledger.open(asked.request, asked.ticket, context.is_cancelled, identity(context))
+        return self._ledger.open(asked, context.is_cancelled, partial(identity, context))
 
 
 def identity(context: flight.ServerCallContext) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Generator, Hashable
+from collections.abc import Callable, Generator, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,6 +25,9 @@ from fastflight.server.status import flight_error
 from fastflight.service import Catalog
 from fastflight.service.kept import Asked, Asking, Kept
 from fastflight.service.ledger import Stream
+
+# Admits a call on a device, for the length of the context.
+Calling = Callable[[str | None], AbstractContextManager[None]]
 
 # Descriptions, and answers. A description is a schema: some kilobytes.
 MAX_KEPT = 512
@@ -40,24 +44,28 @@ class Descriptions:
         self._infos: Kept[flight.FlightInfo] = Kept(MAX_KEPT)
         self._schemas: Kept[flight.SchemaResult] = Kept(MAX_KEPT)
 
-    def info(self, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-        """The flight that a descriptor means."""
+    def info(self, descriptor: flight.FlightDescriptor, call: Calling) -> flight.FlightInfo:
+        """The flight that a descriptor means. Where its source has to be asked, that is done inside a `call`."""
         key = _key(descriptor)
         info = self._infos.get(key)
         if info is None:
-            request = listing.asked_of(descriptor, self._asking).request
-            known = listing.estimate(request, self._catalog)
+            asked = listing.asked_of(descriptor, self._asking)
+            request = asked.request
+            with call(asked.device):
+                known = listing.estimate(request, self._catalog)
             info = listing.info(request, known, self._catalog, descriptor)
             self._infos.put(key, info, known.keep_seconds)
         return info
 
-    def schema(self, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
-        """The columns of the answer that a descriptor means."""
+    def schema(self, descriptor: flight.FlightDescriptor, call: Calling) -> flight.SchemaResult:
+        """The columns of the answer that a descriptor means, likewise."""
         key = _key(descriptor)
         schema = self._schemas.get(key)
         if schema is None:
-            request = listing.asked_of(descriptor, self._asking).request
-            known = listing.estimate(request, self._catalog)
+            asked = listing.asked_of(descriptor, self._asking)
+            request = asked.request
+            with call(asked.device):
+                known = listing.estimate(request, self._catalog)
             schema = flight.SchemaResult(listing.schema(request, known))
             self._schemas.put(key, schema, known.keep_seconds)
         return schema
@@ -65,10 +73,11 @@ class Descriptions:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer: its batches, and its trailer as JSON but for the duration and the last brace."""
+    """A whole answer: its batches, of which the last goes with the trailer: JSON but for the duration and its brace."""
 
     schema: pa.Schema
-    batches: tuple[pa.RecordBatch, ...]
+    first: tuple[pa.RecordBatch, ...]
+    last: pa.RecordBatch
     told: bytes
     rows: int
     size: int
@@ -137,14 +146,14 @@ def _again(answer: Answer, stream: Stream) -> Generator[Message, None, None]:
     outcome = "cancelled"
     try:
         yield None
-        *first, last = answer.batches
-        stream.passing()
-        for batch in first:
+        for batch in answer.first:
             yield batch
             stream.passing()
+        if stream.why_stop:
+            stream.check()
         stream.count(answer.rows, answer.size)
         took = time.perf_counter() - stream.began
-        yield last, pa.py_buffer(b'%s, "duration_seconds": %.6f}' % (answer.told, took))
+        yield answer.last, pa.py_buffer(b'%s, "duration_seconds": %.6f}' % (answer.told, took))
         outcome = "finished"
     except Stopped as error:
         raise flight_error(error) from None
@@ -157,7 +166,9 @@ def _answer(schema: pa.Schema, batches: list[pa.RecordBatch], told: dict[str, ob
     # The last one is the trailer's, without rows: it goes with those before it, if there are any.
     sent = tuple(batches[:-1]) or tuple(batches)
     trailer = json.dumps({**told, "kept": True}).encode().removesuffix(b"}")
-    return Answer(schema, sent, trailer, sum(batch.num_rows for batch in sent), sum(batch.nbytes for batch in sent))
+    return Answer(
+        schema, sent[:-1], sent[-1], trailer, sum(batch.num_rows for batch in sent), sum(batch.nbytes for batch in sent)
+    )
 
 
 def _key(descriptor: flight.FlightDescriptor) -> Hashable:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fastflight.concurrency import Shards
@@ -17,6 +18,15 @@ from fastflight.service.ledger import Ledger
 
 class Nothing(Body):
     """The body of an action that needs none: empty, or `{}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An action with its decoded body: `results` carries it out. `device`: the one that it is about."""
+
+    results: Callable[[], Iterator[bytes]]
+    at_once: bool
+    device: str | None = None
 
 
 class Actions:
@@ -34,15 +44,16 @@ class Actions:
     def __iter__(self) -> Iterator[Action | RawAction]:
         return iter(self._actions.values())
 
-    def results(self, name: str, body: bytes) -> Iterator[bytes]:
-        """Carry `name` out; its results as they come."""
+    def call(self, name: str, body: bytes) -> Call:
+        """What `name` with `body` asks for, or `RequestError`. Nothing is begun."""
         if name not in self._actions:
             raise RequestError("no such action", where=wire.shortened(name), hint=nearest(name, self._actions))
         action = self._actions[name]
         if isinstance(action, RawAction):
-            return iter(action.run(body))
+            run = action.run
+            return Call(lambda: iter(run(body)), at_once=True)
         given = self._kept(action, body) if len(body) <= MAX_KEPT_REQUEST_BYTES else _decoded(action, body)
-        return (json.dumps(result, default=str).encode() for result in action.run(given))
+        return Call(functools.partial(_results, action, given), action.at_once, getattr(given, "device", None))
 
 
 def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
@@ -55,11 +66,25 @@ def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
         yield {**ledger.stats(), "shards": shards.stats()}
 
     return [
-        Action("health", "Whether the server takes requests: status is serving or draining.", Nothing, health),
         Action(
-            "stats", "Streams, rows and bytes since the start, in all and by source; the event loops.", Nothing, stats
+            "health",
+            "Whether the server takes requests: status is serving or draining.",
+            Nothing,
+            health,
+            at_once=True,
+        ),
+        Action(
+            "stats",
+            "Streams, rows and bytes since the start, in all and by source; the event loops.",
+            Nothing,
+            stats,
+            at_once=True,
         ),
     ]
+
+
+def _results(action: Action, given: Body) -> Iterator[bytes]:
+    return (json.dumps(result, default=str).encode() for result in action.run(given))
 
 
 def _decoded(action: Action, body: bytes) -> Body:

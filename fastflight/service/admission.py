@@ -1,10 +1,11 @@
-"""Admission: how many streams there may be at a time, in all, of one identity and of one device.
+"""Admission: how many streams and calls there may be at a time, in all, of one identity and on one device.
 
-A stream asks for a `Place` before it begins and gives it back when it is over. One that finds no room waits, for
+Each asks for a `Place` before it begins and gives it back when it is over. One that finds no room waits, for
 `Limits.wait_seconds` at most, then it is refused with `ResourceExhausted`, which says which limit was met and when to
 try again. The waiting ones are limited as well, since behind Flight each of them is a thread.
 
-A place is had by passing three gates: its identity's, its device's, the server's. Each lets them through in the order
+A place is had by passing three gates: its identity's, its device's, and last the server's for streams, or for calls
+that are no streams: whoever fills one of these leaves the other open. Each lets them through in the order
 in which they came to it, and who leaves hands its room to the next one there, so nobody slips in between. Who waits at
 a later gate keeps its room behind the earlier ones: nobody is overtaken without end, and a full device holds up nobody
 who asks for another one. All pass the gates in the same order, so none wait in a ring.
@@ -20,7 +21,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from fastflight.errors import ResourceExhausted, Stopped
@@ -31,6 +32,9 @@ MAX_STREAMS = 256
 # One at a time has the device, the others wait for it or look on: so many that a device whose clients multiply cannot
 # fill the server.
 MAX_STREAMS_PER_DEVICE = 64
+# Actions and descriptions that ask a device, and listings: as long as they take, each holds a thread. So many that a
+# device at which as many are stuck as one may have leaves half of them to the others.
+MAX_CALLS = 128
 # Each is a thread that only waits; more of them than this are not served any sooner for being here.
 MAX_WAITING = 64
 # Longer than a small file takes; short enough for a person, who wants to know what is wrong.
@@ -52,6 +56,7 @@ class Limits:
     streams: int = MAX_STREAMS
     per_identity: int | None = None
     per_device: int = MAX_STREAMS_PER_DEVICE
+    calls: int = MAX_CALLS
     waiting: int = MAX_WAITING
     wait_seconds: float = WAIT_SECONDS
 
@@ -59,28 +64,41 @@ class Limits:
 class _Gate:
     """Room for `limit` places, and who waits for it. `users` are those for whom it must stay the same gate."""
 
-    __slots__ = ("key", "limit", "passed", "users", "waiting")
+    __slots__ = ("inside", "key", "limit", "users", "waiting")
 
     def __init__(self, key: tuple[str, str], limit: int) -> None:
         self.key = key
         self.limit = limit
-        self.passed = 0
+        # Those that have passed it.
+        self.inside: set[Place] = set()
         self.users = 0
         self.waiting: deque[Place] = deque()
 
 
 class Place:
-    """Room for one stream, once it is `admitted`. `Admission.release` takes it back."""
+    """Room for one stream, once it is `admitted`. `Admission.release` takes it back.
 
-    __slots__ = ("admitted", "gates", "left", "passed", "wake")
+    `in_thread`: it is a thread that waits and works here.
+    """
 
-    def __init__(self, gates: tuple[_Gate, ...]) -> None:
-        self.gates = gates
-        # How many of the gates it has passed.
-        self.passed = 0
-        self.admitted = False
-        self.left = False
-        self.wake: Callable[[], object] | None = None
+    # Which of the last gates it has to pass.
+    scope = "server"
+    # As nearly all begin: it is not worth setting them for each.
+    # How many of the gates it has passed.
+    passed = 0
+    admitted = False
+    left = False
+    wake: Callable[[], object] | None = None
+    gates: tuple[_Gate, ...] = ()
+
+    def __init__(self, in_thread: bool = True) -> None:
+        self.in_thread = in_thread
+
+
+class CallPlace(Place):
+    """Room for one call that is no stream."""
+
+    scope = "calls"
 
 
 DEFAULT_LIMITS = Limits()
@@ -89,45 +107,60 @@ DEFAULT_LIMITS = Limits()
 class Admission:
     """The gates of one server."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: Limits = DEFAULT_LIMITS,
+        clock: Callable[[], float] = time.monotonic,
+        lock: threading.Lock | None = None,
+    ) -> None:
         self.limits = limits
         self._clock = clock
-        self._lock = threading.Lock()
-        self._only = (_Gate(("server", ""), limits.streams),)
+        # Given where it also guards what depends on who is inside.
+        self._lock = lock or threading.Lock()
+        self._streams, self._calls = _Gate(("server", ""), limits.streams), _Gate(("calls", ""), limits.calls)
+        self._last = {gate.key[0]: (gate,) for gate in (self._streams, self._calls)}
         # Those of identities and devices, while somebody uses them.
         self._gates: dict[tuple[str, str], _Gate] = {}
         self._waiting: set[Place] = set()
         self._closed = False
-        self._waiting_threads = 0
         self._refused = 0
 
     @property
-    def waiting(self) -> int:
-        """How many wait for a place now."""
-        return len(self._waiting)
+    def streams(self) -> Set[Place]:
+        """Those that are admitted. To be iterated under the lock."""
+        return self._streams.inside
 
     @property
-    def waiting_threads(self) -> int:
-        """How many of those are threads."""
-        return self._waiting_threads
+    def calls(self) -> Set[Place]:
+        """The same of calls that are no streams."""
+        return self._calls.inside
+
+    @property
+    def waiting(self) -> Set[Place]:
+        """Those that wait for a place."""
+        return self._waiting
 
     @property
     def refused(self) -> int:
         """How many were told that there is no room, since the start."""
         return self._refused
 
-    def acquire(self, identity: str, device: str | None, left: Callable[[], bool]) -> Place:
-        """A place for a stream of `identity` on `device` (None: on none, or on several).
+    @property
+    def closed(self) -> bool:
+        """Whether nobody is admitted any more."""
+        return self._closed
 
-        `ResourceExhausted` when there is none in time, `Stopped` when the server shuts down or the client has `left`.
+    def acquire(self, place: Place, device: str | None, who: Callable[[], str], left: Callable[[], bool]) -> None:
+        """Have `place` admitted, for something on `device` (None: on none, or on several).
+
+        `who` tells the identity, where that matters. `ResourceExhausted` when there is no room in time, `Stopped` when
+        the server shuts down or the client has `left`.
         """
-        place = self._enter(identity, device)
+        self._enter(place, device, who)
         if place.admitted:
-            return place
+            return
         woken = threading.Event()
         deadline = self._clock() + self.limits.wait_seconds
-        with self._lock:
-            self._waiting_threads += 1
         try:
             self._wake_by(place, woken.set)
             while (rest := deadline - self._clock()) > 0 and not woken.wait(min(rest, LOOK_SECONDS)):
@@ -137,16 +170,12 @@ class Admission:
         except BaseException:
             self.release(place)
             raise
-        finally:
-            with self._lock:
-                self._waiting_threads -= 1
-        return place
 
-    async def aacquire(self, identity: str, device: str | None) -> Place:
+    async def aacquire(self, place: Place, device: str | None, who: Callable[[], str]) -> None:
         """The same from a coroutine. Who leaves cancels it."""
-        place = self._enter(identity, device)
+        self._enter(place, device, who)
         if place.admitted:
-            return place
+            return
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         try:
             self._wake_by(place, lambda: loop.call_soon_threadsafe(woken.set))
@@ -156,12 +185,11 @@ class Admission:
         except BaseException:
             self.release(place)
             raise
-        return place
 
     def release(self, place: Place) -> None:
         """Take a place back, or out of the queue. Does nothing the second time."""
         with self._lock:
-            self._leave(place)
+            self.leave(place)
 
     def close(self) -> None:
         """Admit nobody any more, and tell those that wait."""
@@ -169,37 +197,48 @@ class Admission:
             self._closed = True
             for place in list(self._waiting):
                 if not _woken(place):
-                    self._leave(place)
+                    self.leave(place)
 
-    def _enter(self, identity: str, device: str | None) -> Place:
-        """A place that is admitted, or stands in the queue of the first gate that is full."""
-        limits = self.limits
+    def leave(self, place: Place) -> None:
+        """`release`, for who has the lock already."""
+        if place.left:
+            return
+        place.left = True
+        if not place.admitted:
+            self._waiting.discard(place)
+            place.gates[place.passed].waiting.remove(place)
+        for gate in place.gates[: place.passed]:
+            gate.inside.remove(place)
+            if gate.waiting and not self._closed:
+                self._hand_over(gate)
+        for gate in place.gates[:-1]:
+            gate.users -= 1
+            if not gate.users:
+                del self._gates[gate.key]
+
+    def _enter(self, place: Place, device: str | None, who: Callable[[], str]) -> None:
+        """Have it admitted, or stand in the queue of the first gate that is full."""
+        per_identity = self.limits.per_identity
+        identity = "" if per_identity is None else who()
         with self._lock:
             if self._closed:
                 raise _shutting_down()
-            gates = self._gates_of(identity, device)
-            if len(self._waiting) >= limits.waiting:
+            gates: tuple[_Gate, ...] = self._last[place.scope]
+            if device is not None:
+                gates = (self._gate("device", device, self.limits.per_device), *gates)
+            if per_identity is not None:
+                gates = (self._gate("identity", identity, per_identity), *gates)
+            if len(self._waiting) >= self.limits.waiting:
                 for gate in gates:
-                    if gate.passed >= gate.limit:
+                    if len(gate.inside) >= gate.limit:
                         raise self._refusal(gate)
-            place = Place(gates)
+            place.gates = gates
             for gate in gates[:-1]:
                 gate.users += 1
                 self._gates[gate.key] = gate
             self._advance(place)
             if not place.admitted:
                 self._waiting.add(place)
-            return place
-
-    def _gates_of(self, identity: str, device: str | None) -> tuple[_Gate, ...]:
-        """The gates on the way, the server's last."""
-        limits = self.limits
-        gates: tuple[_Gate, ...] = self._only
-        if device is not None:
-            gates = (self._gate("device", device, limits.per_device), *gates)
-        if limits.per_identity is not None:
-            gates = (self._gate("identity", identity, limits.per_identity), *gates)
-        return gates
 
     def _gate(self, kind: str, name: str, limit: int) -> _Gate:
         key = (kind, name)
@@ -222,29 +261,12 @@ class Admission:
     def _advance(self, place: Place) -> None:
         """Through every gate that has room; into the queue of the first that has none."""
         for gate in place.gates[place.passed :]:
-            if gate.passed >= gate.limit:
+            if len(gate.inside) >= gate.limit:
                 gate.waiting.append(place)
                 return
-            gate.passed += 1
+            gate.inside.add(place)
             place.passed += 1
         place.admitted = True
-
-    def _leave(self, place: Place) -> None:
-        """Out of the queue it stands in; the room behind each gate that it has passed goes to the next one there."""
-        if place.left:
-            return
-        place.left = True
-        self._waiting.discard(place)
-        if not place.admitted:
-            place.gates[place.passed].waiting.remove(place)
-        for gate in place.gates[: place.passed]:
-            gate.passed -= 1
-            if gate.waiting and not self._closed:
-                self._hand_over(gate)
-        for gate in place.gates[:-1]:
-            gate.users -= 1
-            if not gate.users:
-                del self._gates[gate.key]
 
     def _hand_over(self, gate: _Gate) -> None:
         """Let the next one through."""
@@ -253,15 +275,19 @@ class Admission:
         if following.admitted:
             self._waiting.discard(following)
             if not _woken(following):
-                self._leave(following)
+                self.leave(following)
 
     def _refusal(self, gate: _Gate) -> ResourceExhausted:
         self._refused += 1
         scope, name = gate.key
+        one = gate.limit == 1
+        streams = "1 stream is open" if one else f"{gate.limit} streams are open"
+        calls = "1 call is under way" if one else f"{gate.limit} calls are under way"
         what = {
-            "server": f"{gate.limit} streams are open, as many as the server takes",
-            "identity": f"{gate.limit} streams are open from this client, as many as one may have",
-            "device": f"{gate.limit} streams are open on this device, as many as it may have",
+            "server": f"{streams}, as many as the server takes",
+            "calls": f"{calls}, as many as the server takes",
+            "identity": f"{streams} from this client, as many as one may have",
+            "device": f"{streams} on this device, as many as it may have",
         }[scope]
         seconds = max(MIN_RETRY_SECONDS, self.limits.wait_seconds)
         return ResourceExhausted(

@@ -7,6 +7,7 @@ entries and the size of one, and safe for threads.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -28,11 +29,17 @@ MAX_KEPT_REQUEST_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, the source that serves it, and its ticket in the server's own spelling."""
+    """A request, the source that serves it, its ticket in the server's own spelling, and the device it is about."""
 
     request: Request
     source: Source[Any]
     ticket: bytes
+    device: str | None
+
+    @classmethod
+    def with_(cls, request: Request, source: Source[Any]) -> Asked:
+        """`request`, as it was decoded."""
+        return cls(request, source, encode(request), request.belongs_to)
 
 
 class Asking:
@@ -60,7 +67,7 @@ class Asking:
         return self._asked(decode_path(path))
 
     def _asked(self, request: Request) -> Asked:
-        return Asked(request, self._catalog.source_of(request), encode(request))
+        return Asked.with_(request, self._catalog.source_of(request))
 
 
 class Kept(Generic[T]):
@@ -75,7 +82,9 @@ class Kept(Generic[T]):
     def get(self, key: Hashable) -> T | None:
         """The value, or None where there is none that is still true."""
         found = self._values.get(key)
-        return found[0] if found is not None and self._clock() < found[1] else None
+        if found is None or (found[1] != math.inf and self._clock() >= found[1]):
+            return None
+        return found[0]
 
     def put(self, key: Hashable, value: T, seconds: float) -> None:
         """Keep `value` for `seconds`: `math.inf` is for ever, 0 not at all. It replaces what was kept before."""

@@ -3,6 +3,8 @@
 A handler opens a `Stream` in the `Ledger` and closes it with its outcome. `open` waits, in bounds, until there is room
 for it (`service.admission`), and so does `aopen` for a coroutine. `Stream.check` is asked between batches and while
 waiting: it raises `Stopped` once the peer has left, the stream was cancelled, or the server shuts down.
+
+Calls that are no streams, but last as long as a device takes, run inside `call` or `acall`.
 """
 
 from __future__ import annotations
@@ -10,42 +12,46 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, cast
 
 from fastflight.errors import Stopped
-from fastflight.service.admission import DEFAULT_LIMITS, Admission, Limits, Place
-from fastflight.service.requests import Request
+from fastflight.service.admission import DEFAULT_LIMITS, Admission, CallPlace, Limits, Place
+from fastflight.service.kept import Asked
 from fastflight.service.threads import by_kind
 
 # Asking gRPC whether a client has left takes it up to 0.4 ms, as long as sending half a megabyte.
 LOOK_SECONDS = 0.2
-# What is counted of a source's streams.
-COUNTED = ("started", "finished", "failed", "cancelled", "rows", "bytes")
+# What is counted of a source's streams once they are over.
+ENDED = ("finished", "failed", "cancelled", "rows", "bytes")
+COUNTED = ("open", "started", *ENDED)
 
 
-class Stream:
-    """One running do_get, do_put or do_exchange."""
+class Stream(Place):
+    """One running do_get, do_put or do_exchange, and its place."""
 
-    def __init__(
-        self, ledger: Ledger, source: str, ticket: bytes, left: Callable[[], bool], place: Place, in_thread: bool
-    ) -> None:
-        self._ledger = ledger
-        self.place = place
-        # Its handler is a thread of its own.
+    # As most of them stay. Small answers are quick enough for it to matter how much is set for each.
+    rows = 0
+    bytes = 0
+    # By `time.perf_counter`, from when it was admitted; 0 before.
+    began = 0.0
+    why_stop = ""
+    # How it went; known before it closes where its handler has more to do than to answer.
+    outcome = ""
+    lasting = False
+    _drain: Callable[[], None] | None = None
+    _stopped: Callable[[], object] | None = None
+
+    def __init__(self, ledger: Ledger, asked: Asked, left: Callable[[], bool], in_thread: bool) -> None:
         self.in_thread = in_thread
+        self.asked = asked
+        self._ledger = ledger
         self._left = left
-        self.source = source
-        self.ticket = ticket
-        self.rows = 0
-        self.bytes = 0
+
+    def begin(self) -> None:
+        """It is admitted."""
         self.began = self._looked = time.perf_counter()
-        self.why_stop = ""
-        # How it went; known before it closes where its handler has more to do than to answer.
-        self.outcome = ""
-        self.lasting = False
-        self._drain: Callable[[], None] | None = None
-        self._stopped: Callable[[], object] | None = None
 
     def when_stopped(self, tell: Callable[[], object] | None) -> None:
         """For a handler that would wait rather than `check` now and then: `tell` is called, from any thread."""
@@ -122,110 +128,130 @@ class Ledger:
     """All streams of one server."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        # Taken at each call; who waits until none is open waits for `_empty`.
+        # Taken when a stream opens and when it closes; who waits until none is open waits for `_empty`.
         self._lock = threading.Lock()
         self._empty = threading.Condition(self._lock)
-        self._admission = Admission(limits)
-        self._open: set[Stream] = set()
-        self._counts: dict[str, Counter[str]] = {}
-        self._draining = False
+        self._emptying = 0
+        self._admission = Admission(limits, lock=self._lock)
+        self._counts: dict[str, dict[str, int]] = {}
 
-    def open(self, request: Request, ticket: bytes, left: Callable[[], bool], identity: str) -> Stream:
-        """A stream for `request`, once there is room for it. `left` says whether its client has gone.
+    def open(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
+        """A stream for a request, once there is room for it. `left` says whether its client has gone, `who` asks.
 
-        `identity` is who asks. Raises `ResourceExhausted` where there is no room in time, `Stopped` while draining.
+        Raises `ResourceExhausted` where there is no room in time, `Stopped` while draining.
         """
-        return self._opened(request, ticket, left, self._admission.acquire(identity, request.belongs_to, left), True)
+        stream = Stream(self, asked, left, True)
+        self._admission.acquire(stream, asked.device, who, left)
+        stream.begin()
+        return stream
 
-    async def aopen(self, request: Request, ticket: bytes, left: Callable[[], bool], identity: str) -> Stream:
+    async def aopen(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
         """The same for a coroutine; cancel it when the client goes."""
-        return self._opened(request, ticket, left, await self._admission.aacquire(identity, request.belongs_to), False)
+        stream = Stream(self, asked, left, False)
+        await self._admission.aacquire(stream, asked.device, who)
+        stream.begin()
+        return stream
 
-    def _opened(
-        self, request: Request, ticket: bytes, left: Callable[[], bool], place: Place, in_thread: bool
-    ) -> Stream:
-        with self._lock:
-            if self._draining:
-                self._admission.release(place)
-                self.refuse_while_draining()
-            stream = Stream(self, request.type, ticket, left, place, in_thread)
-            self._open.add(stream)
-            self._count(request.type)["started"] += 1
-            return stream
+    @contextmanager
+    def call(self, device: str | None, left: Callable[[], bool], who: Callable[[], str]) -> Iterator[None]:
+        """Around a call on `device` that is no stream. It is admitted like one, by a limit of its own."""
+        place = CallPlace()
+        self._admission.acquire(place, device, who, left)
+        try:
+            yield
+        finally:
+            self._admission.release(place)
+
+    @asynccontextmanager
+    async def acall(self, device: str | None, who: Callable[[], str]) -> AsyncIterator[None]:
+        """The same for a coroutine; cancel it when the client goes."""
+        place = CallPlace(in_thread=False)
+        await self._admission.aacquire(place, device, who)
+        try:
+            yield
+        finally:
+            self._admission.release(place)
 
     def closed(self, stream: Stream, outcome: str) -> None:
         """Take a stream out, once."""
         with self._lock:
-            if stream in self._open:
-                self._open.remove(stream)
-                self._admission.release(stream.place)
-                counts = self._count(stream.source)
-                counts[outcome] += 1
-                counts["rows"] += stream.rows
-                counts["bytes"] += stream.bytes
-                if not self._open:
-                    self._empty.notify_all()
+            if stream.left:
+                return
+            self._admission.leave(stream)
+            counts = self._counts.get(stream.asked.request.type) or self._counted(stream)
+            counts[outcome] += 1
+            counts["rows"] += stream.rows
+            counts["bytes"] += stream.bytes
+            if self._emptying and not self._admission.streams:
+                self._empty.notify_all()
 
     @property
     def draining(self) -> bool:
         """Whether the server shuts down."""
-        return self._draining
+        return self._admission.closed
 
     def refuse_while_draining(self) -> None:
         """Raise `Stopped` once the server shuts down."""
-        if self._draining:
+        if self._admission.closed:
             raise Stopped("the server shuts down", hint="Ask again when it is back")
 
     def cancel(self, ticket: bytes) -> int:
         """End the open streams of a ticket; how many there were."""
-        with self._lock:
-            found = [stream for stream in self._open if stream.ticket == ticket]
+        found = [stream for stream in self._running() if stream.asked.ticket == ticket]
         for stream in found:
             stream.stop("cancelled by CancelFlightInfo")
         return len(found)
 
     def drain(self) -> None:
         """Admit no more streams, and let live ones come to their end."""
-        with self._lock:
-            self._draining = True
-            running = list(self._open)
         self._admission.close()
-        for stream in running:
+        for stream in self._running():
             stream.drain()
 
     def stop_all(self) -> None:
         """End every open stream."""
-        with self._lock:
-            running = list(self._open)
-        for stream in running:
+        for stream in self._running():
             stream.stop("the server shuts down")
 
     def wait_empty(self, timeout: float) -> bool:
         """Wait until no stream is open; False after `timeout` seconds."""
         with self._empty:
-            return self._empty.wait_for(lambda: not self._open, timeout)
+            self._emptying += 1
+            try:
+                return self._empty.wait_for(lambda: not self._admission.streams, timeout)
+            finally:
+                self._emptying -= 1
 
     def stats(self) -> dict[str, Any]:
         """Counts in all and by source. Rows and bytes are those of streams that have ended, and of the open ones."""
+        admission = self._admission
         with self._lock:
             sources = {name: Counter(counts) for name, counts in self._counts.items()}
-            handlers = sum(stream.in_thread for stream in self._open)
-            for stream in self._open:
-                sources[stream.source].update({"open": 1, "rows": stream.rows, "bytes": stream.bytes})
+            running = [stream for stream in self._streams() if stream.began]
+            handlers = sum(place.in_thread for place in (*admission.streams, *admission.calls, *admission.waiting))
+            calls, waiting, refused = len(admission.calls), len(admission.waiting), admission.refused
+            for stream in running:
+                counts = sources.setdefault(stream.asked.request.type, Counter())
+                counts.update({"open": 1, "rows": stream.rows, "bytes": stream.bytes})
         total: Counter[str] = Counter()
         for counts in sources.values():
+            counts["started"] = sum(counts[key] for key in ("open", "finished", "failed", "cancelled"))
             total.update(counts)
-        keys = ("open", *COUNTED)
         return {
-            **{key: total[key] for key in keys},
-            "waiting": self._admission.waiting,
-            "refused": self._admission.refused,
-            "threads": by_kind(handlers + self._admission.waiting_threads),
-            "sources": {name: {key: counts[key] for key in keys} for name, counts in sources.items()},
+            **{key: total[key] for key in COUNTED},
+            "calls": calls,
+            "waiting": waiting,
+            "refused": refused,
+            "threads": by_kind(handlers),
+            "sources": {name: {key: counts[key] for key in COUNTED} for name, counts in sources.items()},
         }
 
-    def _count(self, source: str) -> Counter[str]:
-        counts = self._counts.get(source)
-        if counts is None:
-            counts = self._counts[source] = Counter()
-        return counts
+    def _streams(self) -> Iterator[Stream]:
+        return (cast(Stream, place) for place in self._admission.streams)
+
+    def _running(self) -> list[Stream]:
+        with self._lock:
+            return list(self._streams())
+
+    def _counted(self, stream: Stream) -> dict[str, int]:
+        return self._counts.setdefault(stream.asked.request.type, dict.fromkeys(ENDED, 0))

@@ -85,7 +85,7 @@ def test_who_waits_in_vain_is_told_what_is_full_and_when_to_come_back() -> None:
             running.client.do_get(ticket(type="trial")).read_all()
         assert json.loads(raised.value.extra_info) == {
             "code": "resource_exhausted",
-            "what": "1 streams are open, as many as the server takes",
+            "what": "1 stream is open, as many as the server takes",
             "hint": "End one that is no longer needed, or try again in 1 s",
             "scope": "server",
             "limit": 1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,6 +20,24 @@ SOON = 10.0
 
 def never() -> bool:
     return False
+
+
+def acquired(
+    admission: Admission,
+    identity: str,
+    device: str | None,
+    left: Callable[[], bool] = never,
+    place: Place | None = None,
+) -> Place:
+    place = place or Place()
+    admission.acquire(place, device, lambda: identity, left)
+    return place
+
+
+async def aacquired(admission: Admission, identity: str, device: str | None) -> Place:
+    place = Place(in_thread=False)
+    await admission.aacquire(place, device, lambda: identity)
+    return place
 
 
 def limits(streams: int = 100, **others: float) -> Limits:
@@ -40,9 +59,9 @@ def gates(admission: Admission) -> int:
 def test_the_limit_that_is_met_is_named(given_limits: Limits, said: str, scope: str, where: str) -> None:
     admission = Admission(given_limits)
     for _ in range(2):
-        admission.acquire("me", "demo", never)
+        acquired(admission, "me", "demo")
     with pytest.raises(ResourceExhausted) as raised:
-        admission.acquire("me", "demo", never)
+        acquired(admission, "me", "demo")
     error = raised.value
     assert said in error.what
     assert (error.scope, error.limit, error.retry_after_seconds, error.where) == (scope, 2, SOON, where)
@@ -52,21 +71,21 @@ def test_the_limit_that_is_met_is_named(given_limits: Limits, said: str, scope: 
 
 def test_identities_and_devices_have_room_of_their_own() -> None:
     admission = Admission(limits(per_identity=1, per_device=1, waiting=0))
-    mine = admission.acquire("me", "demo", never)
-    admission.acquire("you", "other", never)
+    mine = acquired(admission, "me", "demo")
+    acquired(admission, "you", "other")
     with pytest.raises(ResourceExhausted, match="on this device"):
-        admission.acquire("them", "demo", never)
-    admission.acquire("them", None, never)
+        acquired(admission, "them", "demo")
+    acquired(admission, "them", None)
     admission.release(mine)
     admission.release(mine)
-    admission.acquire("me", "demo", never)
+    acquired(admission, "me", "demo")
     with pytest.raises(ResourceExhausted, match="from this client"):
-        admission.acquire("me", None, never)
+        acquired(admission, "me", None)
 
 
 def test_what_is_over_leaves_nothing_behind() -> None:
     admission = Admission(limits())
-    places = [admission.acquire(f"client {number}", f"device {number}", never) for number in range(20)]
+    places = [acquired(admission, f"client {number}", f"device {number}") for number in range(20)]
     assert gates(admission) == 20
     for place in places:
         admission.release(place)
@@ -75,50 +94,50 @@ def test_what_is_over_leaves_nothing_behind() -> None:
 
 def test_without_patience_the_refusal_comes_at_once_and_asks_for_a_second() -> None:
     admission = Admission(limits(1, wait_seconds=0))
-    admission.acquire("me", None, never)
+    acquired(admission, "me", None)
     with pytest.raises(ResourceExhausted) as raised:
-        admission.acquire("me", None, never)
+        acquired(admission, "me", None)
     assert raised.value.retry_after_seconds == 1
-    assert admission.waiting == 0
+    assert len(admission.waiting) == 0
 
 
 def test_a_coroutine_without_patience_is_refused_too() -> None:
     async def run() -> None:
         admission = Admission(limits(1, wait_seconds=0))
-        place = await admission.aacquire("me", None)
+        place = await aacquired(admission, "me", None)
         with pytest.raises(ResourceExhausted):
-            await admission.aacquire("me", None)
+            await aacquired(admission, "me", None)
         admission.release(place)
-        assert (admission.waiting, gates(admission)) == (0, 0)
+        assert (len(admission.waiting), gates(admission)) == (0, 0)
 
     asyncio.run(run())
 
 
 def test_a_client_that_leaves_while_it_waits_leaves_the_queue() -> None:
     admission = Admission(limits(1))
-    place = admission.acquire("me", None, never)
+    place = acquired(admission, "me", None)
     with pytest.raises(Stopped, match="the client has left"):
-        admission.acquire("me", None, lambda: True)
-    assert admission.waiting == 0
+        acquired(admission, "me", None, lambda: True)
+    assert len(admission.waiting) == 0
     admission.release(place)
     assert gates(admission) == 0
 
 
 def test_closing_tells_those_that_wait_and_those_that_come() -> None:
     admission = Admission(limits(1))
-    place = admission.acquire("me", "demo", never)
+    place = acquired(admission, "me", "demo")
     ended: list[str] = []
 
     def wait() -> None:
         with pytest.raises(Stopped, match="the server shuts down"):
-            admission.acquire("me", "demo", never)
+            acquired(admission, "me", "demo")
         ended.append("thread")
 
     async def run() -> None:
         thread = threading.Thread(target=wait)
         thread.start()
-        task = asyncio.create_task(admission.aacquire("you", None))
-        while admission.waiting < 2:  # noqa: ASYNC110 - the thread tells nobody
+        task = asyncio.create_task(aacquired(admission, "you", None))
+        while len(admission.waiting) < 2:  # noqa: ASYNC110 - the thread tells nobody
             await asyncio.sleep(0)
         admission.close()
         with pytest.raises(Stopped, match="the server shuts down"):
@@ -128,19 +147,19 @@ def test_closing_tells_those_that_wait_and_those_that_come() -> None:
     asyncio.run(run())
     assert ended == ["thread"]
     with pytest.raises(Stopped):
-        admission.acquire("me", None, never)
+        acquired(admission, "me", None)
     admission.release(place)
-    assert (admission.waiting, gates(admission)) == (0, 0)
+    assert (len(admission.waiting), gates(admission)) == (0, 0)
 
 
 def test_a_full_device_holds_up_nobody_who_asks_for_another() -> None:
     async def run() -> None:
         admission = Admission(limits(per_device=1, per_identity=4))
-        await admission.aacquire("me", "busy")
-        waiting = asyncio.create_task(admission.aacquire("me", "busy"))
+        await aacquired(admission, "me", "busy")
+        waiting = asyncio.create_task(aacquired(admission, "me", "busy"))
         await asyncio.sleep(0)
-        await admission.aacquire("me", "free")
-        assert admission.waiting == 1
+        await aacquired(admission, "me", "free")
+        assert len(admission.waiting) == 1
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -151,31 +170,31 @@ def test_a_full_device_holds_up_nobody_who_asks_for_another() -> None:
 def test_a_waiter_cancelled_in_the_moment_it_is_admitted_passes_its_place_on() -> None:
     async def run() -> None:
         admission = Admission(limits(1))
-        place = await admission.aacquire("me", None)
-        first = asyncio.create_task(admission.aacquire("me", None))
-        second = asyncio.create_task(admission.aacquire("you", None))
+        place = await aacquired(admission, "me", None)
+        first = asyncio.create_task(aacquired(admission, "me", None))
+        second = asyncio.create_task(aacquired(admission, "you", None))
         await asyncio.sleep(0)
         admission.release(place)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
         admission.release(await second)
-        assert (admission.waiting, gates(admission)) == (0, 0)
+        assert (len(admission.waiting), gates(admission)) == (0, 0)
 
     asyncio.run(run())
 
 
 def test_a_waiter_whose_loop_has_ended_is_passed_over() -> None:
     admission = Admission(limits(1))
-    place = admission.acquire("me", None, never)
+    place = acquired(admission, "me", None)
     loop = asyncio.new_event_loop()
-    waiting = loop.create_task(admission.aacquire("dead", None))
+    waiting = loop.create_task(aacquired(admission, "dead", None))
     loop.run_until_complete(asyncio.sleep(0))
     waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # it ends with its loop, on purpose
     loop.close()
     admission.release(place)
-    admission.acquire("me", None, never)
-    assert admission.waiting == 0
+    acquired(admission, "me", None)
+    assert len(admission.waiting) == 0
 
 
 @dataclass
@@ -197,7 +216,7 @@ class Crowd:
     order: list[Client] = field(default_factory=list)
 
     def come(self, identity: str, device: str | None) -> None:
-        self.clients.append(Client(identity, device, asyncio.create_task(self.admission.aacquire(identity, device))))
+        self.clients.append(Client(identity, device, asyncio.create_task(aacquired(self.admission, identity, device))))
 
     def inside(self) -> list[Client]:
         return [client for client in self.clients if client.place is not None]
@@ -228,7 +247,7 @@ class Crowd:
         assert len(inside) <= chosen.streams
         assert all(count <= (chosen.per_identity or 0) for count in Counter(c.identity for c in inside).values())
         assert all(count <= chosen.per_device for count in Counter(c.device for c in inside if c.device).values())
-        assert self.admission.waiting == len(self.outside())
+        assert len(self.admission.waiting) == len(self.outside())
         for waiting in self.outside():  # for a reason: one of its limits is met by those who are here
             others = [client for client in self.clients if client is not waiting]
             assert (
@@ -287,12 +306,12 @@ def test_threads_and_loops_share_the_room() -> None:
 
     def in_thread(identity: str) -> None:
         for _ in range(50):
-            used(admission.acquire(identity, "demo", never))
+            used(acquired(admission, identity, "demo"))
 
     async def in_loop() -> None:
         async def use(identity: str) -> None:
             for _ in range(50):
-                place = await admission.aacquire(identity, "demo")
+                place = await aacquired(admission, identity, "demo")
                 await asyncio.sleep(0)
                 used(place)
 
@@ -305,4 +324,4 @@ def test_threads_and_loops_share_the_room() -> None:
     for thread in threads:
         thread.join()
     assert max(most) <= 2
-    assert (admission.waiting, admission.refused, gates(admission)) == (0, 0, 0)
+    assert (len(admission.waiting), admission.refused, gates(admission)) == (0, 0, 0)
