@@ -85,10 +85,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
             asked = self._asking.of(ticket.ticket)
+            answer = self._answers.get(asked)
             stream = self._open(asked, context)
+            if answer is not None:
+                return kept.again(answer, stream)
             with stream.failing():  # once it is answered, the answer closes it
-                if (answer := self._answers.get(asked)) is not None:
-                    return kept.again(answer, stream)
                 if asked.request.mode == "sync":
                     opened = answers.sync_answer(asked.source, asked.request, stream)
                 else:

@@ -166,9 +166,10 @@ def _answer(schema: pa.Schema, batches: list[pa.RecordBatch], told: dict[str, ob
     # The last one is the trailer's, without rows: it goes with those before it, if there are any.
     sent = tuple(batches[:-1]) or tuple(batches)
     trailer = json.dumps({**told, "kept": True}).encode().removesuffix(b"}")
-    return Answer(
-        schema, sent[:-1], sent[-1], trailer, sum(batch.num_rows for batch in sent), sum(batch.nbytes for batch in sent)
-    )
+    # Of the very schema of the stream: another object Arrow compares with it at each sending, metadata and all.
+    sent = tuple(pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in sent)
+    rows, size = sum(batch.num_rows for batch in sent), sum(batch.nbytes for batch in sent)
+    return Answer(schema, sent[:-1], sent[-1], trailer, rows, size)
 
 
 def _key(descriptor: flight.FlightDescriptor) -> Hashable:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.server.kept import MAX_KEPT_ANSWER_BYTES
+from fastflight.server.kept import MAX_KEPT_ANSWER_BYTES, _answer
 from fastflight.service import Source
 from fastflight.service.source import Estimate, Reading
 
@@ -114,3 +114,12 @@ def test_a_description_is_given_again_for_as_long_as_its_source_says(keep_second
         assert described.times == before + (1 if keep_seconds else 2)
         other = flight.FlightDescriptor.for_command(b'{"type": "trial", "rows": 7}')
         assert running.client.get_flight_info(other).descriptor == other
+
+
+def test_what_is_kept_has_the_very_schema_of_its_stream() -> None:
+    plain, batches = pa.schema([("n", pa.int64())]), [pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": []})]
+    described = plain.with_metadata({"fastflight.path": "sync"})
+    kept = _answer(described, [batches[0], batches[0], batches[1].cast(plain)], {"duration_seconds": 1.0})
+    assert (len(kept.first), kept.rows, kept.size) == (1, 4, 32)
+    for batch in (*kept.first, kept.last):
+        assert batch.schema.equals(described, check_metadata=True)
