@@ -281,13 +281,14 @@ class Admission:
         self._refused += 1
         scope, name = gate.key
         one = gate.limit == 1
-        streams = "1 stream is open" if one else f"{gate.limit} streams are open"
-        calls = "1 call is under way" if one else f"{gate.limit} calls are under way"
+        streams = "1 stream is" if one else f"{gate.limit} streams are"
+        calls = "1 call is" if one else f"{gate.limit} calls are"
+        either = "1 stream or call is" if one else f"{gate.limit} streams and calls are"
         what = {
-            "server": f"{streams}, as many as the server takes",
-            "calls": f"{calls}, as many as the server takes",
-            "identity": f"{streams} from this client, as many as one may have",
-            "device": f"{streams} on this device, as many as it may have",
+            "server": f"{streams} open, as many as the server takes",
+            "calls": f"{calls} under way, as many as the server takes",
+            "identity": f"{either} open from this client, as many as one may have",
+            "device": f"{either} open on this device, as many as it may have",
         }[scope]
         seconds = max(MIN_RETRY_SECONDS, self.limits.wait_seconds)
         return ResourceExhausted(

@@ -12,9 +12,11 @@ import pytest
 
 from fastflight.client.failure import typed
 from fastflight.errors import ResourceExhausted
+from fastflight.service import Source
 from fastflight.service.admission import Limits
+from fastflight.service.source import Estimate, Reading
 
-from .conftest import SOON, Running, serving
+from .conftest import SCHEMA, SOON, Running, Trial, serving
 
 IDLE = {"type": "trial", "rows": 1, "idle": True}
 
@@ -168,3 +170,75 @@ def test_those_that_wait_are_told_when_the_server_shuts_down() -> None:
         with pytest.raises(flight.FlightUnavailableError):
             first.read_all()
         closing.join(SOON)
+
+
+class Slow:
+    """A source that is long in describing itself, as a device is that does not answer."""
+
+    def __init__(self) -> None:
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def source(self) -> Source[Trial]:
+        return Source(Trial, read=lambda request: Reading(SCHEMA, iter([])), describe=self.describe)
+
+    def describe(self, request: Trial) -> Estimate:
+        self.asked.set()
+        assert self.go.wait(SOON)
+        return Estimate(SCHEMA)
+
+
+def described(running: Running, device: str | None = None) -> threading.Thread:
+    """Ask for a flight's description in a thread."""
+    command = flight.FlightDescriptor.for_command(
+        json.dumps({"type": "trial", **({"device": device} if device else {})})
+    )
+    thread = threading.Thread(target=running.client.get_flight_info, args=(command,), daemon=True)
+    thread.start()
+    return thread
+
+
+def test_calls_that_are_no_streams_have_a_limit_of_their_own() -> None:
+    slow = Slow()
+    with serving(Limits(calls=1, wait_seconds=0), trial=slow.source()) as running:
+        asking = described(running)
+        assert slow.asked.wait(SOON)
+        command = flight.FlightDescriptor.for_command(b'{"type": "trial"}')
+        refused: list[Callable[[], object]] = [
+            lambda: list(running.client.do_action(flight.Action("greet", b'{"name": "you"}'))),
+            lambda: list(running.client.list_flights()),
+            lambda: running.client.get_flight_info(command),
+        ]
+        for call in refused:
+            with pytest.raises(flight.FlightUnavailableError, match="1 call is under way") as raised:
+                call()
+            assert json.loads(raised.value.extra_info)["scope"] == "calls"
+        stats = running.stats()
+        assert (stats["calls"], stats["refused"], stats["threads"]["handlers"]) == (1, 3, 1)
+        # Streams go on, and so does what is said at once.
+        assert running.client.do_get(ticket(type="trial", mode="sync")).read_all().num_rows == 0
+        assert list(running.client.do_action(flight.Action("health", b"")))
+        slow.go.set()
+        asking.join(SOON)
+        assert list(running.client.do_action(flight.Action("greet", b'{"name": "you"}')))
+        assert running.stats()["calls"] == 0
+
+
+def test_calls_on_a_device_count_with_its_streams() -> None:
+    slow = Slow()
+    with serving(Limits(per_device=1, wait_seconds=0), trial=slow.source()) as running:
+        asking = described(running, "demo")
+        assert slow.asked.wait(SOON)
+        with pytest.raises(flight.FlightUnavailableError, match="demo: 1 stream or call"):
+            running.client.do_get(ticket(type="trial", mode="sync", device="demo")).read_all()
+        assert running.client.do_get(ticket(type="trial", mode="sync", device="other")).read_all().num_rows == 0
+        slow.go.set()
+        asking.join(SOON)
+        assert running.client.do_get(ticket(type="trial", mode="sync", device="demo")).read_all().num_rows == 0
+
+
+def test_a_call_that_is_not_read_to_its_end_gives_its_place_back() -> None:
+    with serving(Limits(calls=1, wait_seconds=0)) as running:
+        results = running.client.do_action(flight.Action("greet", b'{"name": "you"}'))
+        del results
+        until(lambda: running.stats()["calls"] == 0)
+        assert list(running.client.do_action(flight.Action("greet", b'{"name": "you"}')))

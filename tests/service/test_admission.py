@@ -52,8 +52,8 @@ def gates(admission: Admission) -> int:
     ("given_limits", "said", "scope", "where"),
     [
         (limits(2, waiting=0), "2 streams are open, as many as the server takes", "server", ""),
-        (limits(per_identity=2, waiting=0), "2 streams are open from this client", "identity", ""),
-        (limits(per_device=2, waiting=0), "2 streams are open on this device", "device", "demo"),
+        (limits(per_identity=2, waiting=0), "2 streams and calls are open from this client", "identity", ""),
+        (limits(per_device=2, waiting=0), "2 streams and calls are open on this device", "device", "demo"),
     ],
 )
 def test_the_limit_that_is_met_is_named(given_limits: Limits, said: str, scope: str, where: str) -> None:
