@@ -61,6 +61,9 @@ class RawRepl:
         self.inbox = Inbox()
         self.entered = False
         self.paste = paste
+        # An answer did not come in time: it may still come, and be taken for that of something else.
+        self._owed = False
+        self._echoes = 0
 
     def enter(self, *, interrupt: bool, attempts: int = 1) -> Conversation[None]:
         """Go from the prompt to the raw REPL; with `interrupt`, stop whatever runs first.
@@ -76,9 +79,12 @@ class RawRepl:
             yield Send(CTRL_A)
             try:
                 yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
+                if self._owed:  # each Ctrl-A has its banner: this one may be that of an earlier one
+                    yield from self._echo()
                 self.entered = True
                 return
             except (TransportTimeout, ProtocolError) as error:
+                self._owed = True
                 if attempt < attempts:
                     continue
                 # Should the program end later, this takes the board back to the friendly prompt.
@@ -89,6 +95,15 @@ class RawRepl:
                     hint="Wait for the program to end, or ask with interrupt=true to stop it",
                 ) from error
 
+    def _echo(self) -> Conversation[None]:
+        """Prove that we are in step: old banners and answers may stand before this echo, and nothing comes after it."""
+        self._echoes += 1  # no two are alike: the one that is asked for here has not been asked for before
+        token = f"ff{self._echoes}-{id(self) & 0xFFFFFF:06x}"
+        # Without a line end, which some ports cook to CRLF and others do not.
+        yield Send(f"print('{token}',end='')".encode() + CTRL_D)
+        yield from self.inbox.until(f"OK{token}\x04\x04>".encode(), ANSWER_SECONDS)
+        self._owed = False
+
     def leave(self) -> Conversation[None]:
         """Back to the friendly REPL. Does not wait for its banner: `enter` skips what stands before its own."""
         self.entered = False
@@ -97,22 +112,19 @@ class RawRepl:
     def recover(self) -> Conversation[None]:
         """From any state to a raw REPL that is known to be in step: interrupts, enters, and asks for an echo."""
         last: Exception | None = None
-        for attempt in range(1, RECOVERY_ATTEMPTS + 1):
+        for _ in range(RECOVERY_ATTEMPTS):
             self.inbox.clear()
             # The return ends a half-typed line of a friendly REPL; the second Ctrl-C meets code that caught the first.
             yield Send(b"\r" + CTRL_C * 2)
             yield Pause(0.01)
             yield Send(CTRL_A)
-            token = f"ff{attempt}-{id(self) & 0xFFFFFF:06x}"
             try:
                 yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
-                # Without a line end, which some ports cook to CRLF and others do not.
-                yield Send(f"print('{token}',end='')".encode() + CTRL_D)
-                # Old banners and answers may stand before it; only this attempt's echo proves that we are in step.
-                yield from self.inbox.until(f"OK{token}\x04\x04>".encode(), ANSWER_SECONDS)
+                yield from self._echo()
                 self.entered = True
                 return
             except (TransportTimeout, ProtocolError) as error:
+                self._owed = True
                 last = error
         raise TransportTimeout(
             "the board does not answer to Ctrl-C and Ctrl-A",

@@ -1,7 +1,7 @@
 """The threads of this process, by what they are for.
 
 Where the system says how many there are (Linux), all of them are counted, and what no kind accounts for is `other`:
-gRPC's pollers, Arrow's pools, and handlers of calls that are no streams. Elsewhere only Python's own threads are.
+gRPC's pollers and Arrow's pools. Elsewhere only Python's own threads are.
 """
 
 from __future__ import annotations

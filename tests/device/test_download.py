@@ -53,8 +53,8 @@ def ended(carried: bytes) -> bytes:
     return block(b"", before=carried) + b"\x04\x04>"
 
 
-def recovered(link: Link) -> list[Entry]:
-    token = f"ff1-{id(link.repl) & 0xFFFFFF:06x}"
+def recovered(link: Link, number: int = 1) -> list[Entry]:
+    token = f"ff{number}-{id(link.repl) & 0xFFFFFF:06x}"
     return [
         Send(b"\r\x03\x03\x01"),
         Answer(b"raw REPL; CTRL-B to exit\r\n>"),
@@ -127,7 +127,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
         size = max(128, size // 2)
         if attempt < FRUITLESS_ATTEMPTS:
             # What was installed is not trusted after the second failure in a row.
-            script += [*recovered(on), *(ALIVE if attempt == 0 else [])]
+            script += [*recovered(on, attempt + 1), *(ALIVE if attempt == 0 else [])]
     with pytest.raises(TransportTimeout):
         read(script, on=on)
 

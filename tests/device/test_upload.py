@@ -70,8 +70,8 @@ def ended(content: bytes) -> list[Entry]:
     ]
 
 
-def recovered(link: Link, attempt: int = 1) -> list[Entry]:
-    token = f"ff{attempt}-{id(link.repl) & 0xFFFFFF:06x}"
+def recovered(link: Link, number: int = 1) -> list[Entry]:
+    token = f"ff{number}-{id(link.repl) & 0xFFFFFF:06x}"
     return [
         Send(b"\r\x03\x03\x01"),
         Answer(b"\x04Traceback\r\nKeyboardInterrupt: \r\n\x04>raw REPL; CTRL-B to exit\r\n>"),
@@ -172,7 +172,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
         script += [Send(header(2, len(wire)) + wire), Silence()]
         window, block = max(60, window // 2), max(128, block // 2)
         if attempt < FRUITLESS_ATTEMPTS:
-            script += recovered(on)
+            script += recovered(on, attempt + 1)
             found = asked_for_the_part(None)
             script += found if attempt == 0 else found[len(pasted(NAME.encode())) + 1 :]
     with pytest.raises(TransportTimeout):

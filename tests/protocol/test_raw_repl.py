@@ -48,7 +48,7 @@ def test_a_running_program_is_left_alone_and_said_to_be_in_the_way() -> None:
 
 def test_a_board_that_boots_is_asked_again() -> None:
     board = repl()
-    play(board.enter(interrupt=False, attempts=2), [Send(b"\x01"), Silence(), *ENTER])
+    play(board.enter(interrupt=False, attempts=2), [Send(b"\x01"), Silence(), *ENTER, *echo(board)])
     assert board.entered
 
 
@@ -63,14 +63,13 @@ def test_a_line_that_closes_is_not_a_busy_board() -> None:
         play(repl().enter(interrupt=False), [Send(b"\x01"), HangUp()])
 
 
-def recovery(board: RawRepl, attempt: int, before: bytes = b"") -> list[Entry]:
-    token = f"ff{attempt}-{id(board) & 0xFFFFFF:06x}".encode()
-    return [
-        Send(b"\r\x03\x03\x01"),
-        Answer(before + PROMPT, may_wait=True),
-        Send(b"print('" + token + b"',end='')\x04"),
-        Answer(b"OK" + token + b"\x04\x04>"),
-    ]
+def echo(board: RawRepl, number: int = 1) -> list[Entry]:
+    token = f"ff{number}-{id(board) & 0xFFFFFF:06x}".encode()
+    return [Send(b"print('" + token + b"',end='')\x04"), Answer(b"OK" + token + b"\x04\x04>")]
+
+
+def recovery(board: RawRepl, number: int = 1, before: bytes = b"") -> list[Entry]:
+    return [Send(b"\r\x03\x03\x01"), Answer(before + PROMPT, may_wait=True), *echo(board, number)]
 
 
 @given(SIZES)
@@ -82,8 +81,24 @@ def test_recovers_from_any_state(sizes: list[int]) -> None:
 
 def test_recovery_tries_again_when_the_first_attempt_is_lost() -> None:
     board = repl()
-    play(board.recover(), [Send(b"\r\x03\x03\x01"), Silence(), *recovery(board, 2)])
+    play(board.recover(), [Send(b"\r\x03\x03\x01"), Silence(), *recovery(board)])
     assert board.entered
+
+
+def test_no_two_recoveries_ask_for_the_same_echo() -> None:
+    board = repl()
+    play(board.recover(), recovery(board, 1))
+    play(board.recover(), recovery(board, 2))
+
+
+def test_a_board_that_was_late_has_to_prove_itself_at_the_next_prompt_and_not_again() -> None:
+    board = repl()
+    with pytest.raises(BusyError):
+        play(board.enter(interrupt=False), [Send(b"\x01"), Silence(), Send(b"\x02")])
+    late = Answer(PROMPT + b"\r\nMicroPython v1.27\r\n>>> \r\n" + PROMPT, may_wait=True)
+    play(board.enter(interrupt=False), [Send(b"\x01"), late, *echo(board)])
+    play(board.leave(), [Send(b"\x02")])
+    play(board.enter(interrupt=False), ENTER)
 
 
 def test_a_board_that_stays_silent_is_given_up_with_what_to_do() -> None:
