@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.errors import ResourceExhausted, Stopped
@@ -264,6 +264,7 @@ come = st.tuples(st.just("come"), st.sampled_from("abc"), st.sampled_from(["x", 
 leave = st.tuples(st.sampled_from(["end", "give up"]), st.integers(0, 30), st.none())
 
 
+@settings(deadline=None)
 @given(
     streams=st.integers(1, 5),
     per_identity=st.integers(1, 4),
