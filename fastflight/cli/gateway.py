@@ -39,8 +39,8 @@ def gateway(
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
-        stop = on_signals()
+        wait_for_signal = on_signals()
         with open_remote_gateway(server, address, origins) as running:
             screen.line(f"listening on {running.url}; in front of {server}")
-            stop.wait()
+            wait_for_signal()
             screen.complain("stopping: open answers may end; once more stops at once")

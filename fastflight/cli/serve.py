@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
-import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import Annotated
 
@@ -129,7 +130,7 @@ def serve(
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
-        stop = on_signals()
+        wait_for_signal = on_signals()
         with open_server(settings) as running:
             devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
@@ -139,18 +140,20 @@ def serve(
                 screen.line(f"sharing {name} at {listed(ports, '127.0.0.1')}")
             if (kept := settings.recordings) is not None and kept.devices:
                 screen.line(f"recording {', '.join(kept.devices)} to {kept.folder}")
-            stop.wait()
+            wait_for_signal()
             screen.complain("stopping: open streams may end; once more stops at once")
 
 
-def on_signals() -> threading.Event:
-    """Set at the first SIGINT or SIGTERM; the second one has its usual effect."""
-    stop = threading.Event()
+def on_signals() -> Callable[[], object]:
+    """What waits for the first SIGINT or SIGTERM, from now on; the second one has its usual effect."""
+    # Of what threads wait for, only this may be used by a handler: it runs in the thread that waits, and finds the lock
+    # of an event taken where that thread had just begun to wait.
+    told: SimpleQueue[int] = SimpleQueue()
 
-    def told(number: int, frame: FrameType | None) -> None:
-        stop.set()
+    def tell(number: int, frame: FrameType | None) -> None:
+        told.put(number)
         signal.signal(number, signal.SIG_DFL)
 
-    signal.signal(signal.SIGINT, told)
-    signal.signal(signal.SIGTERM, told)
-    return stop
+    signal.signal(signal.SIGINT, tell)
+    signal.signal(signal.SIGTERM, tell)
+    return told.get

@@ -50,7 +50,8 @@ def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
         yield from _classes(child)
 
 
-CLASS_OF_CODE = {cls.code: cls for cls in _classes(FastFlightError)}
+# Those that may be made of a description alone: others give a code of these to what only they know of.
+CLASS_OF_CODE = {cls.code: cls for cls in _classes(FastFlightError) if cls.__module__ == FastFlightError.__module__}
 # It is made of numbers, of which a description has only the text.
 CLASS_OF_CODE[SequenceConflict.code] = BusyError
 # Those that a text is enough for.

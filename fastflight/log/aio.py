@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.concurrency import off_loop
-from fastflight.log.batch_log import EVERYTHING, LogStatistics, Missing, Range, Rows, StoreStatistics
+from fastflight.log.batch_log import EVERYTHING, Extent, LogStatistics, Missing, Range, Rows, StoreStatistics
 from fastflight.log.commit import CommitTicket
 from fastflight.log.compaction import compact
 from fastflight.log.store import Log, Store
@@ -68,6 +68,10 @@ class AsyncLog:
         finally:
             if not fetching:  # a lot that is still being fetched is discarded where it is
                 items.close()
+
+    async def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
+        """As `BatchLog.extents`."""
+        return await off_loop(self._log.extents, wanted)
 
     async def trim(self, before_seq: int) -> CommitTicket:
         """As `BatchLog.trim`."""

@@ -134,4 +134,4 @@ class DeviceExecs:
 
 def holder(request: DeviceExec) -> str:
     """What others are told while the request has the device."""
-    return f"a {request.mode} {request.type} request"
+    return f"a {request.type} request ({request.mode})"

@@ -241,4 +241,4 @@ def named(request: DeviceFile) -> Iterator[None]:
 
 def holder(request: DeviceFile) -> str:
     """What others are told while the request has the device."""
-    return f"a {request.mode} {request.type} request for {request.path}"
+    return f"a {request.type} request ({request.mode}) for {request.path}"

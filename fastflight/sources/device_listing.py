@@ -113,7 +113,7 @@ def batch(entries: list[Entry]) -> pa.RecordBatch:
 
 def holder(request: DeviceListing) -> str:
     """What others are told while the request has the device."""
-    return f"a {request.mode} listing of {request.path}"
+    return f"a listing of {request.path} ({request.mode})"
 
 
 async def _single(only: pa.RecordBatch) -> AsyncIterator[pa.RecordBatch]:

@@ -136,4 +136,4 @@ def content_of(request: DeviceTree, schema: pa.Schema, acknowledge: Acknowledge)
 
 def holder(request: DeviceTree) -> str:
     """What others are told while the request has the device."""
-    return f"a {request.mode} {request.type} request for {request.path}"
+    return f"a {request.type} request ({request.mode}) for {request.path}"

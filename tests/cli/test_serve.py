@@ -80,8 +80,7 @@ def test_a_limit_of_the_server_is_told_in_a_line(run: object, monkeypatch: pytes
             result = run("ls", "demo", "--server", server.location)  # type: ignore[operator]
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: 1 stream is open, as many as the server takes. "
-        "End one that is no longer needed, or try again in 1 s\n"
+        "error: 1 stream is open, as many as the server takes. End one that is no longer needed, or try again in 1 s\n"
     )
 
 

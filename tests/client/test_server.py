@@ -145,7 +145,7 @@ def test_a_busy_device_says_who_has_it(location: str, client: FastFlightClient) 
     with client.exec("demo", "import time\nwhile True:\n print(1)\n time.sleep_ms(1)") as stream:
         assert next(iter(stream)).num_rows
         (device,) = client.devices()
-        assert device.holder == "a async device.exec request"
+        assert device.holder == "a device.exec request (async)"
 
 
 def test_both_worlds_agree_on_the_benchmark_table(location: str, client: FastFlightClient) -> None:

@@ -27,7 +27,7 @@ def test_parity() -> None:
 
     assert public(BatchLog) == public(AsyncBatchLog)
     assert public(AsyncBatchLog) <= public(AsyncLog)
-    for name in ("append", "read", "trim", "statistics"):
+    for name in ("append", "read", "extents", "trim", "statistics"):
         assert parameters(BatchLog, name) == parameters(AsyncBatchLog, name) == parameters(AsyncLog, name)
     assert {"names", "open", "log", "statistics", "sweep"} <= public(AsyncStore) & public(Store)
 
