@@ -277,4 +277,4 @@ def sendable(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 def holder(request: DeviceSession) -> str:
     """What others are told while the request has the device."""
-    return f"a {request.type} request ({request.mode}) that sends"
+    return f"a {request.type} request that sends ({request.mode})"

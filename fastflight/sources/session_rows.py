@@ -70,6 +70,11 @@ class Lines:
         self._held = b""
         self._cut = "" if begins_line else "the line may have begun before the session"
 
+    @property
+    def begun(self) -> int | None:
+        """The number of the chunk where a line began whose end has not come."""
+        return self._seq if self._held else None
+
     def feed(self, chunk: Chunk) -> list[Line]:
         """The lines that this chunk completes."""
         if chunk.direction != "rx":
@@ -233,8 +238,17 @@ class SessionRows:
     def _take(self, chunk: Chunk, ready: list[Batch]) -> None:
         self._bytes[chunk.direction] += len(chunk.data)
         self._next = chunk.seq + 1
-        for row in [chunk] if self._lines is None else self._lines.feed(chunk):
-            self._add(row, ready)
+        if self._lines is None:
+            self._add(chunk, ready)
+            return
+        for line in self._lines.feed(chunk):
+            if self.full:
+                # Who goes on gets this line, and once more those before it that began in the same chunk.
+                self._next = line.seq
+                return
+            self._add(line, ready)
+        if self.full and self._lines.begun is not None:
+            self._next = self._lines.begun
 
     def _add(self, row: Chunk | Line, ready: list[Batch]) -> None:
         if not self._waiting and self._gap is None:

@@ -255,3 +255,20 @@ def test_ticks_that_cannot_be_are_named(keys: dict[str, Any], where: str) -> Non
     with pytest.raises(RequestError) as raised:
         session(**keys)
     assert raised.value.where == where
+
+
+@pytest.mark.parametrize(
+    ("data", "limit", "next_seq"),
+    [
+        ((b"1\n2\n", b"3\n4\n5\n"), 3, 1),  # 4 and 5 stand in the chunk that gave 3
+        ((b"1\n2\n", b"3\n4\n"), 2, 1),  # all of the first chunk was given
+        ((b"1\n2", b"2\n3\n"), 1, 0),  # 22 begins in the first
+        ((b"1\n2", b"2\n3\n"), 2, 1),
+        ((b"1\n2\n3",), 2, 0),  # 3 has begun
+    ],
+)
+def test_who_goes_on_after_a_limit_misses_no_line(data: tuple[bytes, ...], limit: int, next_seq: int) -> None:
+    rows = session(limit_rows=limit)
+    rows.feed(chunks(*data))
+    assert rows.full
+    assert rows.summary()["next_seq"] == next_seq
