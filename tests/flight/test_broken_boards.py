@@ -178,15 +178,15 @@ def test_a_busy_device_says_who_has_it(serve: Serve, tmp_path: Path, mode: str) 
         pass
     for second in ("sync", "async"):
         got = board.get(**FILE, path="/readings.csv", mode=second)
-        refused(got.error, UNAVAILABLE, f"demo: in use by a {mode} device.exec request", "Wait until it is done")
+        refused(got.error, UNAVAILABLE, f"demo: in use by a device.exec request ({mode})", "Wait until it is done")
         put = board.put(TABLE, {**FILE, "path": "/readings.csv", "mode": second})
         refused(put.error, UNAVAILABLE, "in use by")
     with pytest.raises(flight.FlightUnavailableError) as raised:
         board.act("file.stat", device="demo", path="/readings.csv")
     refused(raised.value, UNAVAILABLE, "in use by")
-    assert json.loads(raised.value.extra_info)["holder"] == f"a {mode} device.exec request"
+    assert json.loads(raised.value.extra_info)["holder"] == f"a device.exec request ({mode})"
     (device,) = board.act("devices")
-    assert device["holder"] == f"a {mode} device.exec request"
+    assert device["holder"] == f"a device.exec request ({mode})"
     reader.cancel()
 
 
@@ -198,7 +198,7 @@ def test_the_second_request_waits_for_the_first(board: Board, mode: str) -> None
     got: list[Got | Put] = []
     second = threading.Thread(target=lambda: got.append(board.get(**FILE, path="/old.csv", mode=mode)))
     second.start()
-    assert board.act("devices")[0]["holder"] == f"a {mode} device.exec request"
+    assert board.act("devices")[0]["holder"] == f"a device.exec request ({mode})"
     assert second.is_alive() and not got
     reader.cancel()
     second.join(SOON)

@@ -144,7 +144,7 @@ def test_a_program_that_runs_is_left_alone(small_board: Board, mode: str) -> Non
     while not reader.read_chunk().data.num_rows:
         pass
     (device,) = small_board.act("devices")
-    assert device["holder"] == f"a {mode} device.exec request"
+    assert device["holder"] == f"a device.exec request ({mode})"
     reader.cancel()
     assert small_board.table(type="device.listing", device="demo", mode=mode).num_rows == 0
 
