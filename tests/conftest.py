@@ -7,13 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 import structlog
 
 from fastflight.concurrency.loops import new_loop
-from fastflight.testing import targets
+from fastflight.testing import browser, targets
 from fastflight.testing.leaks import held, leaked
 from fastflight.testing.targets import TargetMissing
 
@@ -123,13 +123,26 @@ def unix_port() -> Iterator[str]:
     yield from _running(targets.unix_port(), required=False)
 
 
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a browser."""
+    with _named_where_missing(required=True):
+        return browser.chromium()
+
+
 def _running(target: AbstractContextManager[str], *, required: bool) -> Iterator[str]:
     """Give the target's URL, or skip by name; fail instead where CI must have it."""
     with ExitStack() as stack:
-        try:
+        with _named_where_missing(required=required):
             url = stack.enter_context(target)
-        except TargetMissing as missing:
-            if required and os.environ.get("CI", "").lower() not in ("", "0", "false"):
-                pytest.fail(str(missing))
-            pytest.skip(str(missing))
         yield url
+
+
+@contextmanager
+def _named_where_missing(*, required: bool) -> Iterator[None]:
+    try:
+        yield
+    except TargetMissing as missing:
+        if required and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,8 +14,7 @@ from fastflight.cli.compose import RunningServer, open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.cli.web import open_remote_gateway
 from fastflight.client import FastFlightClient
-from fastflight.testing.browser import OPTIONS, chromium
-from fastflight.testing.targets import TargetMissing
+from fastflight.testing.browser import OPTIONS
 
 from .speaking import Speaker
 
@@ -26,16 +24,10 @@ SCREAM = "<img src=x onerror='window.ran = true'><script>window.ran = true</scri
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    try:
-        path = chromium()
-    except TargetMissing as missing:
-        if os.environ.get("CI", "").lower() not in ("", "0", "false"):
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+def browser(chromium: str) -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=path, args=list(OPTIONS))
+        running = driver.chromium.launch(executable_path=chromium, args=list(OPTIONS))
         yield running
         running.close()
 

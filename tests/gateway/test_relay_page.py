@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
 import socket
 import struct
@@ -14,17 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import fastflight.gateway
 from fastflight.concurrency import Shard
 from fastflight.gateway import AllowedTargets, Door, Relay, listen
 from fastflight.gateway.front import Receive, Scope, Send
+from fastflight.testing.browser import OPTIONS
 
 from .relaying import echo, flood, target
 
 MODULE = Path(fastflight.gateway.__file__).parent / "static" / "relay.js"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 # A browser's first start on a busy machine.
 SOON = 60.0
 PAGE = """<!doctype html><script type="module">
@@ -76,17 +73,17 @@ await fetch("/said", { method: "POST", body: JSON.stringify(said) });
 
 
 @contextmanager
-def chromium(url: str, profile: Path) -> Iterator[None]:
+def showing(browser: str, url: str, profile: Path) -> Iterator[None]:
     """A browser that shows `url`."""
-    command = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    command += ["--no-first-run", "--disable-background-networking", f"--user-data-dir={profile}", url]
+    command = [browser, "--headless=new", *OPTIONS, "--no-first-run", "--disable-background-networking"]
+    command += [f"--user-data-dir={profile}", url]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as browser:
+    ) as running:
         try:
             yield
         finally:
-            browser.send_signal(signal.SIGTERM)
+            running.send_signal(signal.SIGTERM)
 
 
 async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -96,8 +93,7 @@ async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.transport.abort()
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_a_page_reads_and_writes_streams_and_is_told_why_they_end(tmp_path: Path) -> None:
+def test_a_page_reads_and_writes_streams_and_is_told_why_they_end(chromium: str, tmp_path: Path) -> None:
     async def work() -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         said: asyncio.Future[dict[str, Any]] = loop.create_future()
@@ -122,7 +118,7 @@ def test_a_page_reads_and_writes_streams_and_is_told_why_they_end(tmp_path: Path
             relay = Relay(AllowedTargets([there, much, broken]), Door())
             gateway = listen(app, Shard("gateway").start(), 0, relay=relay)
             try:
-                with chromium(gateway.url, tmp_path / "profile"):
+                with showing(chromium, gateway.url, tmp_path / "profile"):
                     return await asyncio.wait_for(said, SOON)
             finally:
                 await asyncio.to_thread(gateway.close)
