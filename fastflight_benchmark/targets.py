@@ -18,8 +18,11 @@ TO_BARE = {SYNC: 0.95, ASYNC: 0.9}
 TO_NAMESAKE_ASYNC = 12.0
 # Of the source's own pace, by one reader, with batches of so many rows.
 OF_CEILING, CEILING_ROWS = 0.97, (5_000, 10_000)
-# Percent that async is ahead of sync, on average over the cells with a delay; and in each of those below.
+# Percent that async is ahead of sync, on average over the sweep of delays that FastFlight published; and in each of the
+# cells below. Smaller batches are left out of the average: async joins them, and is ahead by so much that it would hide
+# all others; so are 64 readers, of whom two cores show little but their own contention.
 AHEAD_ON_AVERAGE = 10.0
+SWEPT_ROWS, SWEPT_READERS = (1_000, 5_000, 10_000), (1, 3, 5, 10)
 AHEAD_DELAY, AHEAD_READERS = 1e-6, 5
 # Small requests per second against a server that does nothing; p99 against its p99.
 SMALL_TO_BARE, P99_TO_BARE = 0.95, 1.0
@@ -58,9 +61,15 @@ def _sweep(compared: pd.DataFrame) -> Iterator[Judged]:
     delayed = compared[compared["delay_per_row"] > 0]
     if delayed.empty:
         return
-    yield at_least(
-        "async ahead of sync over the delay sweep, on average", AHEAD_ON_AVERAGE, delayed["improvement"].mean(), " %"
-    )
+    swept = delayed[delayed["rows_per_batch"].isin(SWEPT_ROWS) & delayed["concurrent_requests"].isin(SWEPT_READERS)]
+    if not swept.empty:
+        # Where sync is at 98 % of the source's own pace, nothing is 10 % ahead of it.
+        most = 100 * (swept[["limit_mbps", "async_mbps"]].max(axis=1) / swept["sync_mbps"] - 1).mean()
+        title = (
+            "async ahead of sync over the delay sweep, 1,000 to 10,000 rows and 1 to 10 readers, on average "
+            f"(beside this sync the limits allow {most:.3g} %)"
+        )
+        yield at_least(title, AHEAD_ON_AVERAGE, swept["improvement"].mean(), " %")
     close = delayed[(delayed["delay_per_row"] == AHEAD_DELAY) & (delayed["concurrent_requests"] <= AHEAD_READERS)]
     if not close.empty:
         worst = float(close["improvement"].min())
