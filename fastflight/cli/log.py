@@ -7,6 +7,7 @@ lose them without a sign, when they matter most.
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -15,10 +16,13 @@ import typer
 from structlog.types import Processor
 
 AsJsonLines = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.")]
+InDetail = Annotated[
+    bool, typer.Option("--log-debug", help="Log in detail, too: how long the relay's reads and sends take.")
+]
 
 
-def log_to_stderr(*, as_json: bool) -> None:
-    """For people, or as JSON lines for machines."""
+def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
+    """For people, or as JSON lines for machines; with what is at debug level or without."""
     for_people: list[Processor] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     for_machines: list[Processor] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     structlog.configure(
@@ -27,5 +31,6 @@ def log_to_stderr(*, as_json: bool) -> None:
             structlog.processors.TimeStamper(fmt="iso"),
             *(for_machines if as_json else for_people),
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

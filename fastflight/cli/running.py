@@ -77,6 +77,7 @@ def gateway(
         settings.origins,
         hear=None if inventory is None else taps(inventory),
         plots=settings.plots,
+        timing=settings.log_debug,
     )
 
 

@@ -16,7 +16,7 @@ from fastflight.cli import screen
 from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.log import AsJsonLines, log_to_stderr
+from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
 from fastflight.cli.options import HttpOrigins
 from fastflight.cli.settings import MAX_SHARDS, MAX_WORKERS, settings_of
 from fastflight.client import DEFAULT_LOCATION
@@ -101,12 +101,13 @@ def serve(
         ),
     ] = 1,
     log_json: AsJsonLines = False,
+    log_debug: InDetail = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
 
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
-    log_to_stderr(as_json=log_json)
+    log_to_stderr(as_json=log_json, debug=log_debug)
     limits = {
         "streams": max_streams,
         "per_device": max_streams_per_device,
@@ -126,7 +127,7 @@ def serve(
             origins=http_origin or [],
             workers=workers,
         )
-        settings = replace(settings, plots=plots, log_json=log_json)
+        settings = replace(settings, plots=plots, log_json=log_json, log_debug=log_debug)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():

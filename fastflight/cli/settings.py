@@ -95,7 +95,7 @@ class ServeSettings:
     """A server: its address (port 0 takes a free one), its devices, name to URL, and the bridges of some of them.
 
     `shards` is how many event loops it has, and `limits` how many streams at a time. With more than one of `workers`,
-    processes of that number have the devices, and log as JSON lines if `log_json`.
+    processes of that number have the devices, and log as JSON lines if `log_json`, in detail if `log_debug`.
     """
 
     location: str = DEFAULT_LOCATION
@@ -115,6 +115,7 @@ class ServeSettings:
     recordings: RecordingSettings | None = None
     workers: int = 1
     log_json: bool = False
+    log_debug: bool = False
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]

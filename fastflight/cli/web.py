@@ -27,13 +27,15 @@ def open_gateway(
     *,
     hear: Hear | None = None,
     plots: Path | None = None,
+    timing: bool = False,
 ) -> Gateway:
-    """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one.
+    """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one; with
+    `timing` it logs how long its reads and sends take.
 
     `origins`: pages of other origins that may ask; `hear`, `plots`: see `application`. `RequestError` names a target
     that is none.
     """
-    relayed = Relay(AllowedTargets(relay), Door(origins)) if relay else None
+    relayed = Relay(AllowedTargets(relay), Door(origins), timing=timing) if relay else None
     shard = Shard("gateway").start()
     try:
         app = application(backend, CollectorRegistry(), origins, hear=hear, plots=plots or PLOTS)

@@ -35,7 +35,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     settings = share.decode(sys.stdin.buffer.readline())
-    log_to_stderr(as_json=settings.log_json)
+    log_to_stderr(as_json=settings.log_json, debug=settings.log_debug)
     try:
         running = open_server(settings)
     except FastFlightError as error:

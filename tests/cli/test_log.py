@@ -1,0 +1,21 @@
+"""What the commands that run until told to stop write to stderr."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import structlog
+
+from fastflight.cli.log import log_to_stderr
+
+
+@pytest.mark.parametrize(("debug", "told"), [(False, ["info"]), (True, ["debug", "info"])])
+def test_details_are_logged_where_they_are_asked_for(
+    debug: bool, told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_to_stderr(as_json=True, debug=debug)
+    log = structlog.get_logger("test")
+    log.debug("relay", reads=100)
+    log.info("relayed")
+    assert [json.loads(line)["level"] for line in capsys.readouterr().err.splitlines()] == told
