@@ -117,9 +117,11 @@ def _at(frame: pd.DataFrame, values: Mapping[str, float]) -> pd.DataFrame:
 
 def _cell_text(cell: Mapping[Hashable, Any]) -> str:
     lines = [
-        f"{cell['improvement']:+.1f} % ± {cell['noise']:.1f}",
+        # One run says nothing of the noise.
+        f"{cell['improvement']:+.1f} %" + (f" ± {cell['noise']:.1f}" if cell["noise"] else ""),
         "within the noise" if verdict(cell["improvement"], cell["noise"]) == NOISE else "",
-        f"sync {cell['sync_of_limit']:.0f} %, async {cell['async_of_limit']:.0f} % of limit",
+        f"sync {cell['sync_of_limit']:.0f} % of limit",
+        f"async {cell['async_of_limit']:.0f} %",
     ]
     if cell["success_rate"] < 1:
         lines.append(f"up to {100 * (1 - cell['success_rate']):.0f} % of requests failed")

@@ -78,7 +78,7 @@ def _colour(row: Mapping[Any, Any]) -> str:
 
 
 def _named(axes: Axes, cells: pd.DataFrame) -> None:
-    axes.set_xticks(range(len(cells)), [_name(row) for row in cells.to_dict("records")], fontsize=6.5)
+    axes.set_xticks(range(len(cells)), [_name(row) for row in cells.to_dict("records")], fontsize=5.5)
     axes.spines[["top", "right"]].set_visible(False)
 
 
