@@ -70,13 +70,13 @@ class Client:
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if job.kind in (OURS, LIBRARY):
-                _shake_hands(sock, job.address)
+                shake_hands(sock, job.address)
             began = time.perf_counter()
             if job.kind == OURS:
                 self._through_ours(sock, job.seeder, request, checked)
             elif job.kind == LIBRARY:
-                _say(sock, job.seeder.encode(), websocket.Opcode.TEXT)
-                _say(sock, request)
+                say(sock, job.seeder.encode(), websocket.Opcode.TEXT)
+                say(sock, request)
                 while checked.size < job.size:
                     checked.take(self._frame(sock))
             else:
@@ -91,15 +91,15 @@ class Client:
 
     def _through_ours(self, sock: socket.socket, seeder: str, request: bytes, checked: Checked) -> None:
         side = RelayConnection(accepts=False, window_bytes=WINDOW_BYTES)
-        _say(sock, side.open(1, seeder))
+        say(sock, side.open(1, seeder))
         while True:
             for event in side.feed(self._frame(sock)):
                 if isinstance(event, Data):
                     checked.take(memoryview(event.data))
                     if given := side.consumed(1, len(event.data)):
-                        _say(sock, given)
+                        say(sock, given)
                 elif isinstance(event, Opened):
-                    _say(sock, side.data(1, len(request)) + request)
+                    say(sock, side.data(1, len(request)) + request)
                 elif isinstance(event, End):
                     return
                 elif isinstance(event, Closed):
@@ -129,12 +129,12 @@ def _fill(sock: socket.socket, view: memoryview) -> None:
         view = view[came:]
 
 
-def _say(sock: socket.socket, payload: bytes, opcode: websocket.Opcode = websocket.Opcode.BINARY) -> None:
+def say(sock: socket.socket, payload: bytes, opcode: websocket.Opcode = websocket.Opcode.BINARY) -> None:
     head = websocket.header(len(payload), opcode)
     sock.sendall(bytes((head[0], head[1] | 0x80)) + head[2:] + MASK + payload)
 
 
-def _shake_hands(sock: socket.socket, address: str) -> None:
+def shake_hands(sock: socket.socket, address: str) -> None:
     key = base64.b64encode(os.urandom(16)).decode()
     sock.sendall(
         f"GET /relay HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
