@@ -70,6 +70,8 @@ class Following:
 
     def patience(self, at_most: float) -> float:
         """Seconds to wait for more."""
+        if self._end is not None or self._failure is not None:
+            return 0.0  # it was told so before there was anybody to wake
         now = self._clock()
         deadlines = [each for each in (self._until, self.rows.deadline) if each is not None]
         return max(0.0, min([at_most, *(deadline - now for deadline in deadlines)]))

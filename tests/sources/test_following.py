@@ -117,3 +117,11 @@ def test_a_line_behind_a_cut_is_not_known_to_be_whole(since_seq: int) -> None:
     line.says(b"5,2\n", b"3,4\n")
     following, reader = session(line, since_seq=since_seq, format="csv", schema={"a": "int64", "b": "int64"})
     assert [row["a"] for row in told(following.feed(reader.rest()))] == [3]
+
+
+def test_a_session_that_is_told_to_end_before_it_waits_does_not_wait() -> None:
+    following, reader = session(Line())
+    assert following.patience(5.0) == 5.0
+    following.drain()
+    assert following.patience(5.0) == 0.0
+    assert (feed(following, reader), following.ended) == ([], "server draining")
