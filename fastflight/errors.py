@@ -19,6 +19,9 @@ The tree is split first by who must act::
     │   └── ResourceExhausted a limit of the server is met: try again after a while
     ├── RequestError          the caller must change the request
     │   └── UnknownName       it names something that is not there
+    ├── AccessError           who asks may not: a token, another scope
+    │   ├── Unauthenticated   nobody knows who asks
+    │   └── Forbidden         it is known who asks, and not granted
     ├── Stopped               ended from our side before its end: ask again
     └── DataError             bytes do not fit the format or the schema
 
@@ -174,6 +177,24 @@ class UnknownName(RequestError):
     """The request names a device, path or dataset that does not exist here."""
 
     code = "request.unknown_name"
+
+
+class AccessError(FastFlightError):
+    """Whoever asks may not have it. Nothing was done."""
+
+    code = "access"
+
+
+class Unauthenticated(AccessError):
+    """No proof of who asks was given, or none that is good. It never says what there would be to see."""
+
+    code = "access.unauthenticated"
+
+
+class Forbidden(AccessError):
+    """It is known who asks, and that this is not granted."""
+
+    code = "access.forbidden"
 
 
 class Stopped(FastFlightError):

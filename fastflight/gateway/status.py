@@ -16,6 +16,7 @@ from fastflight.errors import (
     DeviceFull,
     FastFlightError,
     FileMissing,
+    Forbidden,
     ProtocolError,
     RequestError,
     Stopped,
@@ -23,6 +24,7 @@ from fastflight.errors import (
     StorageFull,
     TransportError,
     TransportTimeout,
+    Unauthenticated,
     UnknownName,
 )
 from fastflight.service.failure import described, numbered
@@ -46,6 +48,8 @@ STATUS: tuple[tuple[type[FastFlightError], int], ...] = (
     (UnknownName, 404),
     (FileMissing, 404),
     (RequestError, 400),
+    (Unauthenticated, 401),
+    (Forbidden, 403),
     (DataError, 422),
     (BusyError, 503),
     (Stopped, 503),

@@ -22,12 +22,14 @@ from fastflight.errors import (
     DeviceError,
     FastFlightError,
     FileMissing,
+    Forbidden,
     ProtocolError,
     RequestError,
     Stopped,
     StorageError,
     TransportError,
     TransportTimeout,
+    Unauthenticated,
     UnknownName,
 )
 from fastflight.service.failure import described, numbered
@@ -63,6 +65,8 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
     (UnknownName, NotFound),
     (FileMissing, NotFound),
     (RequestError, InvalidArgument),
+    (Unauthenticated, flight.FlightUnauthenticatedError),
+    (Forbidden, flight.FlightUnauthorizedError),
     (DataError, InvalidArgument),
     (BusyError, flight.FlightUnavailableError),
     (Stopped, flight.FlightUnavailableError),
