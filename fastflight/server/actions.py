@@ -17,6 +17,8 @@ from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.action import Action, RawAction
 from fastflight.service.actions import Actions, state_actions
+from fastflight.service.authority import Authority
+from fastflight.service.identity import Identity
 from fastflight.service.ledger import Ledger
 
 # Flight.proto: enum CancelStatus, of CancelFlightInfoResult's only field.
@@ -34,20 +36,21 @@ def types(actions: Actions) -> list[flight.ActionType]:
 
 
 def own_actions(
-    ledger: Ledger, catalog: Catalog, shards: Shards, state: Iterable[Action] | None = None
+    ledger: Ledger, catalog: Catalog, shards: Shards, authority: Authority, state: Iterable[Action] | None = None
 ) -> list[Action | RawAction]:
     """What every Flight server can do, whatever it serves."""
 
-    def cancel(body: bytes) -> Iterator[bytes]:
+    def cancel(body: bytes, identity: Identity) -> Iterator[bytes]:
         info = _deserialize(flight.FlightInfo, body, "CancelFlightInfo")
         # In the server's own spelling: a client may have written the request in another.
         tickets = {encode(decode(endpoint.ticket.ticket, catalog)) for endpoint in info.endpoints}
-        found = sum(ledger.cancel(ticket) for ticket in tickets)
+        whose = None if identity.may_admin() else identity.name
+        found = sum(ledger.cancel(ticket, whose) for ticket in tickets)
         yield CANCELLING if found else NOT_CANCELLABLE
 
-    def renew(body: bytes) -> Iterator[bytes]:
+    def renew(body: bytes, identity: Identity) -> Iterator[bytes]:
         endpoint = _deserialize(flight.FlightEndpoint, body, "RenewFlightEndpoint")
-        decode(endpoint.ticket.ticket, catalog)
+        authority.authorize(identity, decode(endpoint.ticket.ticket, catalog), "read")
         yield endpoint.serialize()  # endpoints do not expire here
 
     return [

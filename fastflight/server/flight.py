@@ -26,6 +26,7 @@ from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog
 from fastflight.service.action import Action, RawAction
 from fastflight.service.actions import Actions
+from fastflight.service.authority import Authority
 from fastflight.service.kept import Asked, Asking
 from fastflight.service.ledger import Ledger, Stream
 from fastflight.service.requests import Request
@@ -55,6 +56,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         location: str = DEFAULT_LOCATION,
         ledger: Ledger | None = None,
         state: Iterable[Action] | None = None,
+        authority: Authority | None = None,
     ) -> None:
         self._catalog = catalog
         self._shards = shards
@@ -62,7 +64,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._descriptions = kept.Descriptions(catalog, self._asking)
         self._answers = kept.Answers()
         self._ledger = ledger or Ledger()
-        self._actions = Actions([*own_actions(self._ledger, catalog, shards, state), *actions])
+        self._authority = authority or Authority()
+        own = own_actions(self._ledger, catalog, shards, self._authority, state)
+        self._actions = Actions([*own, *actions], self._authority)
         super().__init__(location)
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:

@@ -1,4 +1,7 @@
-"""Actions: what can be asked of a server beside rows. A table of them is given to each edge."""
+"""Actions: what can be asked of a server beside rows. A table of them is given to each edge.
+
+Each declares what it demands of who asks; what declares nothing demands an administrator.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+
+from fastflight.service.identity import Identity, Verb
+
+Result = Mapping[str, Any]
 
 
 class Body(BaseModel):
@@ -21,19 +28,29 @@ class Action:
 
     `run` is called in the handler's thread with the decoded body; each mapping it gives is one JSON result. `at_once`:
     it waits for nothing, and is carried out however many calls there are.
+
+    `verb` is what it takes on the device that its body names, or on the server where it names none; None: whoever has
+    proven who they are may. A `public` one is for all who reach the port. `shown` is what an identity gets of a result:
+    None, and it gets nothing of it.
     """
 
     name: str
     description: str
     body: type[Body]
-    run: Callable[[Any], Iterable[Mapping[str, Any]]]
+    run: Callable[[Any], Iterable[Result]]
     at_once: bool = False
+    verb: Verb | None = Verb.ADMIN
+    public: bool = False
+    shown: Callable[[Identity, Result], Result | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RawAction:
-    """One whose body is not JSON: `run` takes it as it is and gives the results' bytes, at once."""
+    """One whose body is not JSON: `run` takes it as it is, and who asks, and gives the results' bytes, at once.
+
+    What it demands it looks at by itself.
+    """
 
     name: str
     description: str
-    run: Callable[[bytes], Iterable[bytes]]
+    run: Callable[[bytes, Identity], Iterable[bytes]]

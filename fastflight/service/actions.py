@@ -12,6 +12,8 @@ from fastflight.concurrency import Shards
 from fastflight.errors import RequestError, nearest
 from fastflight.service import wire
 from fastflight.service.action import Action, Body, RawAction
+from fastflight.service.authority import Authority, shown
+from fastflight.service.identity import ANYBODY, NOBODY, Identity, Verb, unproven
 from fastflight.service.kept import MAX_KEPT_REQUEST_BYTES, MAX_KEPT_REQUESTS
 from fastflight.service.ledger import Ledger
 
@@ -30,10 +32,11 @@ class Call:
 
 
 class Actions:
-    """A table of actions. Each name is there once."""
+    """A table of actions, carried out for whom `authority` lets. Each name is there once."""
 
-    def __init__(self, actions: Iterable[Action | RawAction]) -> None:
+    def __init__(self, actions: Iterable[Action | RawAction], authority: Authority | None = None) -> None:
         self._actions: dict[str, Action | RawAction] = {}
+        self._authority = authority or Authority()
         for action in actions:
             if action.name in self._actions:
                 raise ValueError(f"two actions called {action.name}")
@@ -44,16 +47,25 @@ class Actions:
     def __iter__(self) -> Iterator[Action | RawAction]:
         return iter(self._actions.values())
 
-    def call(self, name: str, body: bytes) -> Call:
-        """What `name` with `body` asks for, or `RequestError`. Nothing is begun."""
+    def call(self, name: str, body: bytes, identity: Identity = ANYBODY) -> Call:
+        """What `name` with `body` asks for, or `RequestError`, or `AccessError`. Nothing is begun.
+
+        Who is `NOBODY` is told so before their body is looked at, save where the action is public.
+        """
+        found = self._actions.get(name)
+        if identity is NOBODY and not (isinstance(found, Action) and found.public):
+            raise unproven()
         if name not in self._actions:
             raise RequestError("no such action", where=wire.shortened(name), hint=nearest(name, self._actions))
         action = self._actions[name]
         if isinstance(action, RawAction):
             run = action.run
-            return Call(lambda: iter(run(body)), at_once=True)
+            return Call(lambda: iter(run(body, identity)), at_once=True)
         given = self._kept(action, body) if len(body) <= MAX_KEPT_REQUEST_BYTES else _decoded(action, body)
-        return Call(functools.partial(_results, action, given), action.at_once, getattr(given, "device", None))
+        self._authority.permit(identity, action, given)
+        return Call(
+            functools.partial(_results, action, given, identity), action.at_once, getattr(given, "device", None)
+        )
 
 
 def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
@@ -72,6 +84,9 @@ def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
             Nothing,
             health,
             at_once=True,
+            verb=None,
+            public=True,
+            shown=_state_alone,
         ),
         Action(
             "stats",
@@ -79,12 +94,21 @@ def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
             Nothing,
             stats,
             at_once=True,
+            verb=Verb.ADMIN,
         ),
     ]
 
 
-def _results(action: Action, given: Body) -> Iterator[bytes]:
-    return (json.dumps(result, default=str).encode() for result in action.run(given))
+def _results(action: Action, given: Body, identity: Identity) -> Iterator[bytes]:
+    for result in action.run(given):
+        told = shown(action, identity, result)
+        if told is not None:
+            yield json.dumps(told, default=str).encode()
+
+
+def _state_alone(identity: Identity, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Load balancers ask without a proof: what else a server says of itself names devices and processes."""
+    return result if identity.may_admin() else {"status": result["status"]}
 
 
 def _decoded(action: Action, body: bytes) -> Body:

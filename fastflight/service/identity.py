@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from fastflight.errors import Forbidden, RequestError, UnknownName, nearest
+from fastflight.errors import Forbidden, RequestError, Unauthenticated, UnknownName, nearest
 
 # As a device's name, and the characters of a glob.
 GLOB = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,255}")
@@ -52,10 +52,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A name and what it may do."""
+    """A name and what it may do. `credential`: what proved it; no secret, and empty where there was no proof."""
 
     name: str
     scopes: tuple[Scope, ...]
+    credential: str = field(default="", repr=False)
 
     def may(self, verb: Verb, device: str) -> bool:
         """Whether `verb` is granted on `device`."""
@@ -109,3 +110,13 @@ def scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
 
 # Where no proof is wanted: whoever reaches the port. Only loopback is served so.
 ANYBODY = Identity("anybody", (Scope(frozenset(Verb), EVERY),))
+# Who gave no proof where it is wanted: may ask how the server is, and nothing else.
+NOBODY = Identity("nobody", ())
+
+
+def unproven() -> Unauthenticated:
+    """What whoever gives no good proof is told, whatever they asked and whatever was wrong with it."""
+    return Unauthenticated(
+        "this server wants to know who asks, and was shown nothing that it knows",
+        hint="Send a token of its own, as in Authorization: Bearer ff_...; fastflight's commands take --token-file",
+    )

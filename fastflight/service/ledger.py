@@ -39,6 +39,8 @@ class Stream(Place):
     why_stop = ""
     # How it went; known before it closes where its handler has more to do than to answer.
     outcome = ""
+    # Whose it is, where that was proven.
+    identity = ""
     lasting = False
     _drain: Callable[[], None] | None = None
     _stopped: Callable[[], object] | None = None
@@ -195,9 +197,13 @@ class Ledger:
         if self._admission.closed:
             raise Stopped("the server shuts down", hint="Ask again when it is back")
 
-    def cancel(self, ticket: bytes) -> int:
-        """End the open streams of a ticket; how many there were."""
-        found = [stream for stream in self._running() if stream.asked.ticket == ticket]
+    def cancel(self, ticket: bytes, of: str | None = None) -> int:
+        """End the open streams of a ticket, those of all or of one identity; how many there were."""
+        found = [
+            stream
+            for stream in self._running()
+            if stream.asked.ticket == ticket and (of is None or stream.identity == of)
+        ]
         for stream in found:
             stream.stop("cancelled by CancelFlightInfo")
         return len(found)

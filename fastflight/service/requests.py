@@ -6,9 +6,12 @@ bad values with a `RequestError` that names the key, what is allowed and the nea
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+
+from fastflight.service.identity import Verb
 
 Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
@@ -16,6 +19,10 @@ SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
 OnError = Literal["skip", "fail"]
 # How the bytes of a file cross the line; `auto` is the fastest that the board can do.
 Method = Literal["auto", "binary", "base64", "literal"]
+# What may be done with a request. Describing it takes what reading it does.
+Doing = Literal["read", "write", "exchange", "describe"]
+# The verb that each takes on the device that the request `concerns`; None: whoever has proven who they are may.
+Demands = Mapping[Doing, Verb | None]
 
 # A ticket is a request, not a payload: the largest sensible one holds some code to execute.
 MAX_REQUEST_BYTES = 256 * 1024
@@ -48,11 +55,15 @@ BatchRows = Annotated[int, Field(ge=1, le=MAX_BATCH_ROWS)]
 
 
 class Request(BaseModel):
-    """What all requests share. `mode` says which path serves it: the asking thread, or an event loop."""
+    """What all requests share. `mode` says which path serves it: the asking thread, or an event loop.
+
+    Each type declares what it `demands`; what it does not declare is granted to nobody, where identities are proven.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     type: ClassVar[str]
+    demands: ClassVar[Demands] = {}
 
     mode: Mode = "async"
 
@@ -61,6 +72,11 @@ class Request(BaseModel):
         """The device that it is about, on whose event loop it runs; None where it is about none, or about several."""
         device = getattr(self, "device", None)
         return device if isinstance(device, str) else None
+
+    @property
+    def concerns(self) -> str | None:
+        """The device on which who asks must have been granted what it `demands`; None as in `belongs_to`."""
+        return self.belongs_to
 
 
 class DeviceFile(Request):
@@ -72,6 +88,7 @@ class DeviceFile(Request):
     """
 
     type: ClassVar[str] = "device.file"
+    demands: ClassVar[Demands] = {"read": Verb.READ, "write": Verb.WRITE}
 
     device: DeviceName
     path: DevicePath
@@ -99,6 +116,7 @@ class FleetFile(Request):
     """
 
     type: ClassVar[str] = "fleet.file"
+    demands: ClassVar[Demands] = {"read": Verb.READ}
 
     devices: Annotated[str, Field(min_length=1, max_length=MAX_GLOB_CHARACTERS)] = "*"
     path: DevicePath
@@ -113,6 +131,18 @@ class FleetFile(Request):
     transfer: Method = "auto"
     deflate: bool | None = None
     interrupt: bool = False
+    # Which of the devices whose names fit exist for who asks. Not on the wire: each server says so by itself.
+    _takes: Callable[[str], bool] | None = PrivateAttr(default=None)
+
+    def narrowed(self, takes: Callable[[str], bool]) -> Self:
+        """The same for those devices only that `takes`; for the others it is as if they were not there."""
+        narrowed = self.model_copy()
+        narrowed._takes = takes
+        return narrowed
+
+    def existing(self, names: Iterable[str]) -> list[str]:
+        """Those of `names` that exist for who asks."""
+        return [name for name in names if self._takes is None or self._takes(name)]
 
 
 class DeviceTree(Request):
@@ -122,6 +152,7 @@ class DeviceTree(Request):
     """
 
     type: ClassVar[str] = "device.tree"
+    demands: ClassVar[Demands] = {"read": Verb.READ, "write": Verb.WRITE}
 
     device: DeviceName
     path: DevicePath = "/"
@@ -135,6 +166,7 @@ class DeviceListing(Request):
     """One row per entry of a folder on a device."""
 
     type: ClassVar[str] = "device.listing"
+    demands: ClassVar[Demands] = {"read": Verb.READ}
 
     device: DeviceName
     path: DevicePath = "/"
@@ -146,6 +178,7 @@ class DeviceExec(Request):
     """The output lines of a piece of code, as it runs."""
 
     type: ClassVar[str] = "device.exec"
+    demands: ClassVar[Demands] = {"read": Verb.EXEC}
 
     device: DeviceName
     code: Annotated[str, Field(max_length=MAX_CODE_CHARACTERS)]
@@ -187,6 +220,7 @@ class DeviceSession(Request):
     """
 
     type: ClassVar[str] = "device.session"
+    demands: ClassVar[Demands] = {"read": Verb.SESSION, "write": Verb.EXEC, "exchange": Verb.EXEC}
 
     device: DeviceName
     since_seq: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
@@ -211,6 +245,7 @@ class Recording(Request):
     """
 
     type: ClassVar[str] = "recording"
+    demands: ClassVar[Demands] = {"read": Verb.SESSION}
 
     name: DeviceName
     from_seq: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
@@ -225,6 +260,11 @@ class Recording(Request):
     batch_rows: BatchRows = 65_536
     limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
 
+    @property
+    def concerns(self) -> str | None:
+        """What is kept of a device is heard as the device is."""
+        return self.name
+
 
 class Mock(Request):
     """The benchmark table: `total_rows` x 50 columns of int32 (`simple`), or of mixed types (`complex`).
@@ -234,6 +274,7 @@ class Mock(Request):
     """
 
     type: ClassVar[str] = "mock"
+    demands: ClassVar[Demands] = {"read": None, "write": None}
 
     rows_per_batch: BatchRows = 10_000
     # Seconds that the source takes for each row.

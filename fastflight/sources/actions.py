@@ -12,8 +12,10 @@ from pydantic import Field
 from fastflight.device import Inventory, Session
 from fastflight.errors import DeviceError, RequestError
 from fastflight.service.action import Action, Body
+from fastflight.service.identity import Identity, Verb
 from fastflight.service.requests import MAX_CODE_CHARACTERS, MAX_OFFSET, DeviceName, DevicePath
 from fastflight.sources.device_tree import left_behind
+from fastflight.transport.url import scheme_of
 
 Result = Mapping[str, Any]
 B = TypeVar("B", bound="OnDevice")
@@ -72,11 +74,15 @@ def device_actions(inventory: Inventory) -> list[Action]:
 
         return run
 
-    def several(name: str, description: str, body: type[B], work: Callable[[Session, B], Sequence[Result]]) -> Action:
-        return Action(name, description, body, on_session(work, f"a {name} action"))
+    def several(
+        name: str, verb: Verb, description: str, body: type[B], work: Callable[[Session, B], Sequence[Result]]
+    ) -> Action:
+        return Action(name, description, body, on_session(work, f"a {name} action"), verb=verb)
 
-    def entry(name: str, description: str, body: type[B], work: Callable[[Session, B], Result]) -> Action:
-        return several(name, description, body, lambda session, given: [work(session, given)])
+    def entry(name: str, verb: Verb, description: str, body: type[B], work: Callable[[Session, B], Result]) -> Action:
+        return several(name, verb, description, body, lambda session, given: [work(session, given)])
+
+    read, write, exec_ = Verb.READ, Verb.WRITE, Verb.EXEC
 
     return [
         Action(
@@ -84,15 +90,19 @@ def device_actions(inventory: Inventory) -> list[Action]:
             "All devices: name, url, whether the line is open, who has it, whether it is recorded, what is wrong.",
             Nothing,
             partial(_devices, inventory),
+            verb=None,
+            shown=_seen,
         ),
-        entry("device.info", "What the board says of itself.", OnDevice, _info),
-        entry("device.exec", "Run code to its end; its output, and its traceback if it raised.", Execute, _execute),
-        entry("device.reset", "Restart the interpreter (soft) or the board (hard).", Reset, _reset),
-        entry("file.stat", "One file or folder: path, kind, size, modified.", OnPath, _stat),
-        entry("file.mkdir", "Make a folder.", OnPath, _mkdir),
-        entry("file.remove", "Remove a file or an empty folder.", OnPath, _remove),
-        entry("file.rename", "Give a file or folder another path.", Rename, _rename),
-        several("file.hash", "The digest of a file, or of each below a folder, taken on the board.", Hash, _hash),
+        entry("device.info", read, "What the board says of itself.", OnDevice, _info),
+        entry(
+            "device.exec", exec_, "Run code to its end; its output, and its traceback if it raised.", Execute, _execute
+        ),
+        entry("device.reset", exec_, "Restart the interpreter (soft) or the board (hard).", Reset, _reset),
+        entry("file.stat", read, "One file or folder: path, kind, size, modified.", OnPath, _stat),
+        entry("file.mkdir", write, "Make a folder.", OnPath, _mkdir),
+        entry("file.remove", write, "Remove a file or an empty folder.", OnPath, _remove),
+        entry("file.rename", write, "Give a file or folder another path.", Rename, _rename),
+        several("file.hash", read, "The digest of a file, or of each below a folder, taken on the board.", Hash, _hash),
     ]
 
 
@@ -106,6 +116,14 @@ def _devices(inventory: Inventory, _: Nothing) -> Iterable[Result]:
             "recording": device.recording or None,
             "trouble": device.trouble or None,
         }
+
+
+def _seen(identity: Identity, result: Result) -> Result | None:
+    """A device as `identity` sees it. Its address, or the command that it is started by, is for administrators."""
+    name = result["name"]
+    if identity.may(Verb.ADMIN, name):
+        return result
+    return {**result, "url": scheme_of(result["url"])} if identity.sees(name) else None
 
 
 def _info(session: Session, _: OnDevice) -> Result:

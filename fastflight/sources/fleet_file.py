@@ -188,7 +188,7 @@ class FleetFiles:
         return Parts([Part(part) for part in parts], request.ordered)
 
     def _chosen(self, request: FleetFile) -> list[str]:
-        names = self._names()
+        names = request.existing(self._names())
         chosen = [name for name in names if fnmatchcase(name, request.devices)]
         if not chosen:
             raise UnknownName(

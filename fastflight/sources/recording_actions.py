@@ -8,6 +8,7 @@ from typing import Any
 
 from fastflight.errors import RequestError
 from fastflight.service.action import Action, Body
+from fastflight.service.identity import Identity, Verb
 from fastflight.service.requests import DeviceName
 from fastflight.sources.recordings import HINT, Recordings, Status
 
@@ -42,10 +43,34 @@ def recording_actions(recordings: Recordings | None) -> list[Action]:
         return [_told(there().stop(body.device))]
 
     return [
-        Action("recordings", "All recordings: rows, bytes, numbers, times, state, damage.", Nothing, listed),
-        Action("recording.start", "Record a device from now on, until the server ends.", OnRecording, start),
-        Action("recording.stop", "Record a device no more; what was recorded is kept.", OnRecording, stop),
+        Action(
+            "recordings",
+            "All recordings: rows, bytes, numbers, times, state, damage.",
+            Nothing,
+            listed,
+            verb=None,
+            shown=_seen,
+        ),
+        Action(
+            "recording.start",
+            "Record a device from now on, until the server ends.",
+            OnRecording,
+            start,
+            verb=Verb.ADMIN,
+        ),
+        Action(
+            "recording.stop",
+            "Record a device no more; what was recorded is kept.",
+            OnRecording,
+            stop,
+            verb=Verb.ADMIN,
+        ),
     ]
+
+
+def _seen(identity: Identity, result: Result) -> Result | None:
+    name = result["name"]
+    return result if identity.sees(name) or identity.may(Verb.ADMIN, name) else None
 
 
 def _told(status: Status) -> Result:

@@ -53,6 +53,12 @@ def parse_url(url: str) -> Address:
     return SCHEMES[scheme](url, rest)
 
 
+def scheme_of(url: str) -> str:
+    """The kind of device at a URL that `parse_url` takes, as in `serial:`: what can be said of it to everybody."""
+    scheme, _, _ = url.partition(":")
+    return f"{scheme if scheme in SCHEMES else 'serial'}:"
+
+
 def _serial(url: str, rest: str) -> Address:
     path = _path(rest.removeprefix("//"))
     options = dict(_options(url, rest, SERIAL_OPTIONS))
