@@ -1,14 +1,13 @@
 """The gateway's backend in front of a server elsewhere, by way of the Flight client.
 
-The server refuses and decides as it does for every client; of its errors, those that Flight carries without their parts
-(INVALID_ARGUMENT, NOT_FOUND) have all of their text in `what`.
+The server refuses and decides as it does for every client; what it says among its rows goes on in its place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -19,13 +18,13 @@ from fastflight.client.connection import Connection
 from fastflight.client.interaction import Interaction
 from fastflight.client.rows import Rows
 from fastflight.client.stream import RowStream
-from fastflight.client.stream_aio import MAX_AHEAD_BYTES, AsyncRowStream
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.inbox import Inbox
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import Answer
-from fastflight.gateway.backend import ANYBODY
+from fastflight.gateway.backend import AHEAD_BYTES, ANYBODY
+from fastflight.gateway.crossing import threaded
 from fastflight.service import Catalog, Source, decode
 from fastflight.service.answer import Piece
 from fastflight.service.requests import (
@@ -47,12 +46,12 @@ HANDIN_BYTES = 1024 * 1024
 
 
 class RemoteBackend:
-    """Serves by asking the server of `connection`."""
+    """Serves by asking the server of `connection`, which serves requests of these `kinds`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, kinds: Sequence[type[Request]] = REQUESTS) -> None:
         self._connection = connection
         self._catalog = Catalog()
-        for kind in REQUESTS:
+        for kind in kinds:
             self._catalog.add(Source(kind))
 
     def decode(self, content: bytes) -> Request:
@@ -63,26 +62,21 @@ class RemoteBackend:
 
     @contextlib.asynccontextmanager
     async def read(
-        self, request: Request, *, ahead_bytes: int = MAX_AHEAD_BYTES, identity: str = ANYBODY
+        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
     ) -> AsyncIterator[Answer]:
         stream = await off_loop(self._connection.stream, request, discard=RowStream.cancel)
-        async with AsyncRowStream(stream, None, ahead_bytes=ahead_bytes) as rows:
-            yield Answer(rows.schema, _pieces(rows), lambda: rows.summary)
+        async with _answered(stream, ahead_bytes) as answer:
+            yield answer
 
     @contextlib.asynccontextmanager
     async def talk(
-        self,
-        request: Request,
-        typed: AsyncIterator[bytes],
-        *,
-        ahead_bytes: int = MAX_AHEAD_BYTES,
-        identity: str = ANYBODY,
+        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
     ) -> AsyncIterator[Answer]:
         interaction = await off_loop(self._connection.interaction, request, discard=Interaction.cancel)
         sending = asyncio.ensure_future(_send(typed, interaction))
         try:
-            async with AsyncRowStream(interaction.rows, None, ahead_bytes=ahead_bytes) as rows:
-                yield Answer(rows.schema, _pieces(rows), lambda: rows.summary)
+            async with _answered(interaction.rows, ahead_bytes) as answer:
+                yield answer
         finally:
             await unbroken(_left(sending, interaction))
 
@@ -120,12 +114,16 @@ async def _send(typed: AsyncIterator[bytes], interaction: Interaction) -> None:
         interaction.done()
 
 
-async def _pieces(rows: AsyncRowStream) -> AsyncIterator[Piece]:
-    """The batches; before the rows that follow what was missed, a note says so."""
-    told = 0
-    async for batch in rows:
-        missed = rows.gaps[told:]
-        told += len(missed)
-        for gap in missed:
-            yield batch.slice(0, 0), {"gap": {"first": gap.first, "last": gap.last}}
-        yield batch, None
+@contextlib.asynccontextmanager
+async def _answered(stream: RowStream, ahead_bytes: int) -> AsyncIterator[Answer]:
+    """What the server sends, read ahead by a thread; cancelled there when the block is left."""
+    pieces = threaded(stream.pieces, max_bytes=ahead_bytes, size_of=_size, cancel=stream.cancel)
+    async with contextlib.aclosing(pieces):
+        try:
+            yield Answer(stream.schema, pieces, lambda: stream.summary)
+        finally:
+            stream.cancel()  # also one of which nothing was asked
+
+
+def _size(piece: Piece) -> int:
+    return int(piece[0].nbytes)

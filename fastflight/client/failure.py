@@ -2,7 +2,8 @@
 
 `typed_errors(location)` surrounds every call into Flight; what leaves it is a `FastFlightError`. A fastflight server
 describes its errors in `extra_info` (JSON: code, what, where, hint and the class's own attributes). Flight carries none
-for INVALID_ARGUMENT and NOT_FOUND: there the first part of the text is the message, and the class's name follows it.
+for INVALID_ARGUMENT and NOT_FOUND: there the first part of the text is the message, of which the parts are told apart
+by its form, and the class's name follows it.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ def typed(error: BaseException, location: str) -> FastFlightError:
         case flight.FlightCancelledError():
             return TransportClosed("the call was cancelled", where=location)
         case pa.ArrowKeyError():
-            return _named(str(error), UnknownName)(text)
+            return _parted(_named(str(error), UnknownName), text)
         case pa.ArrowInvalid():
-            return _named(str(error), RequestError)(text)
+            return _parted(_named(str(error), RequestError), text)
         case pa.ArrowNotImplementedError():
             return RequestError("the server does not support this call", where=location, hint=text)
         case flight.FlightUnauthenticatedError() | flight.FlightUnauthorizedError():
@@ -96,6 +97,16 @@ def typed(error: BaseException, location: str) -> FastFlightError:
 def _named(text: str, otherwise: type[FastFlightError]) -> type[FastFlightError]:
     raised = RAISED_BY_SERVER.search(text)
     return CLASS_OF_NAME.get(raised[1], otherwise) if raised else otherwise
+
+
+def _parted(cls: type[FastFlightError], text: str) -> FastFlightError:
+    """The error whose text this is: "where: what. Hint", as ours make it. Put together again it is the same."""
+    head, stop, hint = text.partition(". ")
+    where, colon, what = head.rpartition(": ")
+    if not where or where.count("'") % 2:  # a colon within what is quoted
+        where, what = "", head
+    error = cls(what, where=where, hint=hint)
+    return error if str(error) == text else cls(text)
 
 
 def _described(extra_info: bytes | None) -> FastFlightError | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PATH_KEY = b"fastflight.path"
 
 Summary = Mapping[str, Any]
+Note = Mapping[str, Any]
 
 # What a live stream, or one of many devices, says between rows; any other message is the server's last.
 NOTES = ("gap", "outage", "recording", "alignments", "failure")
@@ -69,20 +70,22 @@ class Outcome:
             raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
         return self._summary
 
-    def take(self, chunk: flight.FlightStreamChunk) -> pa.RecordBatch | None:
-        """The rows of a chunk, or None for one without rows: a sign of life, or the server's last word."""
+    def take(self, chunk: flight.FlightStreamChunk) -> tuple[pa.RecordBatch | None, Note | None]:
+        """The batch of a chunk and what is said at its place, if anything; the server's last word is kept instead."""
+        note: Note | None = None
         if chunk.app_metadata is not None:
             told = _message(chunk.app_metadata.to_pybytes(), self._location)
-            if not any(note in told for note in NOTES):
+            if any(name in told for name in NOTES):
+                note = told
+                if "recording" in told:
+                    self.recording = str(told["recording"])
+                elif "gap" in told:
+                    self.gaps.append(_missed(told["gap"], self._location))
+            else:
                 self._summary = told
-            elif "recording" in told:
-                self.recording = str(told["recording"])
-            elif "gap" in told:
-                self.gaps.append(_missed(told["gap"], self._location))
-        if chunk.data is None or chunk.data.num_rows == 0:
-            return None
-        self._rows += chunk.data.num_rows
-        return chunk.data
+        if chunk.data is not None:
+            self._rows += chunk.data.num_rows
+        return chunk.data, note
 
     def end(self) -> None:
         """The stream has ended without an error: see whether it is whole."""
@@ -139,10 +142,13 @@ class RowStream:
         return self._outcome.recording
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        while (batch := self._next()) is not None:
-            yield batch
+        for batch, _ in self.pieces():
+            if batch.num_rows:
+                self._meter.add(batch)
+                yield batch
 
-    def _next(self) -> pa.RecordBatch | None:
+    def pieces(self) -> Generator[tuple[pa.RecordBatch, Note | None], None, None]:
+        """Each batch with what is said at its place, for who passes both on; one without either is a sign of life."""
         while not self._finished:
             if self._cancelled:
                 raise Stopped("this stream was cancelled", where=self._location)
@@ -152,19 +158,20 @@ class RowStream:
             except StopIteration:
                 self._finished = True
                 self._outcome.end()
-                return None
+                return
             except FastFlightError as error:
                 if self._cancelled:
                     raise Stopped("this stream was cancelled", where=self._location) from error
                 self._finished = True
                 raise
-            batch = self._outcome.take(chunk)
+            batch, note = self._outcome.take(chunk)
+            is_last = chunk.app_metadata is not None and note is None
             if self._told is not None and self._outcome.is_told:
                 self._told()
-            if batch is not None:
-                self._meter.add(batch)
-                return batch
-        return None
+            if batch is None:
+                batch = pa.RecordBatch.from_pylist([], schema=self.schema)
+            if batch.num_rows or not is_last:
+                yield batch, note
 
     def to_arrow(self) -> pa.Table:
         """The rest of the rows as one table."""

@@ -17,9 +17,16 @@ JOIN_SECONDS = 5.0
 
 
 async def threaded(
-    items: Callable[[], Generator[T, None, None]], *, max_bytes: int, size_of: Callable[[T], int]
+    items: Callable[[], Generator[T, None, None]],
+    *,
+    max_bytes: int,
+    size_of: Callable[[T], int],
+    cancel: Callable[[], None] | None = None,
 ) -> AsyncGenerator[T, None]:
-    """Iterate `items()` in a thread of its own, and give them to this coroutine. Closing it ends the iteration."""
+    """Iterate `items()` in a thread of its own, and give them to this coroutine. Closing it ends the iteration.
+
+    `cancel` is called then, from another thread: it wakes an iterator that waits without signs of life.
+    """
     handed: HandIn[T] = HandIn(asyncio.get_running_loop(), max_bytes)
     thread = threading.Thread(target=_iterate, args=(items, handed, size_of), name="gateway-sync", daemon=True)
     thread.start()
@@ -28,6 +35,8 @@ async def threaded(
             yield item
     finally:
         await handed.aclose()
+        if cancel is not None:
+            cancel()
         await off_loop(thread.join, JOIN_SECONDS)
 
 

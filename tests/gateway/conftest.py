@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,13 +12,17 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
+from fastflight.cli.remote import RemoteBackend
+from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
-from fastflight.gateway import Gateway, LocalBackend, application, listen
+from fastflight.gateway import Backend, Gateway, LocalBackend, application, listen
 from fastflight.gateway.front import Front
+from fastflight.server import FlightServer
 from fastflight.service import Catalog, Source
 from fastflight.service.action import Action
 from fastflight.service.actions import Actions, Nothing, state_actions
 from fastflight.service.ledger import Ledger
+from fastflight.service.requests import Mock
 from fastflight.sources import mock
 
 from ..server.conftest import SOON, Trial, Trials
@@ -30,7 +35,7 @@ class Running:
     """A gateway's application, its parts, and a loop to ask it on."""
 
     app: Front
-    backend: LocalBackend
+    backend: Backend
     ledger: Ledger
     trials: Trials
     shards: Shards
@@ -44,8 +49,8 @@ class Running:
         return self.ledger.stats()
 
 
-@pytest.fixture
-def running() -> Iterator[Running]:
+@pytest.fixture(params=["in one process", "in front of another"])
+def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     structlog.configure(processors=[structlog.processors.JSONRenderer()])  # for people, a traceback takes seconds
     trials = Trials()
     catalog = Catalog()
@@ -54,9 +59,15 @@ def running() -> Iterator[Running]:
     ledger = Ledger()
     with Shards(1, "device") as shards, Shard("gateway") as shard:
         devices = Action("devices", "None.", Nothing, lambda _: [])
-        backend = LocalBackend(catalog, Actions([*state_actions(ledger, shards), devices]), ledger, shards)
-        yield Running(application(backend, CollectorRegistry()), backend, ledger, trials, shards, shard)
-        assert ledger.wait_empty(SOON)
+        backend: Backend = LocalBackend(catalog, Actions([*state_actions(ledger, shards), devices]), ledger, shards)
+        with contextlib.ExitStack() as parts:
+            if request.param == "in front of another":
+                server = FlightServer(catalog, [devices], shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+                parts.callback(server.close, 0)
+                connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
+                backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)), (Trial, Mock))
+            yield Running(application(backend, CollectorRegistry()), backend, ledger, trials, shards, shard)
+            assert ledger.wait_empty(SOON)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import io
 from collections.abc import Iterator
@@ -16,10 +17,13 @@ import pyarrow.parquet
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fastflight.cli.remote import RemoteBackend
+from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
-from fastflight.gateway import LocalBackend, application
+from fastflight.gateway import Backend, LocalBackend, application
 from fastflight.gateway.front import Front
+from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.service.actions import Actions, state_actions
 from fastflight.service.ledger import Ledger
@@ -51,8 +55,8 @@ class Board:
         return self.shard.submit(asyncio.wait_for(work, SOON)).result(SOON + 1)
 
 
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+@pytest.fixture(scope="module", params=["in one process", "in front of another"])
+def board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     folder = tmp_path_factory.mktemp("board")
     samples.write_samples(str(folder))
     with ExitStack() as parts:
@@ -66,7 +70,14 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
         ledger = Ledger()
         actions = Actions([*state_actions(ledger, shards), *device_actions(inventory)])
         shard = parts.enter_context(Shard("gateway"))
-        app = application(LocalBackend(catalog, actions, ledger, shards), CollectorRegistry())
+        backend: Backend = LocalBackend(catalog, actions, ledger, shards)
+        if request.param == "in front of another":
+            on_devices = device_actions(inventory)
+            server = FlightServer(catalog, on_devices, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+            parts.callback(server.close, 0)
+            connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
+            backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
+        app = application(backend, CollectorRegistry())
         board = Board(app, shard, folder)
         board.ask("GET", "")  # opens the line, which stays open: no leak of the test that comes first
         yield board

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -67,6 +68,20 @@ def test_no_rows_are_a_table_without_rows(running: Running, mode: str) -> None:
     assert get(running, "csv", mode=mode, rows=0).body == b"n\n"
 
 
+def test_what_is_said_among_the_rows_comes_in_its_place(
+    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.service.answer.HEARTBEAT_SECONDS", 0.0)
+    reader = pa.ipc.open_stream(get(running, mode=mode, silences=2, outages=2, rows=1).body)
+    said = []
+    with contextlib.suppress(StopIteration):
+        while True:
+            batch, metadata = reader.read_next_batch_with_custom_metadata()
+            said.append((batch.num_rows, *(json.loads(value).get("outage") for value in (metadata or {}).values())))
+    silence, last = (0,), (0, None)
+    assert said == [silence, silence, (0, {"number": 0}), (0, {"number": 1}), (1,), last]
+
+
 def test_text_is_encoded_in_slices_of_the_whole(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.gateway.streaming.CELLS_PER_SLICE", 1000)
     request = json.dumps({"type": "mock", "variant": "simple", "total_rows": 1001}).encode()
@@ -90,6 +105,7 @@ def test_the_first_rows_come_while_the_source_goes_on(running: Running, mode: st
 
     running.run(run())
     assert running.trials.closed.wait(SOON)
+    assert running.ledger.wait_empty(SOON)
     assert running.stats()["cancelled"] == 1
 
 
@@ -117,6 +133,7 @@ def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
 
     running.run(run())
     assert running.trials.closed.wait(SOON)
+    assert running.ledger.wait_empty(SOON)
     stats = running.stats()
     assert (stats["finished"], stats["cancelled"]) == (0, 1)
     assert stats["bytes"] <= 3 * AHEAD_BYTES

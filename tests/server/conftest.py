@@ -21,7 +21,7 @@ from fastflight.service.action import Body
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
 from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Request
-from fastflight.service.source import Acknowledge, AsyncReading, Progress, Reading, Summary
+from fastflight.service.source import Acknowledge, AsyncReading, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
 
 # For waits that end as soon as something happens; reached only when it does not.
@@ -53,6 +53,7 @@ class Trial(Request):
     big: bool = False
     dictionary: bool = False
     silences: int = 0
+    outages: int = 0
     device: str | None = None
 
 
@@ -82,11 +83,13 @@ class Trials:
             raise ERRORS[request.error]
         return Reading(self.schema(request), self._batches(request), lambda: {"sha256": "abc"})
 
-    def _batches(self, request: Trial) -> Iterator[pa.RecordBatch]:
+    def _batches(self, request: Trial) -> Iterator[pa.RecordBatch | Noted]:
         try:
             self.begun.set()
             for _ in range(request.silences):
                 yield self.batch(request, 0).slice(0, 0)
+            for number in range(request.outages):
+                yield Noted(self.batch(request, 0).slice(0, 0), {"outage": {"number": number}})
             for number in range(request.rows):
                 yield self.batch(request, number)
             if request.error:
@@ -101,11 +104,13 @@ class Trials:
             raise ERRORS[request.error]
         return AsyncReading(self.schema(request), self._abatches(request), lambda: {"sha256": "abc"})
 
-    async def _abatches(self, request: Trial) -> AsyncIterator[pa.RecordBatch]:
+    async def _abatches(self, request: Trial) -> AsyncIterator[pa.RecordBatch | Noted]:
         try:
             self.begun.set()
             for _ in range(request.silences):
                 yield self.batch(request, 0).slice(0, 0)
+            for number in range(request.outages):
+                yield Noted(self.batch(request, 0).slice(0, 0), {"outage": {"number": number}})
             for number in range(request.rows):
                 yield self.batch(request, number)
             if request.error:

@@ -1,0 +1,55 @@
+"""A gateway in front of a server that goes away and comes back. What it serves is in the tests that have both kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from fastflight.cli.remote import RemoteBackend
+from fastflight.client.connection import Connection
+from fastflight.concurrency import Shard, Shards
+from fastflight.gateway import application
+from fastflight.server import FlightServer
+from fastflight.service import Catalog
+from fastflight.service.ledger import Ledger
+from fastflight.sources import mock
+
+from .asking import HERE, Answered, ask, scope
+
+SOON = 30.0
+MOCK = json.dumps({"type": "mock", "variant": "simple", "total_rows": 1}).encode()
+
+
+def serve(port: int, shards: Shards) -> FlightServer:
+    catalog = Catalog()
+    catalog.add(mock.SOURCE)
+    return FlightServer(catalog, shards=shards, location=f"grpc://127.0.0.1:{port}", ledger=Ledger())
+
+
+def test_a_server_that_went_away_is_found_again() -> None:
+    with Shards(1) as first, Shards(1) as second, Shard("gateway") as shard:
+        server = serve(0, first)
+        with closing(Connection(f"grpc://127.0.0.1:{server.port}", SOON)) as connection:
+            app = application(RemoteBackend(connection), CollectorRegistry())
+
+            def run(work: Any) -> Any:
+                return shard.submit(asyncio.wait_for(work, SOON)).result(SOON + 1)
+
+            def rows() -> Answered:
+                answered: Answered = run(ask(app, scope("/stream", "POST", (HERE, (b"accept", b"text/csv"))), MOCK))
+                return answered
+
+            assert rows().status == 200
+            port = server.port
+            server.close(0)
+            away = rows()
+            assert (away.status, away.json["code"].partition(".")[0]) == (502, "transport")
+            assert run(ask(app, scope("/health"))).status == 502
+            with closing(serve(port, second)):
+                while (found := rows()).status == 502:  # gRPC tries again within two seconds
+                    pass
+                assert (found.status, found.body) == (200, b"col_0,col_1,col_2,col_3\n0,1,2,3\n")
