@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http
 import os
 import socket
 from collections.abc import Callable
@@ -22,15 +23,16 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from fastflight.concurrency import Shard
 from fastflight.errors import TransportError
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
+from fastflight.gateway.connections import CONTENT_STALL_SECONDS, HEAD_SECONDS, KEEP_ALIVE_SECONDS, Connections
 from fastflight.gateway.front import Application
 from fastflight.gateway.relay import PATH, Relay
+from fastflight.gateway.status import Refused, told
 
 OK = b"HTTP/1.1 200 OK\r\n"
+AGAIN = "Ask again"
 DEFAULT_HOST = "127.0.0.1"
 # A request's first line and headers: a long path, cookies of other servers on this computer.
 MAX_HEAD_BYTES = 64 * 1024
-# Each has a descriptor and buffers; a page's browser has six.
-MAX_CONNECTIONS = 2048
 # A WebSocket's client is asked so often whether it is there, and has so long to answer: one that stalls for a moment
 # has its answer behind what it has not read.
 PING_SECONDS = 15.0
@@ -97,14 +99,22 @@ class Gateway:
         self.close()
 
 
-def listen(app: Application, shard: Shard, port: int, host: str = DEFAULT_HOST, relay: Relay | None = None) -> Gateway:
+def listen(
+    app: Application,
+    shard: Shard,
+    port: int,
+    host: str = DEFAULT_HOST,
+    relay: Relay | None = None,
+    connections: Connections | None = None,
+) -> Gateway:
     """Serve `app` on `shard`, which has been started and is the gateway's from now on. Port 0 takes a free one.
 
-    WebSockets at the path of `relay` are its own.
+    WebSockets at the path of `relay` are its own. `connections` are limited, and counted.
     """
+    came = Connections() if connections is None else connections
     config = uvicorn.Config(
         app,
-        http=partial(_Protocol, relay=relay),  # type: ignore[arg-type]  # called as the class is
+        http=partial(_Protocol, relay=relay, came=came),  # type: ignore[arg-type]  # called as the class is
         ws=_WebSocket,
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=PING_SECONDS,
@@ -116,7 +126,7 @@ def listen(app: Application, shard: Shard, port: int, host: str = DEFAULT_HOST, 
         access_log=False,
         server_header=False,
         proxy_headers=False,  # there is none in front of it, and who says so is not believed
-        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         backlog=BACKLOG,
     )
     return Gateway(uvicorn.Server(config), shard, _listener(host, port), relay)
@@ -145,22 +155,51 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's, with a limit on a request's head, which its parser lacks, and a short way for small answers.
+    """uvicorn's, with limits that it lacks (a head's size and time, a content that stalls), and a short way to answer.
 
     What `Front.ready` has is written at once: no task, no events, no timers but the connection's own. That is most of
     what such an answer costs. Whatever is unusual about a request goes uvicorn's way.
     """
 
-    def __init__(self, *args: Any, relay: Relay | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, came: Connections, relay: Relay | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._came = came
         self._relay = relay
         self._head_bytes = 0
+        # Content of the request at hand is to come.
+        self._in_content = False
         # The request at hand has its answer.
         self._answered = False
+        self.due: float | None = None
         self._ready: Callable[[bytes, list[tuple[bytes, bytes]]], bytes | None] = getattr(self.app, "ready", _never)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.due = self.loop.time() + HEAD_SECONDS
+        if not self._came.came(self):
+            self._refuse(Refused(503, "too many connections", hint="Close some, or ask again in a while"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._came.gone(self)
+        super().connection_lost(exc)
+
+    def postponed(self) -> bool:
+        if self.flow.read_paused:
+            self.due = self.loop.time() + CONTENT_STALL_SECONDS
+            return True
+        return False
+
+    def cut(self, late: bool) -> None:
+        if late and self._in_content and (self.cycle is None or not self.cycle.response_started):
+            self._refuse(Refused(408, f"nothing came for {CONTENT_STALL_SECONDS:.0f} s", where="content", hint=AGAIN))
+        elif late and self._head_bytes:
+            self._refuse(Refused(408, f"not whole within {HEAD_SECONDS:.0f} s", where="head", hint=AGAIN))
+        else:
+            self.transport.abort()
 
     def handle_websocket_upgrade(self) -> None:
         """WebSockets of the relay leave the server here."""
+        self._came.gone(self)
         if self._relay is None or self.url.partition(b"?")[0] != PATH:
             super().handle_websocket_upgrade()
             return
@@ -171,10 +210,17 @@ class _Protocol(HttpToolsProtocol):
         self._head_bytes += len(data)
         super().data_received(data)
         if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response(f"The head of a request has at most {MAX_HEAD_BYTES} bytes.")
+            self._refuse(Refused(431, f"more than {MAX_HEAD_BYTES} bytes", where="head", hint="Send less"))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.due = self.loop.time() + HEAD_SECONDS
 
     def on_headers_complete(self) -> None:
+        self._came.asked(self)
         self._head_bytes = -(1 << 62)  # what comes now is content
+        self._in_content = True
+        self.due = self.loop.time() + CONTENT_STALL_SECONDS
         parser = self.parser
         if (
             (self.cycle is None or self.cycle.response_complete)
@@ -191,16 +237,31 @@ class _Protocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self.due = self.loop.time() + CONTENT_STALL_SECONDS
         if not self._answered:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._head_bytes = 0
+        self._in_content = False
+        self.due = None
         if self._answered:
             self._answered = False
             self.on_response_complete()
         else:
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._in_content and not self.transport.is_closing():
+            self.transport.close()  # the answer is there, so what is still to come is not wanted
+
+    def _refuse(self, error: Refused) -> None:
+        """Answer without the application, and end the connection."""
+        status, body = told(error)
+        head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        self.transport.close()
 
 
 class _WebSocket(WebSocketsSansIOProtocol):

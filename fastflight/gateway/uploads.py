@@ -23,6 +23,9 @@ OPAQUE = ("", "application/octet-stream", "application/x-www-form-urlencoded")
 # Batches without a schema cannot begin a write: so much may come before it is known.
 READABLE = ("arrow", "jsonl", "csv")
 
+# For a request that is read whole, which is small, however steadily its bytes drip.
+WHOLE_SECONDS = 30.0
+
 
 def format_of_content(media_type: str) -> str:
     """The format that a `Content-Type` means; `raw` for bytes as they are."""
@@ -59,13 +62,18 @@ class Content:
                 yield chunk
 
     async def whole(self, max_bytes: int) -> bytes:
-        """All of it, if it is no longer than `max_bytes`."""
+        """All of it, if it is no longer than `max_bytes` and does not take for ever."""
         parts, size = [], 0
-        async for chunk in self:
-            parts.append(chunk)
-            size += len(chunk)
-            if size > max_bytes:
-                raise Refused(413, f"more than {max_bytes} bytes", where="content", hint="Send less")
+        try:
+            async with asyncio.timeout(WHOLE_SECONDS):
+                async for chunk in self:
+                    parts.append(chunk)
+                    size += len(chunk)
+                    if size > max_bytes:
+                        raise Refused(413, f"more than {max_bytes} bytes", where="content", hint="Send less")
+        except TimeoutError:
+            what = f"not whole within {WHOLE_SECONDS:.0f} s"
+            raise Refused(408, what, where="content", hint="Ask again") from None
         return b"".join(parts)
 
 

@@ -7,7 +7,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +15,11 @@ import pytest
 
 from fastflight.errors import TransportError
 from fastflight.gateway import Gateway, listen
+from fastflight.gateway.connections import Connections
 from fastflight.gateway.listening import MAX_HEAD_BYTES
 
 from ..server.conftest import SOON
+from .asking import HERE, Answered, Client, scope
 from .conftest import Running
 
 
@@ -75,9 +77,76 @@ def test_a_head_without_end_is_refused(listening: Gateway) -> None:
             while sent <= 4 * MAX_HEAD_BYTES:
                 raw.sendall(b"x" * 4096)
                 sent += 4096
-            assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
+            assert raw.recv(100).startswith(b"HTTP/1.1 431 ")
         except ConnectionError:
             pass  # it was closed while there was more to send
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"", b""),
+        (b"GET /health HTTP/1.1\r\nhost: 127", b"HTTP/1.1 408 "),
+        (b"POST /stream HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10\r\n\r\n{", b"HTTP/1.1 408 "),
+        (b"POST /stream HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n", b"HTTP/1.1 408 "),
+        (b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\nGET", b"HTTP/1.1 200 "),
+    ],
+)
+def test_who_stops_sending_is_left(
+    listening: Gateway, monkeypatch: pytest.MonkeyPatch, sent: bytes, said: bytes
+) -> None:
+    for name in ("listening.HEAD_SECONDS", "listening.CONTENT_STALL_SECONDS", "connections.LOOK_SECONDS"):
+        monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
+    with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+        raw.sendall(sent)
+        assert b"".join(iter(lambda: raw.recv(65536), b"")).startswith(said)
+
+
+def test_content_that_drips_is_not_waited_for(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.gateway.uploads.WHOLE_SECONDS", 0.0)
+
+    async def run() -> Answered:
+        client = Client(running.app, scope("/stream", "POST", (HERE,)), b"{", whole=False)
+        await client.call
+        return client.answered
+
+    answered = running.run(run())
+    assert (answered.status, answered.json["where"]) == (408, "content")
+
+
+def test_what_is_answered_early_ends_its_connection(client: http.client.HTTPConnection) -> None:
+    client.putrequest("POST", "/stream")
+    client.putheader("content-length", "300000")
+    client.endheaders(b" " * 299_999)
+    answer = client.getresponse()
+    assert (answer.status, json.loads(answer.read())["where"]) == (413, "content")
+    assert client.sock is None or client.sock.recv(1) == b""
+
+
+def test_silent_connections_keep_nobody_out(running: Running) -> None:
+    with listen(running.app, running.shard, 0, connections=Connections(max_unasked=3)) as gateway:
+        with ExitStack() as parts:
+            there = ("127.0.0.1", gateway.port)
+            silent = [parts.enter_context(socket.create_connection(there, SOON)) for _ in range(5)]
+            asking = parts.enter_context(closing(http.client.HTTPConnection(*there, timeout=SOON)))
+            asking.request("GET", "/health")
+            assert asking.getresponse().read()
+            for cut in silent[:3]:
+                with suppress(ConnectionError):
+                    assert cut.recv(1) == b""
+
+
+def test_one_connection_too_many_is_told_so(running: Running) -> None:
+    connections = Connections(max_connections=1)
+    with listen(running.app, running.shard, 0, connections=connections) as gateway:
+        with closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SOON)) as first:
+            first.request("GET", "/health")
+            assert first.getresponse().read() == b'{"status": "serving"}'
+            with socket.create_connection(("127.0.0.1", gateway.port), SOON) as second:
+                said = b"".join(iter(lambda: second.recv(65536), b""))
+    assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+    assert b"too many connections" in said
+    assert (connections.refused, len(connections), connections.unasked) == (1, 0, 0)
 
 
 def test_a_port_that_somebody_has(running: Running) -> None:

@@ -1,0 +1,95 @@
+"""The connections to the gateway's port: how many there may be, and how long one may keep it waiting.
+
+Who connects and says nothing, or a byte now and then, costs a descriptor and nothing else, and not for long. There are
+at most so many that have not asked anything yet; one more, and the oldest of them is cut: a flood of them keeps nobody
+out who asks at once. A `Connection` says until when it may go on waiting, and all are looked at once a second, which is
+cheaper than a timer for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+# Each has a descriptor and buffers; a page's browser has six.
+MAX_CONNECTIONS = 2048
+# Of those, ones that have not asked anything yet. A browser opens a few ahead of need.
+MAX_UNASKED = 256
+# From connecting, or from the first byte of the next request, to the end of a request's head: a slow phone's.
+HEAD_SECONDS = 10.0
+# From one piece of a request's content to the next, while there is room for it. A board that writes pauses the client.
+CONTENT_STALL_SECONDS = 30.0
+# An answered connection waits so long for its next request. A page asks again within a second or not at all.
+KEEP_ALIVE_SECONDS = 15
+# How often connections are looked at.
+LOOK_SECONDS = 1.0
+
+
+class Connection(Protocol):
+    """What is looked at."""
+
+    # When it has waited for too long, by the loop's clock; None while it waits for us.
+    due: float | None
+
+    def postponed(self) -> bool:
+        """Whether it is us who keep it from sending; then it has time from now on."""
+
+    def cut(self, late: bool) -> None:
+        """End it: because it was `late`, or to make room."""
+
+
+class Connections:
+    """The open ones of one port. Belongs to its loop."""
+
+    def __init__(self, max_connections: int = MAX_CONNECTIONS, max_unasked: int = MAX_UNASKED) -> None:
+        self._max_connections = max_connections
+        self._max_unasked = max_unasked
+        self._open: set[Connection] = set()
+        # In the order in which they came.
+        self._unasked: dict[Connection, None] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self.refused = 0
+        self.late = 0
+        self.crowded_out = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def unasked(self) -> int:
+        return len(self._unasked)
+
+    def came(self, connection: Connection) -> bool:
+        """Whether there is room for one more; then it counts until it has `gone`."""
+        if len(self._open) >= self._max_connections:
+            self.refused += 1
+            return False
+        self._open.add(connection)
+        self._unasked[connection] = None
+        if len(self._unasked) > self._max_unasked:
+            self.crowded_out += 1
+            oldest = next(iter(self._unasked))
+            self.gone(oldest)
+            oldest.cut(late=False)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+        return True
+
+    def asked(self, connection: Connection) -> None:
+        """The head of a first request has come."""
+        self._unasked.pop(connection, None)
+
+    def gone(self, connection: Connection) -> None:
+        """It has ended, or is no longer one of HTTP."""
+        self._open.discard(connection)
+        self._unasked.pop(connection, None)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in list(self._open):
+            if connection.due is not None and connection.due <= now and not connection.postponed():
+                self.late += 1
+                self.gone(connection)
+                connection.cut(late=True)
+        self._looking = loop.call_later(LOOK_SECONDS, self._look) if self._open else None
