@@ -1,6 +1,6 @@
 """do_put: a client's batches into a source.
 
-Every batch is validated in full before anything touches it: a bad offset would crash the process at its first use. A
+Every batch is vetted before anything touches it: a bad offset would crash the process at its first use. A
 sync writer runs in the handler's thread; an async one on the shard, fed through a hand-in bounded by bytes. The end of
 the stream counts only while the client is there: a killed client looks like one that has finished. A client whose rows
 fail half-way sends the app metadata `{"abort": true}` without a batch; the write has failed then.
@@ -33,9 +33,12 @@ from fastflight.service import dispatch
 from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary
+from fastflight.tables.vetting import vet_batch, vet_schema
 
 # App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.
 ABORT = b'{"abort": true}'
+# Of what comes beside a batch, only `ABORT` is heeded; what other clients put there is passed over.
+MAX_APP_METADATA_BYTES = 64 * 1024
 # What waits between the handler and the loop. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
 HANDIN_BYTES = 1024 * 1024
 # Acknowledgements waiting for a client that does not read them, beyond which only the newest is kept.
@@ -77,8 +80,9 @@ class Incoming(Iterator[pa.RecordBatch]):
         self._ended = False
         try:
             self.schema: pa.Schema = reader.schema
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             raise DataError("the upload does not begin with a schema", where="do_put") from error
+        vet_schema(self.schema, "do_put")
 
     def __next__(self) -> pa.RecordBatch:
         while True:
@@ -87,8 +91,8 @@ class Incoming(Iterator[pa.RecordBatch]):
                 self._stream.check()
                 self._ended = True
                 raise StopIteration
-            if batch.app_metadata is not None and batch.app_metadata.to_pybytes() == ABORT:
-                raise Stopped("the client gave the upload up", hint="What was there before is still there")
+            if batch.app_metadata is not None:
+                self._heed(batch.app_metadata)
             if batch.data is not None:
                 return self._validated(batch.data)
 
@@ -103,6 +107,16 @@ class Incoming(Iterator[pa.RecordBatch]):
         if not self._ended:
             raise FastFlightError("the source ended before the upload")
 
+    @staticmethod
+    def _heed(metadata: pa.Buffer) -> None:
+        if metadata.size > MAX_APP_METADATA_BYTES:
+            raise DataError(
+                f"{metadata.size} bytes of app metadata are too many: {MAX_APP_METADATA_BYTES} are allowed",
+                where="do_put",
+            )
+        if metadata.to_pybytes() == ABORT:
+            raise Stopped("the client gave the upload up", hint="What was there before is still there")
+
     def _read(self) -> flight.FlightStreamChunk | None:
         try:
             return self._reader.read_chunk()
@@ -114,7 +128,7 @@ class Incoming(Iterator[pa.RecordBatch]):
 
     def _validated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         try:
-            batch.validate(full=True)
+            vet_batch(batch)
         except pa.ArrowException as error:
             raise DataError(f"a batch is corrupt: {error}", where="do_put", hint="Nothing of it was used") from error
         self._stream.count(batch.num_rows, pa.ipc.get_record_batch_size(batch))

@@ -95,7 +95,9 @@ def scope(text: str) -> Scope:
     given: set[Verb] = set()
     for verb in verbs.split(","):
         if verb not in set(Verb):
-            raise RequestError("no such verb", where=verb[:100], hint=nearest(verb[:100], [each.value for each in Verb]))
+            raise RequestError(
+                "no such verb", where=verb[:100], hint=nearest(verb[:100], [each.value for each in Verb])
+            )
         given.add(Verb(verb))
     return Scope(frozenset(given), devices)
 

@@ -1,7 +1,7 @@
 """Arrow: an IPC stream (an IPC file is read too), as pyarrow, pandas or DuckDB write it.
 
 Reading is incremental: each message is handed to Arrow once it is whole and within the limits of `ipc`, and every batch
-is validated in full before anybody touches it: a bad offset would crash the process. Dictionaries are decoded, because
+is vetted before anybody touches it: a bad offset would crash the process. Dictionaries are decoded, because
 the Flight server can not stream them. A stream that breaks is a `DataError` (what comes after can not be found); a
 batch that reads but is not valid is set aside, and so is what stands in the middle of a message at the end of the file.
 """
@@ -11,14 +11,12 @@ from __future__ import annotations
 import io
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
 from fastflight.errors import DataError, RequestError
 from fastflight.tables.codec import Layout, Rejected
 from fastflight.tables.ipc import (
     DICTIONARY_BATCH,
-    MAX_BODY_BYTES,
     RECORD_BATCH,
     SCHEMA,
     Message,
@@ -27,6 +25,7 @@ from fastflight.tables.ipc import (
     check_size,
 )
 from fastflight.tables.schemas import conform, project
+from fastflight.tables.vetting import vet_batch, vet_schema
 
 # What pyarrow raises on damaged bytes; a name that is not UTF-8 is a ValueError, and only when it is looked at.
 _UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, OSError, EOFError, StopIteration, MemoryError)
@@ -100,7 +99,7 @@ class ArrowReader:
         except _UNREADABLE as error:
             raise broken(f"a message can not be read: {_first_line(error)}", message.offset) from None
         try:
-            batch.validate(full=True)
+            vet_batch(batch)
             return [self._decoded(batch)]
         except _UNREADABLE as error:
             self._reject(message.offset, f"the batch is not valid: {_first_line(error)}")
@@ -111,15 +110,9 @@ class ArrowReader:
             raise broken("the first message is no schema", message.offset)
         self._source.put(message.data)
         self._reader = pa.ipc.open_stream(self._source)
+        vet_schema(self._reader.schema, f"byte {message.offset}")
         fields = []
         for field in self._reader.schema:
-            str(field.type)  # raises if a name inside of it is not UTF-8
-            if _hides_dictionary(field.type):
-                raise DataError(
-                    f"column {field.name!r} holds a dictionary inside of {field.type}",
-                    where=f"byte {message.offset}",
-                    hint="Write it with plain values",
-                )
             plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
             fields.append(pa.field(field.name, plain, field.nullable, field.metadata))
         self._schema = project(pa.schema(fields, self._reader.schema.metadata), self._columns)
@@ -128,45 +121,15 @@ class ArrowReader:
         assert self._schema is not None
         if self._columns is not None:
             batch = batch.select(self._schema.names)
-        columns = [_decode(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+        columns = [
+            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema) if columns else batch
 
     def _reject(self, offset: int, reason: str) -> None:
         if self._fail:
             raise DataError(reason, where=f"byte {offset}", hint="Write the file anew, or leave on_error at 'skip'")
         self.rejected.add(offset, reason)
-
-
-def _decode(column: pa.DictionaryArray) -> pa.Array:
-    """Look the values up, unless a small batch would become a huge one: one long value, a million references."""
-    values = column.dictionary
-    width = pc.max(pc.binary_length(values)).as_py() if _has_length(values.type) and len(values) else 8
-    if (width or 0) * len(column) > MAX_BODY_BYTES:
-        raise pa.ArrowInvalid(f"its dictionary decodes to more than {MAX_BODY_BYTES} bytes")
-    return column.dictionary_decode()
-
-
-def _has_length(type_: pa.DataType) -> bool:
-    return any(
-        test(type_)
-        for test in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_fixed_size_binary,
-        )
-    )
-
-
-def _hides_dictionary(type_: pa.DataType) -> bool:
-    """A dictionary that can not be decoded: inside another type, or of values that are not plain."""
-    if pa.types.is_dictionary(type_):
-        return bool(pa.types.is_nested(type_.value_type) or pa.types.is_dictionary(type_.value_type))
-    if not pa.types.is_nested(type_):
-        return False
-    inner = [type_.field(index).type for index in range(type_.num_fields)]
-    return any(pa.types.is_dictionary(item) or _hides_dictionary(item) for item in inner)
 
 
 def _first_line(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from fastflight.tables.codec import Layout, Rejected
 from fastflight.tables.record import Field, Record
 from fastflight.tables.schemas import conform, schema_from_names
 from fastflight.tables.text import shorten
+from fastflight.tables.vetting import stored
 
 # Records turned into one batch: bounds the copies that a large feed costs.
 _BLOCK_BYTES = 1024 * 1024
@@ -145,7 +146,7 @@ class PackedWriter:
         for field in self._record.fields:
             if field.name not in schema.names:
                 raise DataError(f"the table has no column {field.name!r}", hint=nearest(field.name, schema.names))
-            self._values(pa.array([], schema.field(field.name).type), field)
+            self._values(pa.nulls(0, schema.field(field.name).type), field)
         self._schema = pa.schema([schema.field(field.name) for field in self._record.fields])
 
     def begin(self) -> bytes:
@@ -163,6 +164,7 @@ class PackedWriter:
 
     def _values(self, column: pa.Array, field: Field) -> np.ndarray[Any, Any]:
         where = f"column {field.name}"
+        column = stored(column)
         if column.null_count:
             raise DataError("a packed record can not hold null", where=where, hint="Fill or drop the nulls first")
         try:

@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 from fastflight.errors import DataError
 from fastflight.tables.codec import Layout
 from fastflight.tables.schemas import conform, project, require_unique
+from fastflight.tables.vetting import stored, stored_type
 
 TEXT = pa.large_string()
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Strings for the values of a column of a plain type; nulls stay null."""
+    """Strings for the values of a column of a type that is not nested; nulls stay null."""
+    column = stored(column)
     type_ = column.type
-    if pa.types.is_dictionary(type_):
-        return as_text(column.dictionary_decode())
     if pa.types.is_float16(type_):
         column = column.cast(pa.float32())
     if pa.types.is_floating(type_):
@@ -35,11 +35,6 @@ def as_text(column: pa.Array) -> pa.Array:
     if pa.types.is_duration(type_):
         column = column.cast(pa.int64())
     return column.cast(TEXT)
-
-
-def plain(type_: pa.DataType) -> pa.DataType:
-    """The type of the values, for a dictionary; else the type itself."""
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def _is_bytes(type_: pa.DataType) -> bool:
@@ -66,11 +61,13 @@ class CsvWriter:
         self._schema = project(schema, layout.columns)
         require_unique(self._schema)
         for field in self._schema:
-            type_ = plain(field.type)
+            type_ = stored_type(field.type)
             if _is_bytes(type_):
                 raise _refuse(field, "csv", "Write it as arrow or packed, or encode it as text first")
             if pa.types.is_nested(type_):
                 raise _refuse(field, "csv", "Write it as jsonl or arrow, or flatten it first")
+            if pa.types.is_interval(type_):
+                raise _refuse(field, "csv", "Write it as arrow, or turn it into text or numbers first")
 
     def begin(self) -> bytes:
         names = pa.array(self._schema.names, TEXT)
@@ -84,7 +81,7 @@ class CsvWriter:
         cells = []
         for column in batch.columns:
             text = as_text(column)
-            cells.append(_quoted(text, r'[",\r\n]|^$') if _is_string(plain(column.type)) else text)
+            cells.append(_quoted(text, r'[",\r\n]|^$') if _is_string(stored_type(column.type)) else text)
         comma, line_feed, nothing = (pa.scalar(text, TEXT) for text in (",", "\n", ""))
         rows = pc.binary_join_element_wise(*cells, comma, null_handling="replace", null_replacement="")
         lines = pc.binary_join_element_wise(rows, nothing, line_feed)
@@ -105,6 +102,9 @@ def _quoted(text: pa.Array, where: str) -> pa.Array:
     return pc.if_else(needed, pc.binary_join_element_wise(quote, doubled, quote, nothing), text)
 
 
+_WITHOUT_JSON = (pa.types.is_duration, pa.types.is_time, pa.types.is_interval)
+
+
 class JsonlWriter:
     """`RowWriter` of JSON lines."""
 
@@ -112,10 +112,10 @@ class JsonlWriter:
         self._schema = project(schema, layout.columns)
         require_unique(self._schema)
         for field in self._schema:
-            type_ = plain(field.type)
+            type_ = stored_type(field.type)
             if pa.types.is_nested(type_):
                 _require_json(field, type_)
-            elif _is_bytes(type_) or pa.types.is_duration(type_) or pa.types.is_time(type_):
+            elif _is_bytes(type_) or any(test(type_) for test in _WITHOUT_JSON):
                 raise _refuse(field, "jsonl", "Write it as arrow, or turn it into text or numbers first")
 
     def begin(self) -> bytes:
@@ -138,8 +138,11 @@ class JsonlWriter:
 def _require_json(field: pa.Field, type_: pa.DataType) -> None:
     """Inside of lists and structs only what JSON itself has."""
     if pa.types.is_nested(type_) and not (pa.types.is_map(type_) or pa.types.is_union(type_)):
-        for index in range(type_.num_fields):
-            _require_json(field, type_.field(index).type)
+        inner = [type_.field(index) for index in range(type_.num_fields)]
+        if pa.types.is_struct(type_) and len({each.name for each in inner}) < len(inner):
+            raise _refuse(field, "jsonl", "Give each field of the struct a name of its own")
+        for each in inner:
+            _require_json(field, each.type)
         return
     is_json = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null, _is_string)
     if not any(test(type_) for test in is_json):
@@ -147,7 +150,8 @@ def _require_json(field: pa.Field, type_: pa.DataType) -> None:
 
 
 def _json_values(column: pa.Array) -> list[Any]:
-    type_ = plain(column.type)
+    column = stored(column)
+    type_ = column.type
     if pa.types.is_temporal(type_) or pa.types.is_decimal(type_):
         values: list[Any] = as_text(column).to_pylist()
         return values

@@ -1,0 +1,185 @@
+"""Batches that a peer sends: what they may be, and whether they are what they say.
+
+`vet_schema` looks at a schema before anything is made of it, `vet_batch` at each batch before anybody touches it: at
+its size, at every offset, length and UTF-8 in it (a bad offset would crash the process at its first use), and at values
+that take more room written out than they did on their way. A dictionary, runs and views may name one long value a
+million times: such a batch is small, and its rows as text are not.
+
+Arrow has read the message by then. What must be known before that, of a stream that is at hand as bytes, `ipc` checks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastflight.errors import DataError
+from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
+from fastflight.tables.schemas import MAX_COLUMNS
+
+# Columns and all that is nested in them. Arrow allows any number, and each costs some hundred bytes for each batch.
+MAX_FIELDS = 4 * MAX_COLUMNS
+# Arrow's own reader stops at 64; what walks a type here calls itself for each level, and so does what writes JSON.
+MAX_DEPTH = 32
+# A view of a string or of bytes: its length, then the rest (Arrow columnar format, "Variable-size Binary View Layout").
+_VIEW_WORDS = 4
+
+_Test = Callable[[pa.DataType], bool]
+_BINARY: tuple[_Test, ...] = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)
+
+
+def vet_schema(schema: pa.Schema, where: str) -> None:
+    """`DataError` for a schema that no batch should be read by."""
+    hint = "Send fewer columns, or flatter ones"
+    if len(schema) > MAX_COLUMNS:
+        raise DataError(f"{len(schema)} columns are too many: {MAX_COLUMNS} are allowed", where=where, hint=hint)
+    try:
+        for field in schema:
+            str(field)  # raises if a name in it is not UTF-8
+    except ValueError:
+        raise DataError("the name of a column is not UTF-8", where=where, hint="Name it in UTF-8") from None
+    types = list(itertools.islice(_nested(schema), MAX_FIELDS + 1))
+    if len(types) > MAX_FIELDS:
+        raise DataError(f"more than {MAX_FIELDS} fields, nested ones counted", where=where, hint=hint)
+    if any(depth > MAX_DEPTH for _, depth in types):
+        raise DataError(f"columns nest deeper than {MAX_DEPTH}", where=where, hint=hint)
+    for field in schema:
+        if _hides(field.type):
+            raise DataError(
+                f"column {field.name!r} holds a dictionary or runs inside of {str(field.type)[:80]}",
+                where=where,
+                hint="Write it with plain values",
+            )
+    if (size := schema.serialize().size) > MAX_METADATA_BYTES:
+        raise DataError(
+            f"a schema of {size} bytes is too large: {MAX_METADATA_BYTES} are allowed",
+            where=where,
+            hint="Leave the metadata out",
+        )
+
+
+def vet_batch(batch: pa.RecordBatch) -> None:
+    """`pa.ArrowInvalid`, or another `pa.ArrowException`, for a batch that must not be touched."""
+    if batch.num_rows > MAX_MESSAGE_ROWS:
+        raise pa.ArrowInvalid(f"it has {batch.num_rows} rows, more than {MAX_MESSAGE_ROWS}")
+    if (size := batch.get_total_buffer_size()) > MAX_BODY_BYTES:
+        raise pa.ArrowInvalid(f"it takes {size} bytes, more than {MAX_BODY_BYTES}: send smaller batches")
+    batch.validate(full=True)
+    for column in batch.columns:
+        _vet_values(column)
+
+
+def stored(column: pa.Array) -> pa.Array:
+    """The values of a vetted column in a type that all know: dictionaries and runs looked up, extensions bare."""
+    type_ = column.type
+    if isinstance(type_, pa.BaseExtensionType):
+        return stored(column.storage)
+    if pa.types.is_dictionary(type_):
+        return stored(column.dictionary_decode())
+    return stored(pc.run_end_decode(column)) if pa.types.is_run_end_encoded(type_) else column
+
+
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """The type of what `stored` gives."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return stored_type(type_.storage_type)
+    encoded = pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_)
+    return stored_type(type_.value_type) if encoded else type_
+
+
+def _nested(schema: pa.Schema) -> Iterator[tuple[pa.DataType, int]]:
+    """Every type in a schema, with its depth. Not by recursion: the depth is what is to be found out."""
+    waiting = [(field.type, 1) for field in schema]
+    while waiting:
+        type_, depth = waiting.pop()
+        yield type_, depth
+        if depth <= MAX_DEPTH:
+            waiting += [(inner, depth + 1) for inner in _inner(type_)]
+
+
+def _inner(type_: pa.DataType) -> list[pa.DataType]:
+    if isinstance(type_, pa.BaseExtensionType):
+        return [type_.storage_type]
+    if pa.types.is_dictionary(type_):
+        return [type_.value_type]
+    return [type_.field(index).type for index in range(type_.num_fields)]
+
+
+def _hides(type_: pa.DataType) -> bool:
+    """What is encoded inside of something else, or encodes it: nobody could tell how much it is when written out."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _hides(type_.storage_type)
+    if _is_encoded(type_):
+        return bool(pa.types.is_nested(type_.value_type) or _is_encoded(type_.value_type))
+    return any(_is_encoded(inner) or _hides(inner) for inner in _inner(type_))
+
+
+def _is_encoded(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_))
+
+
+def _vet_values(column: pa.Array) -> None:
+    """Refuse what holds more than its bytes. `column` is valid, so all it has may be looked at."""
+    type_ = column.type
+    if len(column) > MAX_MESSAGE_ROWS:  # nulls inside of a list cost nothing
+        raise pa.ArrowInvalid(f"a column holds {len(column)} values, more than {MAX_MESSAGE_ROWS}")
+    if isinstance(type_, pa.BaseExtensionType):
+        _vet_values(column.storage)
+    elif pa.types.is_dictionary(type_):
+        _vet_spread(column.dictionary, len(column))
+    elif pa.types.is_run_end_encoded(type_):
+        _vet_spread(column.values, len(column))
+    elif pa.types.is_string_view(type_) or pa.types.is_binary_view(type_):
+        _vet_size(int(_view_lengths(column).sum(dtype=np.int64)))
+    elif pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_):
+        if (pc.sum(pc.list_value_length(column)).as_py() or 0) > len(column.values):
+            raise pa.ArrowInvalid("rows of a list view share their values")
+        _vet_values(column.values)
+    elif pa.types.is_struct(type_) or pa.types.is_union(type_):
+        for index in range(type_.num_fields):
+            _vet_values(column.field(index))
+    elif pa.types.is_map(type_):
+        _vet_values(column.keys)
+        _vet_values(column.items)
+    elif pa.types.is_nested(type_):
+        _vet_values(column.values)
+
+
+def _vet_spread(values: pa.Array, rows: int) -> None:
+    """`rows` of them, each perhaps the longest."""
+    if len(values) > MAX_MESSAGE_ROWS:
+        raise pa.ArrowInvalid(f"a dictionary holds {len(values)} values, more than {MAX_MESSAGE_ROWS}")
+    type_ = values.type
+    if pa.types.is_string_view(type_) or pa.types.is_binary_view(type_):
+        width = int(_view_lengths(values).max(initial=0))
+    elif any(test(type_) for test in _BINARY):
+        width = pc.max(pc.binary_length(values)).as_py() or 0
+    else:
+        width = 0 if pa.types.is_null(type_) else (stored_type(type_).bit_width + 7) // 8
+    _vet_size(width * rows)
+
+
+def _view_lengths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Of the values that are not null: what stands in the place of one that is may be anything."""
+    views = column.buffers()[1]
+    if views is None or not len(column):
+        return np.zeros(0, np.int32)
+    words = np.frombuffer(views, np.int32)[_VIEW_WORDS * column.offset : _VIEW_WORDS * (column.offset + len(column))]
+    lengths = words[::_VIEW_WORDS]
+    return lengths[column.is_valid().to_numpy(zero_copy_only=False)] if column.null_count else lengths
+
+
+def _vet_size(size: int) -> None:
+    if size > MAX_BODY_BYTES:
+        raise pa.ArrowInvalid(f"written out it would take {size} bytes, more than {MAX_BODY_BYTES}")

@@ -1,0 +1,138 @@
+"""What is asked of a peer's schema and batches before anybody uses them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from fastflight.errors import DataError
+from fastflight.tables import Layout, open_writer
+from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
+from fastflight.tables.schemas import MAX_COLUMNS
+from fastflight.tables.vetting import MAX_DEPTH, MAX_FIELDS, stored, stored_type, vet_batch, vet_schema
+
+LONG = "x" * 1_000_000
+MANY = 100
+# The same view of one long string again and again.
+_, VIEW, TEXT = pa.array([LONG], pa.string_view()).buffers()
+SHARED = pa.Array.from_buffers(pa.string_view(), MANY, [None, pa.py_buffer(VIEW.to_pybytes() * MANY), TEXT])
+
+
+def nested(depth: int) -> pa.DataType:
+    type_ = pa.int8()
+    for _ in range(depth - 1):
+        type_ = pa.list_(type_)
+    return type_
+
+
+def batch(column: pa.Array) -> pa.RecordBatch:
+    return pa.record_batch([column], schema=pa.schema([pa.field("v", column.type)]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (pa.schema([(f"c{i}", pa.int8()) for i in range(MAX_COLUMNS + 1)]), "4097 columns are too many"),
+        (
+            pa.schema([("v", pa.struct([(f"c{i}", pa.int8()) for i in range(MAX_FIELDS)]))]),
+            f"more than {MAX_FIELDS} fields",
+        ),
+        (pa.schema([("v", nested(MAX_DEPTH + 1))]), f"nest deeper than {MAX_DEPTH}"),
+        (pa.schema([("v", pa.int8())], {"k": "x" * MAX_METADATA_BYTES}), f"{MAX_METADATA_BYTES} are allowed"),
+        (pa.schema([("v", pa.list_(pa.dictionary(pa.int8(), pa.string())))]), "a dictionary or runs inside of list"),
+        (pa.schema([("v", pa.dictionary(pa.int8(), nested(2)))]), "a dictionary or runs inside of dictionary"),
+    ],
+)
+def test_a_schema_that_is_refused(schema: pa.Schema, says: str) -> None:
+    with pytest.raises(DataError, match=says) as raised:
+        vet_schema(schema, "here")
+    assert raised.value.where == "here"
+
+
+def test_the_largest_schemas_that_are_taken() -> None:
+    vet_schema(pa.schema([(f"c{i}", pa.int8()) for i in range(MAX_COLUMNS)]), "here")
+    vet_schema(pa.schema([("v", nested(MAX_DEPTH))]), "here")
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        (pa.nulls(MAX_MESSAGE_ROWS + 1), f"more than {MAX_MESSAGE_ROWS}"),
+        (pa.array([bytes(MAX_BODY_BYTES + 1)]), f"more than {MAX_BODY_BYTES}: send smaller batches"),
+        (
+            pa.ListArray.from_arrays(pa.array([0, MAX_MESSAGE_ROWS + 1], pa.int32()), pa.nulls(MAX_MESSAGE_ROWS + 1)),
+            "a column holds",
+        ),
+        (pa.DictionaryArray.from_arrays(pa.array([0] * MANY, pa.int8()), pa.array([LONG])), "written out"),
+        (
+            pa.DictionaryArray.from_arrays(pa.array([0] * MANY, pa.int8()), pa.array([LONG], pa.string_view())),
+            "written out",
+        ),
+        (pa.RunEndEncodedArray.from_arrays(pa.array([MANY], pa.int32()), pa.array([LONG])), "written out"),
+        (SHARED, "written out"),
+        (
+            pa.ListViewArray.from_arrays(pa.array([0, 0], pa.int32()), pa.array([2, 2], pa.int32()), pa.array([1, 2])),
+            "share their values",
+        ),
+    ],
+    ids=["rows", "bytes", "nulls in a list", "dictionary", "views in a dictionary", "runs", "views", "list views"],
+)
+def test_a_batch_that_is_refused(column: pa.Array, says: str) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=says):
+        vet_batch(batch(column))
+
+
+def test_what_stands_in_the_place_of_a_null_does_not_count() -> None:
+    views = pa.py_buffer((2**31 - 1).to_bytes(4, "little") + bytes(12))
+    column = pa.Array.from_buffers(pa.string_view(), 1, [pa.py_buffer(b"\0"), views])
+    vet_batch(batch(column))
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        (pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, None])), [7, 7, None]),
+        (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([5], pa.int8())), [5]),
+        (pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16))), [bytes(16)]),
+    ],
+    ids=["dictionary", "runs", "bool8", "uuid"],
+)
+def test_values_as_all_know_them(column: pa.Array, values: list[object]) -> None:
+    vet_batch(batch(column))
+    assert stored(column).to_pylist() == values
+    assert stored(column).type == stored_type(column.type)
+
+
+UUID = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))
+TENSOR = pa.ExtensionArray.from_storage(
+    pa.fixed_shape_tensor(pa.int8(), [2]), pa.FixedSizeListArray.from_arrays(pa.array([5, 6], pa.int8()), 2)
+)
+INTERVAL = pa.array([(1, 2, 3)], pa.month_day_nano_interval())
+UNION = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
+TWINS = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+NOTHINGS = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.nulls(1))
+
+
+@pytest.mark.parametrize(
+    ("format_", "column"),
+    [
+        ("jsonl", UUID),
+        ("jsonl", INTERVAL),
+        ("jsonl", TWINS),
+        ("csv", UUID),
+        ("csv", TENSOR),
+        ("csv", INTERVAL),
+        ("packed", UNION),
+        ("packed", NOTHINGS),
+        ("packed", INTERVAL),
+    ],
+    ids=lambda given: given if isinstance(given, str) else str(given.type),
+)
+def test_a_column_that_a_format_cannot_hold_is_refused_before_anything_is_written(
+    format_: str, column: pa.Array
+) -> None:
+    layout = Layout(format_, columns=("v",), record="<q") if format_ == "packed" else Layout(format_)
+    with pytest.raises(DataError):
+        writer = open_writer(layout, batch(column).schema)
+        writer.encode(batch(column))
