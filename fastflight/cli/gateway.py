@@ -8,8 +8,8 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.log import AsJsonLines, log_to_stderr
-from fastflight.cli.options import HttpOrigins
+from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
+from fastflight.cli.options import HttpOrigins, RelayAllow
 from fastflight.cli.serve import on_signals
 from fastflight.cli.settings import http_address, http_origins
 from fastflight.client import DEFAULT_LOCATION
@@ -27,20 +27,22 @@ def gateway(
         str, typer.Option("--http", metavar="[HOST:]PORT", help="Where to listen, on this computer only.")
     ] = DEFAULT_HTTP,
     http_origin: HttpOrigins = None,
+    relay_allow: RelayAllow = None,
     log_json: AsJsonLines = False,
+    log_debug: InDetail = False,
 ) -> None:
     """Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process."""
     # FastAPI takes longer to load than most commands to run.
     from fastflight.cli.web import open_remote_gateway
 
-    log_to_stderr(as_json=log_json)
+    log_to_stderr(as_json=log_json, debug=log_debug)
     try:
         address, origins = http_address(http), http_origins(http_origin or [])
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         wait_for_signal = on_signals()
-        with open_remote_gateway(server, address, origins) as running:
+        with open_remote_gateway(server, address, relay_allow or [], origins, timing=log_debug) as running:
             screen.line(f"listening on {running.url}; in front of {server}")
             wait_for_signal()
             screen.complain("stopping: open answers may end; once more stops at once")

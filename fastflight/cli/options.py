@@ -56,3 +56,11 @@ HttpOrigins = Annotated[
         "--http-origin", metavar="URL", help="A page of another origin that may ask over HTTP; may be given again."
     ),
 ]
+RelayAllow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--relay-allow",
+        metavar="HOST:PORT",
+        help="Let browsers open TCP streams to it, through the gateway; may be given again.",
+    ),
+]

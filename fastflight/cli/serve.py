@@ -17,7 +17,7 @@ from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
-from fastflight.cli.options import HttpOrigins
+from fastflight.cli.options import HttpOrigins, RelayAllow
 from fastflight.cli.settings import MAX_SHARDS, MAX_WORKERS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
@@ -54,14 +54,7 @@ def serve(
         Path | None,
         typer.Option("--plots", metavar="DIR", help="PNGs to show on the page of --http, as the benchmark makes them."),
     ] = None,
-    relay_allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--relay-allow",
-            metavar="HOST:PORT",
-            help="Let browsers open TCP streams to it, through the gateway; may be given again.",
-        ),
-    ] = None,
+    relay_allow: RelayAllow = None,
     max_streams: Annotated[
         int | None,
         typer.Option("--max-streams", metavar="N", min=1, help=f"Streams at a time, in all. By default {MAX_STREAMS}."),

@@ -46,10 +46,20 @@ def open_gateway(
 
 
 @contextlib.contextmanager
-def open_remote_gateway(location: str, address: tuple[str, int], origins: Sequence[str] = ()) -> Iterator[Gateway]:
-    """The same in front of the server at `location`, for the length of the block; that one may start later."""
+def open_remote_gateway(
+    location: str,
+    address: tuple[str, int],
+    relay: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    *,
+    timing: bool = False,
+) -> Iterator[Gateway]:
+    """The same in front of the server at `location`, for the length of the block; that one may start later.
+
+    The relay is this computer's: it connects from here, and to where this gateway may.
+    """
     pa.array([0])  # as in `open_server`: it has Arrow look for pandas now, and not on the loop
     connection = Connection(location, DEFAULT_TIMEOUT)
     backend = RemoteBackend(connection)
-    with contextlib.closing(connection), open_gateway(backend, address, origins=origins) as gateway:
+    with contextlib.closing(connection), open_gateway(backend, address, relay, origins, timing=timing) as gateway:
         yield gateway

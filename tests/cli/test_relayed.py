@@ -10,6 +10,7 @@ from websockets.sync.client import ClientConnection, connect
 from fastflight.bridge import Ports
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import BridgeSettings, ServeSettings
+from fastflight.cli.web import open_remote_gateway
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError
 from fastflight.protocol.relay import Data, Opened, RelayConnection
@@ -50,7 +51,25 @@ def test_a_stream_to_a_bridge_is_a_session_of_its_device(tmp_path: Path) -> None
             assert typed in rows["tx"]
 
 
+def test_a_gateway_in_front_of_a_server_elsewhere_relays_from_where_it_is(tmp_path: Path) -> None:
+    devices = {"demo": f"sim:?files={tmp_path}&telemetry=0"}
+    settings = ServeSettings("grpc://127.0.0.1:0", devices, {"demo": BridgeSettings(Ports(socket=0))})
+    with open_server(settings) as running:
+        there = f"127.0.0.1:{running.bridges['demo'].socket}"
+        with open_remote_gateway(running.location, ("127.0.0.1", 0), [there]) as gateway:
+            side = RelayConnection(accepts=False)
+            with connect(gateway.url.replace("http", "ws") + "/relay") as ws:
+                ws.send(side.open(1, there))
+                until(ws, side, b"opened")
+                typed = b"\r\x03print(6*7)\r"
+                ws.send(side.data(1, len(typed)) + typed)
+                until(ws, side, b"\r\n42\r\n>>> ")
+
+
 def test_a_target_that_is_none_is_said_before_anything_is_served() -> None:
+    with pytest.raises(RequestError, match="everywhere: not HOST:PORT"):
+        with open_remote_gateway("grpc://127.0.0.1:1", ("127.0.0.1", 0), ["everywhere"]):
+            pass
     settings = ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0), relay=("everywhere",))
     with pytest.raises(RequestError, match="everywhere: not HOST:PORT"), open_server(settings):
         pass
