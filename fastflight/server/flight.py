@@ -21,15 +21,19 @@ import structlog
 from fastflight.concurrency import Shard, Shards
 from fastflight.server import answers, exchanges, kept, listing, uploads
 from fastflight.server.actions import own_actions, types
+from fastflight.server.authentication import KEY, Authentication, Handshake
 from fastflight.server.connections import cut
 from fastflight.server.status import mapped, mapped_plainly
+from fastflight.server.tls import Tls
 from fastflight.service import Catalog
 from fastflight.service.action import Action, RawAction
 from fastflight.service.actions import Actions
+from fastflight.service.authenticator import Authenticator
 from fastflight.service.authority import Authority
+from fastflight.service.identity import ANYBODY, Identity, unproven
 from fastflight.service.kept import Asked, Asking
 from fastflight.service.ledger import Ledger, Stream
-from fastflight.service.requests import Request
+from fastflight.service.requests import Doing, Request
 from fastflight.service.source import Source
 
 log = structlog.get_logger(__name__)
@@ -45,6 +49,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     A request for a device runs on the device's shard. `port` is the one it listens at. `close` also closes the shards.
     `ledger` is given where another edge shares it, and `state`, the actions by which a server tells of itself, where
     there is more to tell than of this process.
+
+    With an `authenticator` every call is made by somebody that it knows, who gets what `authority` lets them have;
+    without one, by anybody who reaches the port. With `tls` the location is one of `grpc+tls`.
     """
 
     def __init__(
@@ -57,6 +64,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         ledger: Ledger | None = None,
         state: Iterable[Action] | None = None,
         authority: Authority | None = None,
+        authenticator: Authenticator | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._catalog = catalog
         self._shards = shards
@@ -67,30 +76,46 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._authority = authority or Authority()
         own = own_actions(self._ledger, catalog, shards, self._authority, state)
         self._actions = Actions([*own, *actions], self._authority)
-        super().__init__(location)
+        self._authenticator = authenticator
+        by_certificate = tls is not None and tls.client_ca is not None
+        self._authentication = None if authenticator is None else Authentication(authenticator, by_certificate)
+        super().__init__(
+            location,
+            # Arrow tells the name of a client's certificate only where there is no handler.
+            auth_handler=None if authenticator is None or by_certificate else Handshake(),
+            tls_certificates=None if tls is None else [(tls.chain, tls.key)],
+            verify_client=by_certificate,
+            root_certificates=None if tls is None else tls.client_ca,
+            middleware=None if self._authentication is None else {KEY: self._authentication},
+        )
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
         with mapped():
-            with self._call(None, context):
-                yield from listing.flights(criteria, self._catalog)
+            who = self._who(context)
+            with self._call(None, who, context):
+                yield from listing.flights(criteria, self._catalog, self._authority, who)
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         with mapped():
+            who = self._who(context)
             self._ledger.refuse_while_draining()
-            return self._descriptions.info(descriptor, partial(self._call, context=context))
+            return self._descriptions.info(descriptor, partial(self._call, who=who, context=context), self._allow(who))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
+            who = self._who(context)
             self._ledger.refuse_while_draining()
-            return self._descriptions.schema(descriptor, partial(self._call, context=context))
+            calling = partial(self._call, who=who, context=context)
+            return self._descriptions.schema(descriptor, calling, self._allow(who))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
-            asked = self._asking.of(ticket.ticket)
+            who = self._who(context)
+            asked = self._allowed(who, "read", self._asking.of(ticket.ticket))
             answer = self._answers.get(asked)
-            stream = self._open(asked, context)
+            stream = self._open(asked, who, context)
             if answer is not None:
                 return kept.again(answer, stream)
             with stream.failing():  # once it is answered, the answer closes it
@@ -107,7 +132,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        with self._asked(descriptor, context) as (source, request, stream):
+        with self._asked("write", descriptor, context) as (source, request, stream):
             uploads.take(source, request, stream, reader, writer, self._shard_of(request))
 
     def do_exchange(
@@ -117,17 +142,19 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        with self._asked(descriptor, context) as (source, request, stream):
+        with self._asked("exchange", descriptor, context) as (source, request, stream):
             exchanges.talk(source, request, stream, reader, writer, self._shard_of(request))
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         with mapped():
+            self._who(context)
             return types(self._actions)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[pa.Buffer]:
         with mapped():
-            call = self._actions.call(action.type, action.body.to_pybytes())
-            with contextlib.nullcontext() if call.at_once else self._call(call.device, context):
+            who = self._who(context)
+            call = self._actions.call(action.type, action.body.to_pybytes(), who)
+            with contextlib.nullcontext() if call.at_once else self._call(call.device, who, context):
                 for result in call.results():
                     yield pa.py_buffer(result)
 
@@ -156,28 +183,52 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _asked(
-        self, descriptor: flight.FlightDescriptor, context: flight.ServerCallContext
+        self, doing: Doing, descriptor: flight.FlightDescriptor, context: flight.ServerCallContext
     ) -> Iterator[tuple[Source[Any], Request, Stream]]:
         """What a descriptor asks for, and the stream that it opens: over at the end of the block, however that ends."""
         with mapped():
-            asked = listing.asked_of(descriptor, self._asking)
-            stream = self._open(asked, context)
+            who = self._who(context)
+            asked = self._allowed(who, doing, listing.asked_of(descriptor, self._asking))
+            stream = self._open(asked, who, context)
             with stream.failing():
                 yield asked.source, asked.request, stream
             stream.close("finished")
 
-    def _call(self, device: str | None, context: flight.ServerCallContext) -> AbstractContextManager[None]:
+    def _who(self, context: flight.ServerCallContext) -> Identity:
+        """Who makes a call. `Unauthenticated`, unless it is for an action: then `NOBODY`."""
+        return ANYBODY if self._authentication is None else self._authentication.identity(context)
+
+    def _allowed(self, who: Identity, doing: Doing, asked: Asked) -> Asked:
+        """What of a request `who` may have."""
+        return asked if who is ANYBODY else asked.allowed(self._authority.authorize(who, asked.request, doing))
+
+    def _allow(self, who: Identity) -> kept.Allowing | None:
+        """The same for descriptions; None where there is nothing to look at."""
+        return None if who is ANYBODY else partial(self._allowed, who, "describe")
+
+    def _call(
+        self, device: str | None, who: Identity, context: flight.ServerCallContext
+    ) -> AbstractContextManager[None]:
         """Around a call on `device` that is no stream, and may take as long as that does."""
-        return self._ledger.call(device, context.is_cancelled, partial(identity, context))
+        return self._ledger.call(device, context.is_cancelled, partial(name_of, who, context))
 
     def _shard_of(self, request: Request) -> Shard:
         return self._shards.of(request.belongs_to)
 
-    def _open(self, asked: Asked, context: flight.ServerCallContext) -> Stream:
-        return self._ledger.open(asked, context.is_cancelled, partial(identity, context))
+    def _open(self, asked: Asked, who: Identity, context: flight.ServerCallContext) -> Stream:
+        if who is ANYBODY:
+            return self._ledger.open(asked, context.is_cancelled, partial(name_of, who, context))
+        stream = self._ledger.open(asked, partial(self._left, who, context), partial(name_of, who, context))
+        stream.identity = who.name
+        return stream
+
+    def _left(self, who: Identity, context: flight.ServerCallContext) -> bool:
+        """Whether a stream's client has gone. Raises `Unauthenticated` when what it began with holds no more."""
+        if self._authenticator is not None and not self._authenticator.still(who):
+            raise unproven()
+        return bool(context.is_cancelled())
 
 
-def identity(context: flight.ServerCallContext) -> str:
-    """Who asks: by name where that was proven, else the address without its port."""
-    name: bytes = context.peer_identity()
-    return name.decode(errors="replace") if name else str(context.peer()).rpartition(":")[0]
+def name_of(who: Identity, context: flight.ServerCallContext) -> str:
+    """Who asks, to admission: by name where that was proven, else the address without its port."""
+    return str(context.peer()).rpartition(":")[0] if who is ANYBODY else who.name

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from fastflight.errors import Stopped
+from fastflight.errors import FastFlightError, Stopped
 from fastflight.server import listing
 from fastflight.server.answers import Message, Opened
 from fastflight.server.status import flight_error
@@ -28,6 +28,8 @@ from fastflight.service.ledger import Stream
 
 # Admits a call on a device, for the length of the context.
 Calling = Callable[[str | None], AbstractContextManager[None]]
+# What who asks may have of what they ask; raises what they are refused with.
+Allowing = Callable[[Asked], Asked]
 
 # Descriptions, and answers. A description is a schema: some kilobytes.
 MAX_KEPT = 512
@@ -44,30 +46,39 @@ class Descriptions:
         self._infos: Kept[flight.FlightInfo] = Kept(MAX_KEPT)
         self._schemas: Kept[flight.SchemaResult] = Kept(MAX_KEPT)
 
-    def info(self, descriptor: flight.FlightDescriptor, call: Calling) -> flight.FlightInfo:
-        """The flight that a descriptor means. Where its source has to be asked, that is done inside a `call`."""
+    def info(self, descriptor: flight.FlightDescriptor, call: Calling, allow: Allowing | None) -> flight.FlightInfo:
+        """The flight that a descriptor means. Where its source has to be asked, that is done inside a `call`.
+
+        `allow`, of those that may not everything, gives what they may have of a request, before anything is told of it.
+        """
         key = _key(descriptor)
-        info = self._infos.get(key)
+        asked = None if allow is None else allow(listing.asked_of(descriptor, self._asking))
+        narrowed = asked is not None and asked.narrowed
+        info = None if narrowed else self._infos.get(key)
         if info is None:
-            asked = listing.asked_of(descriptor, self._asking)
+            asked = asked or listing.asked_of(descriptor, self._asking)
             request = asked.request
             with call(asked.device):
                 known = listing.estimate(request, self._catalog)
             info = listing.info(request, known, self._catalog, descriptor)
-            self._infos.put(key, info, known.keep_seconds)
+            if not narrowed:
+                self._infos.put(key, info, known.keep_seconds)
         return info
 
-    def schema(self, descriptor: flight.FlightDescriptor, call: Calling) -> flight.SchemaResult:
+    def schema(self, descriptor: flight.FlightDescriptor, call: Calling, allow: Allowing | None) -> flight.SchemaResult:
         """The columns of the answer that a descriptor means, likewise."""
         key = _key(descriptor)
-        schema = self._schemas.get(key)
+        asked = None if allow is None else allow(listing.asked_of(descriptor, self._asking))
+        narrowed = asked is not None and asked.narrowed
+        schema = None if narrowed else self._schemas.get(key)
         if schema is None:
-            asked = listing.asked_of(descriptor, self._asking)
+            asked = asked or listing.asked_of(descriptor, self._asking)
             request = asked.request
             with call(asked.device):
                 known = listing.estimate(request, self._catalog)
             schema = flight.SchemaResult(listing.schema(request, known))
-            self._schemas.put(key, schema, known.keep_seconds)
+            if not narrowed:
+                self._schemas.put(key, schema, known.keep_seconds)
         return schema
 
 
@@ -91,12 +102,12 @@ class Answers:
 
     def get(self, asked: Asked) -> Answer | None:
         """The answer, if it is kept."""
-        return self._kept.get(asked.ticket)
+        return None if asked.narrowed else self._kept.get(asked.ticket)
 
     def keeping(self, asked: Asked, opened: Opened) -> Opened:
         """`opened`, as it is; its messages are kept on their way if they are to be the same for ever, and few."""
         constant = asked.source.constant
-        if constant is None or not constant(asked.request):
+        if constant is None or asked.narrowed or not constant(asked.request):
             return opened
         schema, messages = opened
         passing = self._passing(asked.ticket, schema, messages)
@@ -155,7 +166,8 @@ def _again(answer: Answer, stream: Stream) -> Generator[Message, None, None]:
         took = time.perf_counter() - stream.began
         yield answer.last, pa.py_buffer(b'%s, "duration_seconds": %.6f}' % (answer.told, took))
         outcome = "finished"
-    except Stopped as error:
+    except FastFlightError as error:
+        outcome = "cancelled" if isinstance(error, Stopped) else "failed"
         raise flight_error(error) from None
     finally:
         stream.close(outcome)

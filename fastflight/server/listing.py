@@ -17,6 +17,8 @@ import pyarrow.flight as flight
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.answer import plain
+from fastflight.service.authority import Authority, Listing
+from fastflight.service.identity import Identity
 from fastflight.service.kept import Asked, Asking
 from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.source import Estimate, Part, Parts
@@ -34,17 +36,18 @@ def asked_of(descriptor: flight.FlightDescriptor, asking: Asking) -> Asked:
     raise RequestError("neither a path nor a command", where="descriptor", hint="Give [device, path] or a request")
 
 
-def flights(criteria: bytes, catalog: Catalog) -> Iterator[flight.FlightInfo]:
-    """Flights that fit `criteria`: empty for all, a glob (`demo/*.csv`), or a request."""
+def flights(criteria: bytes, catalog: Catalog, authority: Authority, identity: Identity) -> Iterator[flight.FlightInfo]:
+    """Flights that `identity` may have and that fit `criteria`: empty for all, a glob (`demo/*.csv`), or a request."""
     if criteria.lstrip().startswith(b"{"):
-        request = decode(criteria, catalog)
+        request = authority.authorize(identity, decode(criteria, catalog), "describe")
         yield info(request, estimate(request, catalog), catalog)
         return
     glob = _glob(criteria)
+    existing = Listing(authority, identity)
     for source in catalog:
         if source.requests is not None:
             for request, known in source.requests():
-                if fnmatchcase(name(request), glob):
+                if existing.has(request) and fnmatchcase(name(request), glob):
                     yield info(request, known, catalog)
 
 

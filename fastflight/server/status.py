@@ -17,12 +17,12 @@ import pyarrow.flight as flight
 
 from fastflight.concurrency import failure_of
 from fastflight.errors import (
+    AccessError,
     BusyError,
     DataError,
     DeviceError,
     FastFlightError,
     FileMissing,
-    Forbidden,
     ProtocolError,
     RequestError,
     Stopped,
@@ -66,7 +66,7 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
     (FileMissing, NotFound),
     (RequestError, InvalidArgument),
     (Unauthenticated, flight.FlightUnauthenticatedError),
-    (Forbidden, flight.FlightUnauthorizedError),
+    (AccessError, flight.FlightUnauthorizedError),
     (DataError, InvalidArgument),
     (BusyError, flight.FlightUnavailableError),
     (Stopped, flight.FlightUnavailableError),

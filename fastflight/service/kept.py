@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from fastflight.service.catalog import Catalog
@@ -29,17 +29,25 @@ MAX_KEPT_REQUEST_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, the source that serves it, its ticket in the server's own spelling, and the device it is about."""
+    """A request, the source that serves it, its ticket in the server's own spelling, and the device it is about.
+
+    One that is `narrowed` is not what others get who ask with the same ticket.
+    """
 
     request: Request
     source: Source[Any]
     ticket: bytes
     device: str | None
+    narrowed: bool = False
 
     @classmethod
     def with_(cls, request: Request, source: Source[Any]) -> Asked:
         """`request`, as it was decoded."""
         return cls(request, source, encode(request), request.belongs_to)
+
+    def allowed(self, request: Request) -> Asked:
+        """The same, of what of its request is allowed."""
+        return self if request is self.request else replace(self, request=request, narrowed=True)
 
 
 class Asking:

@@ -1,0 +1,92 @@
+"""Who asks over Flight: before the handler runs, and before what a stream brings is read.
+
+A middleware looks at the `Authorization` header of each call: `Bearer TOKEN`, or `Basic` with a name and a token, as
+browsers and Flight's own `authenticate_basic_token` send it; the handshake answers with the token as a bearer. A client
+without the header is known by its certificate, where the server asks for one: TLS has proven that then, and Arrow gives
+its first alternative name (its common name, if it has none) to the handler alone, which so has the last word.
+
+A call for an action is let through without a proof, as nobody's: `health` is for load balancers. Its body has been read
+then, as that of every call that is one message: gRPC reads it before anybody is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyarrow import flight
+
+from fastflight.errors import Unauthenticated
+from fastflight.server.status import flight_error
+from fastflight.service.authenticator import Authenticator
+from fastflight.service.identity import NOBODY, Identity, unproven
+from fastflight.service.tokens import bearer, shown
+
+# Under which the handlers find the middleware.
+KEY = "identity"
+HEADER = "authorization"
+
+
+class Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Proves who makes each call. `by_certificate`: who shows nothing else is left to the handler."""
+
+    def __init__(self, authenticator: Authenticator, by_certificate: bool) -> None:
+        self._authenticator = authenticator
+        self._by_certificate = by_certificate
+
+    def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> Proof:
+        given = headers.get(HEADER, [])
+        for_action = info.method == flight.FlightMethod.DO_ACTION
+        try:
+            if not given and self._by_certificate:
+                return Proof(None, for_action=for_action)
+            if len(given) != 1:
+                raise unproven()
+            identity = self._authenticator.authenticate(given[0])
+        except Unauthenticated as error:
+            if for_action:
+                return Proof(NOBODY)
+            raise flight_error(error) from None
+        return Proof(identity, _as_bearer(given[0]) if info.method == flight.FlightMethod.HANDSHAKE else "")
+
+    def identity(self, context: flight.ServerCallContext) -> Identity:
+        """Who makes the call of a handler. `Unauthenticated`."""
+        proof: Proof = context.get_middleware(KEY)
+        if proof.identity is not None:
+            return proof.identity
+        try:
+            return self._authenticator.certified(context.peer_identity().decode(errors="replace"))
+        except Unauthenticated:
+            if proof.for_action:
+                return NOBODY
+            raise
+
+
+class Proof(flight.ServerMiddleware):  # type: ignore[misc]
+    """What was shown of one call: None for nothing but, perhaps, a certificate."""
+
+    def __init__(self, identity: Identity | None, answered: str = "", *, for_action: bool = False) -> None:
+        self.identity = identity
+        self.for_action = for_action
+        self._answered = answered
+
+    def sending_headers(self) -> dict[str, str]:
+        return {HEADER: self._answered} if self._answered else {}
+
+    def call_completed(self, exception: BaseException | None) -> None:
+        """Nothing is to be done."""
+
+
+def _as_bearer(authorization: str) -> str:
+    _, token = shown(authorization)
+    return bearer(token)
+
+
+class Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
+    """Lets the handshake come to its end: the middleware has proven who makes it. Flight has it only with a handler."""
+
+    def authenticate(self, outgoing: Any, incoming: Any) -> None:
+        """The header said it all."""
+
+    def is_valid(self, token: bytes) -> str:
+        """Asked at each call of what a handler's own login gave: nothing here."""
+        return ""
