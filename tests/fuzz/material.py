@@ -1,0 +1,54 @@
+"""What a target makes of its bytes: choices first, then what is to be parsed.
+
+Any bytes are good for any sequence of choices: what lacks at the end is zeros. So each mutation means something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Material:
+    """Bytes that are used up from the front."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def __bool__(self) -> bool:
+        """There is something left."""
+        return self._at < len(self._data)
+
+    def byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1] if self._at <= len(self._data) else 0
+
+    def pick(self, choices: Sequence[T]) -> T:
+        return choices[self.byte() % len(choices)]
+
+    def take(self, size: int) -> bytes:
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def piece(self) -> bytes:
+        """As many bytes as the next one says."""
+        return self.take(self.byte())
+
+    def rest(self) -> bytes:
+        at, self._at = self._at, len(self._data)
+        return self._data[at:]
+
+
+def cut(data: bytes, pattern: int) -> list[bytes]:
+    """`data` in pieces of two lengths, in turn, which a byte says; 0 is byte by byte."""
+    lengths = (pattern & 15) + 1, (pattern >> 4) * 13 + 1
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(data):
+        size = lengths[len(pieces) % 2]
+        pieces.append(data[at : at + size])
+        at += size
+    return pieces

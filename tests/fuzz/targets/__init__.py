@@ -1,0 +1,1 @@
+"""A target for each parser, in a module of its own."""
