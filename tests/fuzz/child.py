@@ -1,6 +1,7 @@
 """One target under atheris, in a process that may crash: `python -m tests.fuzz.child NAME COUNTER [option]...`.
 
-The options are libFuzzer's. Each execution is counted in the file COUNTER before it begins, so that the count outlives the process.
+The options are libFuzzer's. Each execution is counted in the file COUNTER before it begins: the count outlives the
+process.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# Far enough for the limits that parsers have: 255 times this is 8 KB.
+STRETCH = 32
+
 
 class Material:
     """Bytes that are used up from the front."""
@@ -40,6 +43,12 @@ class Material:
     def rest(self) -> bytes:
         at, self._at = self._at, len(self._data)
         return self._data[at:]
+
+    def stretched(self) -> bytes:
+        """The rest, its last byte as often as the first one says, times `STRETCH`: long runs from short inputs."""
+        times = self.byte() * STRETCH
+        rest = self.rest()
+        return rest + rest[-1:] * times
 
 
 def cut(data: bytes, pattern: int) -> list[bytes]:
