@@ -33,6 +33,8 @@ EXEC_OPTIONS = ("cwd",)
 SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "heap", "fault", "without", "no-raw-paste", "seed")
 # The ones that may stand more than once.
 SIM_LISTS = ("fault", "without")
+# Of any number in a URL; Python reads no more than some thousands.
+MAX_DIGITS = 18
 # 0 is how a terminal is told to hang up; the fastest adapters do 12 Mbaud, and a digit too many is a slip.
 BAUD_LIMITS = (1, 100_000_000)
 
@@ -169,7 +171,7 @@ def _options(url: str, rest: str, known: tuple[str, ...], lists: tuple[str, ...]
 
 
 def _number(url: str, name: str, value: str) -> int:
-    if not value.isascii() or not value.isdigit():
+    if not value.isascii() or not value.isdigit() or len(value) > MAX_DIGITS:
         raise _bad(url, f"{name} must be a whole number, not {value!r}")
     return int(value)
 
