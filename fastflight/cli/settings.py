@@ -331,6 +331,8 @@ def _from_fleet(path: Path) -> _Fleet:
         raise _refusal(path, error) from error
     except ValueError as error:  # not UTF-8, not TOML
         raise RequestError(f"not TOML: {error}", where=str(path)) from error
+    except RecursionError:
+        raise RequestError("nested too deep", where=str(path)) from None
     for name in fleet.devices:
         if not DEVICE_NAME.fullmatch(name):
             raise RequestError(f"{name!r} is no name for a device", where=str(path), hint="Use letters, digits, _ . -")

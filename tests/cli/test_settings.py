@@ -89,6 +89,7 @@ def test_limits_are_those_of_the_fleet_file_unless_options_say_otherwise(tmp_pat
         ("[device.a]\nurl = 'sim:'\n", "Did you mean 'devices'|Field required"),
         ("[devices.'a b']\nurl = 'sim:'\n", "'a b' is no name"),
         ("devices", "not TOML"),
+        ("a = " + "[" * 5000, "nested too deep"),
         ("#" * (1024 * 1024 + 1), "not a fleet file"),
     ],
 )
