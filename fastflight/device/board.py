@@ -269,6 +269,6 @@ def _storage(stdout: bytes) -> tuple[int, int]:
     """What `STORAGE` printed."""
     try:
         size, free = literal.value(stdout.decode("utf-8", "replace").strip())
-        return int(size), int(free)
+        return literal.whole(size), literal.whole(free)
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board said {stdout[:200]!r} of its storage", hint="Ask again") from error

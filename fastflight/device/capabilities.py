@@ -118,4 +118,4 @@ def parse(output: bytes) -> Capabilities:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and value in literal.WHOLE else 0

@@ -117,6 +117,8 @@ def _hashed(line: str, name: str, folder: str) -> Hashed:
     try:
         # The dots before it said that the board was still at work.
         path, size, value = literal.value(line.strip().lstrip("."))
-        return Hashed(str(path), int(size), name, bytes(value).hex())
+        if not isinstance(value, bytes):
+            raise ValueError("not a digest")
+        return Hashed(literal.text(path), literal.whole(size), name, value.hex())
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="Ask again") from error

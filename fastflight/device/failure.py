@@ -69,7 +69,8 @@ WORDS = {"file not found": "ENOENT"}
 GARBLED = frozenset({"SyntaxError", "IndentationError", "NameError", "Error"})
 
 _KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?::\s*(.*))?$")
-_NUMBER = re.compile(r"-?\d+")
+# No error has a longer one.
+_NUMBER = re.compile(r"-?\d{1,9}")
 
 
 def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:

@@ -114,6 +114,6 @@ def deflated(data: bytes) -> bytes:
 
 def _seconds(line: bytes) -> float | None:
     try:
-        return max(1, int(literal.value(line.decode()))) / 1e6
+        return max(1, literal.whole(literal.value(line.decode()))) / 1e6
     except (ValueError, TypeError):
         return None

@@ -12,6 +12,8 @@ from fastflight.protocol import Conversation, RawRepl
 
 LIST_SECONDS = 15.0
 FOLDER_BIT = 0x4000
+# Of the year 9999, in seconds since 1970: later ones are no times to most programs.
+LAST_SECOND = 253_402_300_799
 # A file system that links into itself would never end: no board nests deeper.
 MAX_DEPTH = 64
 
@@ -96,9 +98,14 @@ def _lines(repl: RawRepl, capabilities: Capabilities, code: str, where: str) -> 
 def _entry(line: str, capabilities: Capabilities, folder: str) -> Entry:
     try:
         name, mode, size, time = literal.value(line.strip())
-        kind: Kind = "folder" if mode & FOLDER_BIT else "file"
-        # 0 stands for boards that keep no times.
-        modified = float(time + capabilities.epoch_offset) if time else None
-        return Entry(paths.join(folder, str(name)), kind, int(size) if kind == "file" else 0, modified)
+        kind: Kind = "folder" if literal.whole(mode) & FOLDER_BIT else "file"
+        # 0 stands for boards that keep no times, and so does what no calendar has.
+        modified = literal.whole(time) + capabilities.epoch_offset if time else 0
+        return Entry(
+            paths.join(folder, literal.text(name)),
+            kind,
+            max(literal.whole(size), 0) if kind == "file" else 0,
+            float(modified) if 0 < modified <= LAST_SECOND else None,
+        )
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="List it again") from error

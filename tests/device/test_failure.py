@@ -81,3 +81,9 @@ def test_code_of_ours_that_is_wrong_was_changed_on_the_line(last: bytes) -> None
     assert str(error).startswith("/x: what was sent to the board was changed or lost on the line")
     assert isinstance(failure(stderr, where="/x"), DeviceException)
     assert isinstance(own_failure(b"OSError: 28", where="/x"), DeviceFull)
+
+
+def test_a_number_of_thousands_of_digits_is_no_known_error() -> None:
+    error = failure(b"OSError: " + b"9" * 5000, where="/x")
+    assert type(error) is DeviceException
+    assert error.kind == "OSError"

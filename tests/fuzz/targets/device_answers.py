@@ -39,8 +39,8 @@ TARGET = Target(
         b"\x01\x00Traceback (most recent call last):\r\nMemoryError: memory allocation failed, allocating 1024 bytes\n",
         b"\x01\x00ValueError: invalid syntax for integer",
         b"\x01\x00OSError: file not found",
-        b"\x01\xffOSError: 9",
         b"\x02\x00('name', 32768, 5, None)",
         b"\x02\x00[1.5e3, 2j, -0x1F, {'a': b'\\xff'}, True]",
     ),
+    past=(b"\x01\xffOSError: 9",),
 )

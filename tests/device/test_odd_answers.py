@@ -1,0 +1,90 @@
+"""What a board prints where a number, a name or a digest should be: understood, or said to be wrong."""
+
+from __future__ import annotations
+
+from binascii import crc32
+from collections.abc import Iterable
+from typing import TypeVar
+
+import pytest
+
+from fastflight.device import digest, listing
+from fastflight.device.board import Board
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.entry import Entry
+from fastflight.device.link import Link
+from fastflight.device.transfer import Hashed
+from fastflight.errors import ProtocolError
+from fastflight.protocol import Conversation, RawRepl
+from fastflight.protocol.conversation import Receive
+
+T = TypeVar("T")
+
+KNOWN = Capabilities(frozenset({"os.stat", "os.ilistdir", "os.statvfs", "binascii.crc32", "deflate.DeflateIO"}))
+DIGITS = "9" * 400
+
+
+def answered(conversation: Conversation[T], answers: Iterable[bytes]) -> T:
+    """The result, when a board with raw paste takes all code and says `answers`."""
+    said = iter(piece for answer in answers for piece in (b"R\x01\xff\xff", b"\x04" + answer + b"\x04\x04>"))
+    try:
+        step = next(conversation)
+        while True:
+            step = conversation.send(next(said) if isinstance(step, Receive) else b"")
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def board() -> Board:
+    asked = Board(paste=True)
+    asked._link = Link(asked.repl, KNOWN)
+    return asked
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "('a',32768,1e999,0)",
+        f"('a',32768,{DIGITS},0)",
+        f"('a',32768,5,{DIGITS})",
+        "('a',32768,5,'then')",
+        "('a',32768.0,5,0)",
+        "('\\ud800',32768,5,0)",
+        "(b'a',32768,5,0)",
+        "('a',32768,5)",
+    ],
+)
+def test_entries_that_cannot_be(line: str) -> None:
+    with pytest.raises(ProtocolError, match="the board listed"):
+        answered(listing.listing(RawRepl(True), KNOWN, "/", False), [line.encode()])
+
+
+@pytest.mark.parametrize("time", ["None", "0", "-5", str(2**62), "253402300800"])
+def test_times_of_no_calendar_are_none(time: str) -> None:
+    found = answered(listing.listing(RawRepl(True), KNOWN, "/", False), [f"('a',32768,-1,{time})".encode()])
+    assert found == [Entry("/a", "file", 0, None)]
+
+
+@pytest.mark.parametrize("value", ["1e999,b''", f"{DIGITS},b''", "5,1000000000000", "5,'00'", "5,None"])
+def test_digests_that_cannot_be_take_no_memory(value: str) -> None:
+    with pytest.raises(ProtocolError, match="the board listed"):
+        answered(digest.hashes(board().link, "/"), [f"R('/a',{value})".encode()])
+
+
+def test_a_digest() -> None:
+    check = crc32(b"x").to_bytes(4, "big")
+    assert answered(digest.hashes(board().link, "/"), [f"R.('/a',1,{check!r})".encode()]) == [
+        Hashed("/a", 1, "crc32", check.hex())
+    ]
+
+
+@pytest.mark.parametrize("said", [b"(1e999,1)", b"(1,%b)" % DIGITS.encode(), b"(1,)", b"('a','b')"])
+def test_storage_that_cannot_be(said: bytes) -> None:
+    with pytest.raises(ProtocolError, match="of its storage"):
+        answered(board().info(), [said])
+
+
+@pytest.mark.parametrize("said", [b"1e999 1e999", DIGITS.encode(), b"x y"])
+def test_a_board_that_says_nonsense_of_its_speed_does_not_pack(said: bytes) -> None:
+    assert answered(board().link.packs(True), [said]) is False
