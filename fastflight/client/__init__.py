@@ -4,6 +4,7 @@ from fastflight.client.aio import AsyncFastFlightClient
 from fastflight.client.call import DEFAULT_LOCATION, Device, Digest, Entry, Recorded, Written
 from fastflight.client.client import FastFlightClient
 from fastflight.client.copied import Copied, CopiedTree
+from fastflight.client.credentials import Credentials
 from fastflight.client.file_copy import Resuming
 from fastflight.client.interaction import Interaction
 from fastflight.client.interaction_aio import AsyncInteraction
@@ -20,6 +21,7 @@ __all__ = [
     "AsyncRowStream",
     "Copied",
     "CopiedTree",
+    "Credentials",
     "Device",
     "Digest",
     "Entry",

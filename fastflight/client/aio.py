@@ -16,6 +16,7 @@ from fastflight.client import call
 from fastflight.client.call import Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied, CopiedTree
+from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
 from fastflight.client.interaction import Interaction
 from fastflight.client.interaction_aio import AsyncInteraction
@@ -53,13 +54,20 @@ GIVE_UP_SECONDS = 10.0
 class AsyncFastFlightClient:
     """A connection to the server at `location`. Made lazily: an absent server shows at the first call.
 
-    `timeout` is the seconds that a call without a stream may take. Errors are those of `fastflight.errors`:
+    `timeout` is the seconds that a call without a stream may take. `credentials` are what a server with tokens or TLS
+    wants, whose location begins with `grpc+tls://` then. Errors are those of `fastflight.errors`:
     `TransportError` where the server is not reached, the others as the server describes them.
     """
 
-    def __init__(self, location: str = call.DEFAULT_LOCATION, *, timeout: float = call.DEFAULT_TIMEOUT) -> None:
+    def __init__(
+        self,
+        location: str = call.DEFAULT_LOCATION,
+        *,
+        timeout: float = call.DEFAULT_TIMEOUT,
+        credentials: Credentials = NONE,
+    ) -> None:
         self.location = location
-        self._connection = Connection(location, timeout)
+        self._connection = Connection(location, timeout, credentials)
 
     async def devices(self) -> list[Device]:
         """The devices of the server."""

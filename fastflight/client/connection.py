@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.client import call
+from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.failure import typed_errors
 from fastflight.client.interaction import Interaction
 from fastflight.client.parallel import ParallelRowStream
@@ -39,10 +40,11 @@ REUSE = "arrow-flight-reuse-connection://?"
 class Connection:
     """One channel to the server at `location`. `timeout` is for actions; streams last as long as they last."""
 
-    def __init__(self, location: str, timeout: float) -> None:
+    def __init__(self, location: str, timeout: float, credentials: Credentials = NONE) -> None:
         self.location = location
         self._options = flight.FlightCallOptions(timeout=timeout)
-        self._client = _channel(location)
+        self._credentials = credentials
+        self._client = _channel(location, credentials)
         self._following = threading.Lock()
         self._followed: dict[str, flight.FlightClient] = {}
 
@@ -115,7 +117,14 @@ class Connection:
 
     def _endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
         """The rows of an endpoint, from the first of its locations that is reached."""
-        locations = [each.uri.decode() for each in endpoint.locations] or [self.location]
+        told = [each.uri.decode() for each in endpoint.locations] or [self.location]
+        locations = [each for each in told if self._may_follow(each)]
+        if not locations:
+            raise RequestError(
+                "the rows are at another server, which is not shown what this one is",
+                where=told[0],
+                hint="Ask there, with a token for that server",
+            )
         for location in locations[:-1]:
             with contextlib.suppress(TransportError):
                 return self._stream_at(location, endpoint.ticket)
@@ -126,18 +135,23 @@ class Connection:
             reader = self._at(location).do_get(ticket)
         return RowStream(reader, location)
 
+    def _may_follow(self, location: str) -> bool:
+        own = location in (self.location, REUSE) or self._credentials == NONE
+        return own or self._credentials.may_follow(self.location, location)
+
     def _at(self, location: str) -> flight.FlightClient:
         if location in (self.location, REUSE):
             return self._client
         with self._following:
             if location not in self._followed:
-                self._followed[location] = _channel(location)
+                self._followed[location] = _channel(location, self._credentials)
             return self._followed[location]
 
 
-def _channel(location: str) -> flight.FlightClient:
+def _channel(location: str, credentials: Credentials) -> flight.FlightClient:
+    options = credentials.options(str(location))
     try:
-        return flight.FlightClient(location, generic_options=CHANNEL_OPTIONS)
+        return flight.FlightClient(location, generic_options=CHANNEL_OPTIONS, **options)
     except (pa.ArrowException, OSError, TypeError) as error:
         raise RequestError(
             "not the address of a server", where=str(location), hint=f"Give one as {call.DEFAULT_LOCATION}"

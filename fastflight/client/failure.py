@@ -23,12 +23,14 @@ from fastflight.errors import (
     DeviceException,
     FastFlightError,
     FileMissing,
+    Forbidden,
     RequestError,
     ResourceExhausted,
     SequenceConflict,
     TransportClosed,
     TransportError,
     TransportTimeout,
+    Unauthenticated,
     UnknownName,
 )
 
@@ -43,6 +45,22 @@ NEVER_CONNECTED = (
     "DNS resolution failed",
     "connections to all backends failing",
 )
+# OpenSSL's and gRPC's words for what is wrong with TLS.
+BY_TLS = (
+    (
+        "certificate verify failed",
+        "the server's certificate is not one of those that are trusted here",
+        "Give the certificate of its CA: --tls-ca FILE, or Credentials(ca=...)",
+    ),
+    (
+        "is not in peer certificate",
+        "the server's certificate is for another name",
+        "Use a name that it has: those that were given to `fastflight cert server`",
+    ),
+    ("wrong version number", "the server does not speak TLS", "Use grpc:// instead of grpc+tls://"),
+)
+# A peer that expects TLS, or a client's certificate, says nothing more than this of one that brings none.
+CLOSED_AT_ONCE = re.compile(r"failed to connect to all addresses; last error: UNAVAILABLE: .*Socket closed")
 
 
 def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
@@ -87,8 +105,10 @@ def typed(error: BaseException, location: str) -> FastFlightError:
             return _parted(_named(str(error), RequestError), text)
         case pa.ArrowNotImplementedError():
             return RequestError("the server does not support this call", where=location, hint=text)
-        case flight.FlightUnauthenticatedError() | flight.FlightUnauthorizedError():
-            return RequestError(text, where=location)
+        case flight.FlightUnauthenticatedError():
+            return Unauthenticated(text, where=location)
+        case flight.FlightUnauthorizedError():
+            return Forbidden(text, where=location)
         case OSError() if not isinstance(error, pa.ArrowException):
             return TransportClosed(f"the connection failed: {text}", where=location, hint="Connect again")
     return FastFlightError(text, where=location)
@@ -144,6 +164,15 @@ def _exhausted(given: dict[str, Any], arguments: dict[str, Any]) -> FastFlightEr
 
 
 def _unreachable(text: str, location: str) -> TransportError:
+    for words, what, hint in BY_TLS:
+        if words in text:
+            return TransportError(what, where=location, hint=hint)
+    if CLOSED_AT_ONCE.search(text):
+        return TransportError(
+            "the server ended the connection before it said anything",
+            where=location,
+            hint="With grpc+tls:// it may want a client's certificate; with grpc:// it may want TLS: use grpc+tls://",
+        )
     if any(words in text for words in NEVER_CONNECTED):
         return TransportError(
             "no server answers", where=location, hint="Is it running? Start it with `fastflight serve`"

@@ -15,12 +15,13 @@ import pytest
 
 from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
-from fastflight.server import Action, FlightServer
+from fastflight.server import Action, FlightServer, Tls
 from fastflight.service import Catalog, Source
 from fastflight.service.action import Body
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
+from fastflight.service.identity import Verb
 from fastflight.service.ledger import Ledger
-from fastflight.service.requests import Request
+from fastflight.service.requests import Demands, Request
 from fastflight.service.source import Acknowledge, AsyncReading, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
 
@@ -45,6 +46,7 @@ class Trial(Request):
     """Does as it is told."""
 
     type: ClassVar[str] = "trial"
+    demands: ClassVar[Demands] = {"read": Verb.READ, "write": Verb.WRITE}
 
     rows: int = 3
     error: str = ""
@@ -184,7 +186,9 @@ class Running:
 
 
 @contextmanager
-def serving(limits: Limits = DEFAULT_LIMITS, trial: Source[Trial] | None = None) -> Iterator[Running]:
+def serving(
+    limits: Limits = DEFAULT_LIMITS, trial: Source[Trial] | None = None, tls: Tls | None = None, **more: Any
+) -> Iterator[Running]:
     """A server with two sources: the benchmark table, and `trial` or the one that does as it is told."""
     trials = Trials()
     catalog = Catalog()
@@ -193,8 +197,11 @@ def serving(limits: Limits = DEFAULT_LIMITS, trial: Source[Trial] | None = None)
     catalog.add(trial or told)
     greet = Action("greet", "Says hello.", Greeting, lambda body: [{"said": f"hello {body.name}"}])
     shards = Shards(2, "test").start()
-    server = FlightServer(catalog, [greet], shards=shards, location="grpc://127.0.0.1:0", ledger=Ledger(limits))
-    client = flight.connect(f"grpc://127.0.0.1:{server.port}")
+    scheme = "grpc" if tls is None else "grpc+tls"
+    server = FlightServer(
+        catalog, [greet], shards=shards, location=f"{scheme}://127.0.0.1:0", ledger=Ledger(limits), tls=tls, **more
+    )
+    client = flight.connect(f"{scheme}://127.0.0.1:{server.port}")
     yield Running(server, shards, trials, client)
     client.close()
     assert server.close(0)

@@ -1,0 +1,424 @@
+"""Who asks over Flight: without a proof, with each kind of it, and with one that does not grant enough."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import trustme
+from pyarrow import flight
+
+from fastflight.server import Tls
+from fastflight.service.admission import Limits
+from fastflight.service.authenticator import LOOK_SECONDS, Authenticator
+from fastflight.service.authority import Authority
+from fastflight.service.identity import scopes
+from fastflight.service.tokens import Book, Certificate, Token, issued
+
+from .conftest import SCHEMA, SOON, Running, serving
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+CA = trustme.CA()
+SERVER = CA.issue_cert("127.0.0.1", "localhost")
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Desk:
+    """The book of a server under test, as its operator changes it, and the clocks."""
+
+    book: Book = field(default_factory=Book)
+    changed: bool = True
+    now: float = NOW.timestamp()
+    ticks: float = 0.0
+
+    def issue(self, name: str, *granted: str, expires: datetime | None = None) -> str:
+        entry, token = issued(name, scopes(granted), NOW, expires)
+        self.change(self.book.adding(entry))
+        return token
+
+    def change(self, book: Book) -> None:
+        self.book, self.changed = book, True
+        self.ticks += LOOK_SECONDS
+
+    def read(self) -> bytes | None:
+        changed, self.changed = self.changed, False
+        return self.book.encode() if changed else None
+
+    def authenticator(self) -> Authenticator:
+        return Authenticator(self.read, clock=lambda: self.now, ticks=lambda: self.ticks)
+
+
+@dataclass
+class Guarded:
+    """A server that wants to know who asks."""
+
+    running: Running
+    desk: Desk
+    location: str
+
+    @contextmanager
+    def client(self, **more: Any) -> Iterator[flight.FlightClient]:
+        with flight.FlightClient(self.location, **more) as client:
+            yield client
+
+
+@contextmanager
+def guarded(tls: Tls | None = None, limits: Limits | None = None) -> Iterator[Guarded]:
+    desk = Desk()
+    authority = Authority(lambda: ["bench", "demo"])
+    more = {} if limits is None else {"limits": limits}
+    with serving(tls=tls, authenticator=desk.authenticator(), authority=authority, **more) as running:
+        scheme = "grpc" if tls is None else "grpc+tls"
+        yield Guarded(running, desk, f"{scheme}://127.0.0.1:{running.server.port}")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Guarded]:
+    with guarded() as started:
+        yield started
+
+
+def showing(authorization: str | None) -> flight.FlightCallOptions:
+    headers = [] if authorization is None else [(b"authorization", authorization.encode())]
+    return flight.FlightCallOptions(timeout=SOON, headers=headers)
+
+
+def command(**keys: object) -> flight.FlightDescriptor:
+    return flight.FlightDescriptor.for_command(json.dumps({"type": "trial", **keys}))
+
+
+def put(client: flight.FlightClient, options: flight.FlightCallOptions, **keys: object) -> None:
+    writer, _ = client.do_put(command(**keys), SCHEMA, options)
+    with writer:
+        writer.write_batch(pa.record_batch([pa.array([1], pa.int64())], schema=SCHEMA))
+        writer.done_writing()
+
+
+def exchange(client: flight.FlightClient, options: flight.FlightCallOptions, **keys: object) -> None:
+    writer, reader = client.do_exchange(command(**keys), options)
+    with writer:
+        writer.begin(SCHEMA)
+        writer.done_writing()
+        reader.read_all()
+
+
+def act(client: flight.FlightClient, options: flight.FlightCallOptions, name: str, body: bytes = b"") -> list[bytes]:
+    return [result.body.to_pybytes() for result in client.do_action(flight.Action(name, body), options)]
+
+
+def handshake(client: flight.FlightClient, options: flight.FlightCallOptions) -> None:
+    client.authenticate(Silent(), options)
+
+
+class Silent(flight.ClientAuthHandler):
+    """A handshake that says nothing."""
+
+    def authenticate(self, outgoing: Any, incoming: Any) -> None:
+        pass
+
+    def get_token(self) -> bytes:
+        return b""
+
+
+Call = Callable[[flight.FlightClient, flight.FlightCallOptions], object]
+EVERY_CALL: dict[str, Call] = {
+    "list_flights": lambda client, options: list(client.list_flights(b"", options)),
+    "list_flights of a request": lambda client, options: list(client.list_flights(b'{"type": "mock"}', options)),
+    "get_flight_info": lambda client, options: client.get_flight_info(command(), options),
+    "get_schema": lambda client, options: client.get_schema(command(), options),
+    "do_get": lambda client, options: client.do_get(flight.Ticket(b'{"type": "trial"}'), options).read_all(),
+    "do_get of nothing": lambda client, options: client.do_get(flight.Ticket(b"nonsense"), options).read_all(),
+    "do_put": put,
+    "do_exchange": exchange,
+    "do_action": lambda client, options: act(client, options, "greet", b'{"name": "ada"}'),
+    "do_action unknown": lambda client, options: act(client, options, "no.such"),
+    "CancelFlightInfo": lambda client, options: act(client, options, "CancelFlightInfo", b"nonsense"),
+    "RenewFlightEndpoint": lambda client, options: act(client, options, "RenewFlightEndpoint", b"nonsense"),
+    "list_actions": lambda client, options: list(client.list_actions(options)),
+    "handshake": handshake,
+}
+
+
+# What pyarrow's get_schema makes of each of Flight's errors is an OSError.
+UNAUTHENTICATED = (flight.FlightUnauthenticatedError, OSError)
+
+
+def refusal(call: Call, client: flight.FlightClient, authorization: str | None) -> str:
+    """The words of a refusal."""
+    with pytest.raises(UNAUTHENTICATED) as refused:
+        call(client, showing(authorization))
+    text = str(refused.value)
+    assert "Detail: Unauthenticated" in text
+    assert "Traceback" not in text and ".py" not in text and "demo" not in text
+    return text.partition(". Detail")[0]
+
+
+@pytest.mark.parametrize("call", EVERY_CALL.values(), ids=EVERY_CALL.keys())
+def test_without_a_proof_every_call_is_refused_in_the_same_words(server: Guarded, call: Call) -> None:
+    good = server.desk.issue("ada", "read:demo")
+    wrong = good[:-4] + ("AAAA" if not good.endswith("AAAA") else "BBBB")
+    attempts = [
+        None,
+        f"Bearer {wrong}",
+        f"Bearer {'ff_' + '0' * 16 + '_' + 'A' * 43}",
+        "Bearer",
+        f"Basic {base64.b64encode(f'bob:{good}'.encode()).decode()}",
+        "Basic !!!",
+        f"Digest {good}",
+        good,
+        "x" * 5000,
+    ]
+    with server.client() as client:
+        told = {refusal(call, client, attempt) for attempt in attempts}
+    assert len(told) == 1
+    assert next(iter(told)).startswith("this server wants to know who asks, and was shown nothing that it knows")
+
+
+def test_an_upload_is_refused_before_it_is_read(server: Guarded) -> None:
+    with server.client() as client, pytest.raises(flight.FlightUnauthenticatedError):
+        put(client, showing(None), device="demo")
+    assert server.running.trials.taken == [] and server.running.stats()["started"] == 0
+
+
+@pytest.mark.parametrize("authorization", [None, "Bearer wrong"])
+def test_a_load_balancer_asks_without_a_proof_how_the_server_is(server: Guarded, authorization: str | None) -> None:
+    with server.client() as client:
+        assert act(client, showing(authorization), "health") == [b'{"status": "serving"}']
+
+
+def test_a_token_grants_what_its_scopes_say(server: Guarded) -> None:
+    options = showing(f"Bearer {server.desk.issue('ada', 'read:demo')}")
+    with server.client() as client:
+        demo = flight.Ticket(b'{"type": "trial", "device": "demo"}')
+        assert client.do_get(demo, options).read_all().num_rows == 3
+        assert client.get_flight_info(command(device="demo"), options).endpoints
+        with pytest.raises(flight.FlightUnauthorizedError, match="demo: ada may not write here. Granted: read"):
+            put(client, options, device="demo")
+        with pytest.raises(flight.FlightUnauthorizedError, match="ada may not administer this server"):
+            act(client, options, "stats")
+        with pytest.raises(pa.ArrowInvalid, match="type: trial cannot be exchanged"):
+            exchange(client, options, device="demo")
+
+
+def test_a_device_of_others_is_not_there(server: Guarded) -> None:
+    options = showing(f"Bearer {server.desk.issue('ada', 'read,write:demo')}")
+    told = set()
+    with server.client() as client:
+        for name in ("bench", "never"):
+            for call in (
+                lambda name=name: client.do_get(
+                    flight.Ticket(json.dumps({"type": "trial", "device": name})), options
+                ).read_all(),
+                lambda name=name: put(client, options, device=name),
+                lambda name=name: client.get_flight_info(command(device=name), options),
+                lambda name=name: list(client.list_flights(command(device=name).command, options)),
+                lambda name=name: act(
+                    client,
+                    options,
+                    "RenewFlightEndpoint",
+                    _field_1(flight.FlightEndpoint(command(device=name).command, []).serialize()),
+                ),
+            ):
+                with pytest.raises(pa.ArrowKeyError) as refused:
+                    call()
+                told.add(str(refused.value).partition(". Detail")[0].replace(name, "NAME"))
+    assert told == {"NAME: no such device. Known: demo"}
+
+
+def _field_1(content: bytes) -> bytes:
+    assert len(content) < 0x80
+    return b"\x0a" + bytes([len(content)]) + content
+
+
+def test_what_is_kept_is_given_to_none_but_those_who_may_have_it() -> None:
+    described: list[object] = []
+    with guarded() as server, server.client() as client:
+        ada = showing(f"Bearer {server.desk.issue('ada', 'read:demo')}")
+        mock = flight.FlightDescriptor.for_command(b'{"type": "mock", "total_rows": 5}')
+        for _ in range(2):
+            described.append(client.get_flight_info(mock, ada).total_records)
+            described.append(client.do_get(flight.Ticket(mock.command), ada).read_all().num_rows)
+        for call in (client.get_flight_info, client.get_schema):
+            with pytest.raises(UNAUTHENTICATED):
+                call(mock, showing(None))
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            client.do_get(flight.Ticket(mock.command), showing(None)).read_all()
+    assert described == [5, 5, 5, 5]
+
+
+def test_plain_pyarrow_logs_in_with_a_name_and_a_token(server: Guarded) -> None:
+    token = server.desk.issue("ada", "read:demo")
+    with server.client() as client:
+        header = client.authenticate_basic_token("ada", token)
+        assert header == (b"authorization", f"Bearer {token}".encode())
+        options = flight.FlightCallOptions(timeout=SOON, headers=[header])
+        assert [each.type for each in client.list_actions(options)]
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            client.authenticate_basic_token("bob", token)
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            client.authenticate_basic_token("ada", "guess")
+
+
+def test_what_has_expired_is_good_for_nothing() -> None:
+    with guarded() as server, server.client() as client:
+        options = showing(f"Bearer {server.desk.issue('ada', 'read:demo', expires=LATER)}")
+        assert list(client.list_actions(options))
+        server.desk.now = LATER.timestamp()
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            list(client.list_actions(options))
+
+
+@pytest.mark.parametrize("ending", ["revoked", "expired", "narrowed"])
+def test_a_stream_ends_when_what_it_began_with_holds_no_more(ending: str, mode: str) -> None:
+    with guarded() as server, server.client() as client:
+        token = server.desk.issue("ada", "read:demo", expires=LATER)
+        header = showing(f"Bearer {token}")
+        keys = {"type": "trial", "device": "demo", "idle": True, "rows": 1, "mode": mode}
+        reader = client.do_get(flight.Ticket(json.dumps(keys)), header)
+        assert reader.read_chunk().data.num_rows == 1
+        if ending == "revoked":
+            server.desk.change(Book())
+        elif ending == "expired":
+            server.desk.now = LATER.timestamp()
+        else:
+            (entry,) = server.desk.book.tokens
+            other = scopes(["session:demo"])
+            server.desk.change(Book((Token(entry.id, entry.name, entry.digest, other, entry.created),)))
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            while True:
+                reader.read_chunk()
+        assert server.running.trials.closed.wait(SOON)
+
+
+def test_streams_are_cancelled_by_whose_they_are() -> None:
+    with guarded() as server, server.client() as client:
+        ada, bob = (showing(f"Bearer {server.desk.issue(name, 'read:demo')}") for name in ("ada", "bob"))
+        root = showing(f"Bearer {server.desk.issue('root', 'admin:*')}")
+        keys = json.dumps({"type": "trial", "device": "demo", "idle": True}).encode()
+        info = flight.FlightInfo(SCHEMA, command(), [flight.FlightEndpoint(keys, [])], -1, -1)
+        body = info.serialize()
+        message = b"\x0a" + bytes([len(body) & 0x7F | 0x80, len(body) >> 7]) + body
+        assert 0x80 <= len(body) < 0x4000
+        for who, done in ((bob, b"\x08\x03"), (ada, b"\x08\x02"), (root, b"\x08\x02")):
+            reader = client.do_get(flight.Ticket(keys), ada)
+            reader.read_chunk()
+            assert act(client, who, "CancelFlightInfo", message) == [done]
+            if done == b"\x08\x03":
+                reader.cancel()
+            else:
+                with pytest.raises(flight.FlightUnavailableError, match="cancelled by CancelFlightInfo"):
+                    while True:
+                        reader.read_chunk()
+            assert server.running.settled()
+
+
+def test_one_identity_has_its_own_limit_from_wherever_it_asks() -> None:
+    with guarded(limits=Limits(per_identity=1, wait_seconds=0)) as server, server.client() as client:
+        ada, bob = (showing(f"Bearer {server.desk.issue(name, 'read:demo')}") for name in ("ada", "bob"))
+        idle = flight.Ticket(json.dumps({"type": "trial", "device": "demo", "idle": True}))
+        first = client.do_get(idle, ada)
+        first.read_chunk()
+        with pytest.raises(flight.FlightUnavailableError, match="from this client, as many as one may have"):
+            client.do_get(idle, ada).read_chunk()
+        other = client.do_get(idle, bob)
+        assert other.read_chunk().data.num_rows
+        first.cancel()
+        other.cancel()
+
+
+def pem(certificate: trustme.LeafCert) -> tuple[bytes, bytes]:
+    return b"".join(each.bytes() for each in certificate.cert_chain_pems), certificate.private_key_pem.bytes()
+
+
+def tls(client_ca: trustme.CA | None = None) -> Tls:
+    return Tls(*pem(SERVER), None if client_ca is None else client_ca.cert_pem.bytes())
+
+
+def with_certificate(certificate: trustme.LeafCert | None) -> dict[str, Any]:
+    if certificate is None:
+        return {"tls_root_certs": CA.cert_pem.bytes()}
+    chain, key = pem(certificate)
+    return {"tls_root_certs": CA.cert_pem.bytes(), "cert_chain": chain, "private_key": key}
+
+
+def test_tokens_over_tls() -> None:
+    with guarded(tls()) as server, server.client(**with_certificate(None)) as client:
+        header = client.authenticate_basic_token("ada", server.desk.issue("ada", "read:demo"))
+        options = flight.FlightCallOptions(timeout=SOON, headers=[header])
+        ticket = flight.Ticket(b'{"type": "trial", "device": "demo"}')
+        assert client.do_get(ticket, options).read_all().num_rows == 3
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            list(client.list_actions())
+
+
+def test_a_certificate_is_known_by_its_first_alternative_name_or_else_its_common_name() -> None:
+    with guarded(tls(CA)) as server:
+        granted = scopes(["read:demo"])
+        server.desk.change(Book(certificates=(Certificate("ada@example.org", granted), Certificate("lab", granted))))
+        ticket = flight.Ticket(b'{"type": "trial", "device": "demo"}')
+        known = [CA.issue_cert("ada@example.org", common_name="someone"), CA.issue_cert(common_name="lab")]
+        for certificate in known:
+            with server.client(**with_certificate(certificate)) as client:
+                assert client.do_get(ticket, showing(None)).read_all().num_rows == 3
+                with pytest.raises(flight.FlightUnauthorizedError, match="(ada@example.org|lab) may not write here"):
+                    put(client, showing(None), device="demo")
+        others = [
+            CA.issue_cert("bob@example.org", "ada@example.org", common_name="lab"),
+            CA.issue_cert("bob@example.org", common_name="ada@example.org"),
+        ]
+        for certificate in others:
+            with server.client(**with_certificate(certificate)) as client:
+                for name, call in EVERY_CALL.items():
+                    if name != "handshake":  # without tokens there is none
+                        with pytest.raises(pa.ArrowException, match="was shown nothing that it knows"):
+                            call(client, showing(None))
+                assert act(client, showing(None), "health") == [b'{"status": "serving"}']
+
+
+def test_without_a_certificate_of_the_ca_nobody_comes_as_far_as_a_call() -> None:
+    with guarded(tls(CA)) as server:
+        token = server.desk.issue("ada", "read:demo")
+        stranger = trustme.CA().issue_cert("ada@example.org")
+        for shown in (with_certificate(None), with_certificate(stranger)):
+            with server.client(**shown) as client, pytest.raises(flight.FlightUnavailableError):
+                list(client.list_actions(showing(f"Bearer {token}")))
+
+
+def test_with_both_the_token_says_who_it_is() -> None:
+    with guarded(tls(CA)) as server:
+        token = server.desk.issue("ada", "read:demo")
+        certificate = CA.issue_cert("lab")
+        server.desk.change(server.desk.book.adding(Certificate("lab", scopes(["write:demo"]))))
+        with server.client(**with_certificate(certificate)) as client:
+            put(client, showing(None), device="demo")
+            with pytest.raises(flight.FlightUnauthorizedError, match="ada may not write here"):
+                put(client, showing(f"Bearer {token}"), device="demo")
+
+
+def test_many_at_once_are_told_apart(server: Guarded) -> None:
+    names = [f"user-{number}" for number in range(4)]
+    tokens = {name: server.desk.issue(name, "read:demo") for name in names}
+    told: dict[str, set[str]] = {name: set() for name in names}
+
+    def ask(name: str) -> None:
+        with server.client() as client:
+            for _ in range(20):
+                with pytest.raises(flight.FlightUnauthorizedError) as refused:
+                    act(client, showing(f"Bearer {tokens[name]}"), "stats")
+                told[name].add(str(refused.value).partition(" may not")[0].rpartition(" ")[2])
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == {name: {name} for name in names}
