@@ -416,6 +416,8 @@ def test_many_at_once_are_told_apart(server: Guarded) -> None:
                     act(client, showing(f"Bearer {tokens[name]}"), "stats")
                 told[name].add(str(refused.value).partition(" may not")[0].rpartition(" ")[2])
 
+    with server.client() as client:  # one looks at the book; others do not wait for that
+        assert list(client.list_actions(showing(f"Bearer {tokens[names[0]]}")))
     threads = [threading.Thread(target=ask, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
