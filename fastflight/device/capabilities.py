@@ -54,6 +54,10 @@ TINY_HEAP = 12_000
 TINY_BLOCK = 64
 
 
+# Of its name, its version and the like: the longest that is known has 80.
+MAX_SAID_CHARACTERS = 200
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What the probe found. `features` are names as in `PROBE`; a value that could not be had is empty or zero."""
@@ -108,13 +112,18 @@ def parse(output: bytes) -> Capabilities:
     identity = values.get("unique_id")
     return Capabilities(
         frozenset(features),
-        platform=str(values.get("platform", "")),
-        version=str(values.get("version", "")),
-        machine=str(values.get("machine", "")),
+        platform=_said(values.get("platform", "")),
+        version=_said(values.get("version", "")),
+        machine=_said(values.get("machine", "")),
         free_memory=_whole(values.get("free_memory")),
         epoch=_whole(values.get("epoch")) or 1970,
-        unique_id=identity.hex() if isinstance(identity, bytes) else "",
+        unique_id=identity[:MAX_SAID_CHARACTERS].hex() if isinstance(identity, bytes) else "",
     )
+
+
+def _said(value: object) -> str:
+    """What a board says of itself, as text that can be passed on: not too long, and without half a character."""
+    return str(value)[:MAX_SAID_CHARACTERS].encode(errors="replace").decode()
 
 
 def _whole(value: object) -> int:

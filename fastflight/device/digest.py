@@ -8,6 +8,7 @@ import hashlib
 import re
 
 from fastflight.device import listing, literal
+from fastflight.device import path as paths
 from fastflight.device.failure import routine_failure
 from fastflight.device.link import Link
 from fastflight.device.resident import sha256
@@ -17,6 +18,9 @@ from fastflight.protocol import Conversation
 
 # Between two dots that say that the board is still at work: 32 blocks of a slow flash.
 HASH_SECONDS = 15.0
+
+# Of sha256.
+MAX_DIGEST_BYTES = 32
 
 _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
 
@@ -117,8 +121,8 @@ def _hashed(line: str, name: str, folder: str) -> Hashed:
     try:
         # The dots before it said that the board was still at work.
         path, size, value = literal.value(line.strip().lstrip("."))
-        if not isinstance(value, bytes):
+        if not isinstance(value, bytes) or len(value) > MAX_DIGEST_BYTES:
             raise ValueError("not a digest")
-        return Hashed(literal.text(path), literal.whole(size), name, value.hex())
+        return Hashed(paths.below(folder, literal.text(path)), literal.whole(size), name, value.hex())
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="Ask again") from error

@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing, ProtocolError
+from fastflight.errors import (
+    MAX_QUOTED_CHARACTERS,
+    DeviceError,
+    DeviceException,
+    DeviceFull,
+    DeviceMemory,
+    FileMissing,
+    ProtocolError,
+)
 
 LINUX = {
     1: "EPERM",
@@ -69,15 +77,16 @@ WORDS = {"file not found": "ENOENT"}
 GARBLED = frozenset({"SyntaxError", "IndentationError", "NameError", "Error"})
 
 _KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?::\s*(.*))?$")
-# No error has a longer one.
+# Error numbers are small; Python refuses to read thousands of digits.
 _NUMBER = re.compile(r"-?\d{1,9}")
 
 
 def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:
     """The typed error for a traceback that the board printed while working on `where`."""
     text = stderr.decode("utf-8", "replace").replace("\r\n", "\n").strip()
-    lines = _KIND.findall(text.rsplit("\n", 1)[-1])
-    kind, detail = lines[-1] if lines else ("", text)
+    last = text.rsplit("\n", 1)[-1][:MAX_QUOTED_CHARACTERS]
+    lines = _KIND.findall(last)
+    kind, detail = lines[-1] if lines else ("", last)
     if kind == "MemoryError":
         return _memory(detail, where)
     if kind == "OSError":

@@ -12,10 +12,12 @@ from fastflight.protocol import Conversation, RawRepl
 
 LIST_SECONDS = 15.0
 FOLDER_BIT = 0x4000
-# Of the year 9999, in seconds since 1970: later ones are no times to most programs.
-LAST_SECOND = 253_402_300_799
 # A file system that links into itself would never end: no board nests deeper.
 MAX_DEPTH = 64
+# A full card has some thousand files. Folders that hold folders without end are deep nowhere.
+MAX_ENTRIES = 100_000
+# Of the year 9999, in seconds since 1970: later ones are no times to most programs.
+MAX_TIME = 253_402_300_799
 
 # One line per entry: name, mode, size, time. A file whose details cannot be read is still listed.
 LIST = """\
@@ -59,6 +61,8 @@ def listing(repl: RawRepl, capabilities: Capabilities, path: str, recursive: boo
         lines = yield from _lines(repl, capabilities, LIST.format(path=folder), folder)
         entries = sorted((_entry(line, capabilities, folder) for line in lines), key=lambda entry: entry.path)
         found += entries
+        if len(found) > MAX_ENTRIES:
+            raise RequestError(f"more than {MAX_ENTRIES} entries", where=path, hint="List a folder in it")
         if recursive:
             waiting += [entry.path for entry in reversed(entries) if entry.kind == "folder"]
     return sorted(found, key=lambda entry: entry.path.split("/")) if recursive else found
@@ -99,13 +103,19 @@ def _entry(line: str, capabilities: Capabilities, folder: str) -> Entry:
     try:
         name, mode, size, time = literal.value(line.strip())
         kind: Kind = "folder" if literal.whole(mode) & FOLDER_BIT else "file"
-        # 0 stands for boards that keep no times, and so does what no calendar has.
-        modified = literal.whole(time) + capabilities.epoch_offset if time else 0
         return Entry(
-            paths.join(folder, literal.text(name)),
+            paths.joined(folder, literal.text(name)),
             kind,
             max(literal.whole(size), 0) if kind == "file" else 0,
-            float(modified) if 0 < modified <= LAST_SECOND else None,
+            _modified(time, capabilities),
         )
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="List it again") from error
+
+
+def _modified(time: object, capabilities: Capabilities) -> float | None:
+    """None where the board keeps no times (0 stands for them), or gives one that no calendar has."""
+    if not time:
+        return None
+    seconds = literal.whole(time) + capabilities.epoch_offset
+    return float(seconds) if 0 < seconds <= MAX_TIME else None

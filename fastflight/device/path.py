@@ -31,3 +31,19 @@ def name(path: str) -> str:
 def join(folder: str, name: str) -> str:
     """`name` in `folder`."""
     return posixpath.join(folder, name)
+
+
+def joined(folder: str, name: str) -> str:
+    """`join` for a name that a board lists: `ValueError` for one that leads elsewhere, or that no file can have."""
+    if name in ("", ".", "..") and folder or "/" in name or "\0" in name:
+        raise ValueError("not a name")
+    return join(folder, name)
+
+
+def below(folder: str, path: str) -> str:
+    """`path`, which a board says is that of a file below `folder`: `ValueError` where it is not."""
+    prefix = folder.rstrip("/") + "/"
+    rest = path.removeprefix(prefix)
+    if not path.startswith(prefix) or "\0" in path or any(part in ("", ".", "..") for part in rest.split("/")):
+        raise ValueError("not a path below it")
+    return path
