@@ -151,7 +151,7 @@ class SequenceConflict(BusyError):
 
 
 class ResourceExhausted(BusyError):
-    """`limit` is met (`scope`): of streams on the `server`, of other `calls`, of one `identity` or of one `device`.
+    """`limit` is met (`scope`): of streams on the `server`, of other `calls`, of one `identity` or `device`; `memory`.
 
     What was asked for was not begun. Ask again after `retry_after_seconds`.
     """

@@ -13,7 +13,7 @@ from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.cli.running import RunningServer, gateway, listening, location_of
 from fastflight.cli.settings import BridgeSettings, ServeSettings, check_location
 from fastflight.cli.workers.front import open_front
-from fastflight.concurrency import Shard, Shards
+from fastflight.concurrency import Governor, Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.service import Catalog
 from fastflight.service.actions import Actions, state_actions
@@ -30,7 +30,8 @@ def open_server(settings: ServeSettings) -> RunningServer:
     if settings.workers > 1:
         return open_front(settings)
     with ExitStack() as parts:
-        shards = Shards(settings.shards)
+        governor = Governor(settings.limits.memory)
+        shards = Shards(settings.shards, governor=governor)
         # Closed when there is no inventory to come; else before the inventory, whose lines it reads.
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory(settings.devices, shards=shards))
@@ -44,7 +45,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         for source in (*device_sources(inventory), recording_source(recordings), mock.SOURCE):
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
-        ledger = Ledger(settings.limits)
+        ledger = Ledger(settings.limits, governor)
         server = listening(catalog, on_devices, shards, settings.location, ledger)
         parts.callback(server.close)
         # Closed before the server, which takes the shards with it.

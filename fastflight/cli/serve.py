@@ -71,6 +71,12 @@ def serve(
             "--max-streams-per-client", metavar="N", min=1, help="From one address. By default only --max-streams."
         ),
     ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--max-memory", metavar="BYTES", help="What may wait for slow clients, in all, as 512MB. By default 512MB."
+        ),
+    ] = None,
     record: Annotated[
         list[str] | None,
         typer.Option("--record", metavar="NAME", help="Record a device; may be given again, or a glob: '*' for all."),
@@ -105,6 +111,7 @@ def serve(
         "streams": max_streams,
         "per_device": max_streams_per_device,
         "per_identity": max_streams_per_client,
+        "memory": max_memory,
     }
     try:
         settings = settings_of(

@@ -26,15 +26,16 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from fastflight.bridge import Ports
 from fastflight.cli.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
-from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, recording_settings
+from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, bytes_of, recording_settings
 from fastflight.client import DEFAULT_LOCATION
+from fastflight.concurrency.governor import MIN_MEMORY_BYTES
 from fastflight.errors import RequestError, nearest
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
 
@@ -56,7 +57,7 @@ DEFAULT_HOST = "127.0.0.1"
 # Who waits longer than this is better told to come back.
 MAX_WAIT_SECONDS = 300
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
-LIMITS_EXAMPLE = "As in [limits] streams = 1000"
+LIMITS_EXAMPLE = 'As in [limits] streams = 1000, memory = "512MB"'
 # A host, in small letters as browsers send it, and its port; nothing after it.
 ORIGIN_HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
@@ -68,7 +69,7 @@ NOT_ENCRYPTED = (
 
 
 # Of those that a command line may give.
-NO_LIMITS: Mapping[str, int | None] = {}
+NO_LIMITS: Mapping[str, int | str | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class _FleetLimits(BaseModel):
     calls: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.calls
     waiting: Annotated[int, Field(ge=0, strict=True)] = DEFAULT_LIMITS.waiting
     wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = DEFAULT_LIMITS.wait_seconds
+    memory: Annotated[int, BeforeValidator(bytes_of), Field(ge=MIN_MEMORY_BYTES, strict=True)] = DEFAULT_LIMITS.memory
 
 
 class _FleetRelay(BaseModel):
@@ -188,7 +190,7 @@ def settings_of(
     devices: Sequence[str],
     fleet: Path | None,
     shards: int | None = None,
-    limits: Mapping[str, int | None] = NO_LIMITS,
+    limits: Mapping[str, int | str | None] = NO_LIMITS,
     *,
     recordings: Path | None = None,
     record: Sequence[str] = (),
@@ -242,9 +244,19 @@ def settings_of(
         relay=allowed,
         origins=http_origins(origins),
         recordings=kept,
-        limits=Limits(**{**read.limits.model_dump(), **told}),
+        limits=_limits(read.limits, told),
         workers=workers,
     )
+
+
+def _limits(read: _FleetLimits, told: Mapping[str, Any]) -> Limits:
+    """Those of the fleet file, and before them what a command line says, as a fleet file would."""
+    try:
+        return Limits(**_FleetLimits.model_validate({**read.model_dump(), **told}).model_dump())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = first["msg"].removeprefix("Value error, ")
+        raise RequestError(what, where=f"the limit {first['loc'][0]}", hint=LIMITS_EXAMPLE) from error
 
 
 def check_location(location: str) -> None:

@@ -2,6 +2,7 @@
 
 from fastflight.concurrency.exclusive import Exclusive
 from fastflight.concurrency.failure import failure_of
+from fastflight.concurrency.governor import Governor
 from fastflight.concurrency.handin import HandIn
 from fastflight.concurrency.handoff import Drained, adrain, drain, drain_lots
 from fastflight.concurrency.offload import off_loop
@@ -11,6 +12,7 @@ from fastflight.concurrency.shards import Shards
 __all__ = [
     "Drained",
     "Exclusive",
+    "Governor",
     "HandIn",
     "Shard",
     "Shards",

@@ -1,9 +1,9 @@
 """From one event loop to another: an async iterator that is iterated on a shard, for a coroutine elsewhere.
 
-`across` reads ahead until `max_bytes` are waiting, and hands all that waits over in one lot, as `drain` does for
-threads. The iterator's end is the reader's end; its failure, of any kind, is raised to the reader after the items
-before it. Closing the reader cancels the iteration and returns when its clean-up has run. On its own loop it costs
-nothing.
+`across` reads ahead until `max_bytes` are waiting, or as many as the shard's governor has, and hands all that waits
+over in one lot, as `drain` does for threads. The iterator's end is the reader's end; its failure, of any kind, is
+raised to the reader after the items before it. Closing the reader cancels the iteration and returns when its clean-up
+has run. On its own loop it costs nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 from fastflight.concurrency.failure import failure_of
+from fastflight.concurrency.governor import Governor
 from fastflight.concurrency.shard import CLOSE_SECONDS, Shard
 from fastflight.errors import Stopped
 
@@ -34,7 +35,7 @@ async def across(
         finally:
             await _close(items)
         return
-    crossing = _Crossing[T](max_bytes, size_of)
+    crossing = _Crossing[T](max_bytes, size_of, shard.governor)
     running = shard.submit(crossing.produce(begin))
     running.add_done_callback(crossing.has_ended)
     try:
@@ -49,12 +50,14 @@ async def across(
 class _Crossing(Generic[T]):
     """What waits between the loops, guarded by `_lock`. Made on the reader's loop."""
 
-    def __init__(self, max_bytes: int, size_of: Callable[[T], int]) -> None:
+    def __init__(self, max_bytes: int, size_of: Callable[[T], int], governor: Governor) -> None:
         self._max_bytes = max_bytes
         self._size_of = size_of
         self._lock = threading.Lock()
         self._waiting: list[T] = []
         self._bytes = 0
+        self._taken = 0
+        self._account = governor.account()
         self._begun = False
         self._ended = False
         self._error: BaseException | None = None
@@ -90,7 +93,8 @@ class _Crossing(Generic[T]):
         """All that waits, at least one; empty at the end. Raises what ended it."""
         while True:
             with self._lock:
-                lot, self._waiting, self._bytes = self._waiting, [], 0
+                lot, self._waiting, self._taken, self._bytes = self._waiting, [], self._bytes, 0
+                self._account.hold(self._taken)
                 ended = self._ended
                 if not lot and not ended:
                     self._arrived.clear()
@@ -107,13 +111,16 @@ class _Crossing(Generic[T]):
         """Wait until the iterator's clean-up has run."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._gone.wait(), CLOSE_SECONDS)
+        with self._lock:
+            self._waiting.clear()
+            self._account.hold(0)
 
     async def _give(self, item: T) -> None:
         size = self._size_of(item)
         with self._lock:
             self._waiting.append(item)
             self._bytes += size
-            full = self._bytes >= self._max_bytes
+            full = not self._account.hold(self._bytes + self._taken) or self._bytes >= self._max_bytes
             if full:
                 self._room.clear()
         _wake(self._reader, self._arrived)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from fastflight.concurrency.gathered import Gathered
+from fastflight.concurrency.governor import UNGOVERNED, Governor
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
@@ -33,10 +34,11 @@ class Gather(Iterator[T], Generic[T]):
         ordered: bool = False,
         idle: Callable[[], T] | None = None,
         name: str = "gather",
+        governor: Governor = UNGOVERNED,
     ) -> None:
         self._idle = idle
         # The threads know only this, so that they do not keep alive what nobody iterates any more.
-        self._shared = _Shared(jobs, Gathered[T](len(jobs), max_bytes, ordered), size_of)
+        self._shared = _Shared(jobs, Gathered[T](len(jobs), max_bytes, ordered, governor), size_of)
         self._threads = [
             threading.Thread(target=self._shared.work, name=f"{name}-{number}", daemon=True)
             for number in range(min(limit, len(jobs)))
@@ -63,6 +65,7 @@ class Gather(Iterator[T], Generic[T]):
         """End it, and do not wait for the jobs. From any thread."""
         with self._shared.changed:
             self._shared.closed = True
+            self._shared.gathered.close()
             self._shared.changed.notify_all()
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from typing import Generic, TypeVar
 
 from fastflight.concurrency.gathered import Gathered
+from fastflight.concurrency.governor import UNGOVERNED, Governor
 
 T = TypeVar("T")
 
@@ -25,8 +26,9 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
         max_bytes: int,
         size_of: Callable[[T], int],
         ordered: bool = False,
+        governor: Governor = UNGOVERNED,
     ) -> None:
-        self._gathered = Gathered[T](len(jobs), max_bytes, ordered)
+        self._gathered = Gathered[T](len(jobs), max_bytes, ordered, governor)
         self._jobs = enumerate(jobs)
         self._size_of = size_of
         self._error: BaseException | None = None
@@ -53,6 +55,7 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
         self._cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._gathered.close()
 
     async def _work(self) -> None:
         try:

@@ -1,6 +1,7 @@
 """What several producers have given and one consumer has not taken: bounded by bytes in all, and in one of two orders.
 
-`ordered`, the items come producer by producer, each in its turn; otherwise as they came. No waiting and no locks: the
+With a `governor`, by fewer bytes where memory is scarce. `ordered`, the items come producer by producer, each in its
+turn; otherwise as they came. No waiting and no locks: the
 two adapters, `Gather` for threads and `AsyncGather` for an event loop, bring those.
 """
 
@@ -9,19 +10,23 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import Generic, TypeVar
 
+from fastflight.concurrency.governor import UNGOVERNED, Governor
+
 T = TypeVar("T")
 
 
 class Gathered(Generic[T]):
     """Items of producers 0 to `producers` - 1. They must begin in this order, so that whose turn it is has begun."""
 
-    def __init__(self, producers: int, max_bytes: int, ordered: bool) -> None:
+    def __init__(self, producers: int, max_bytes: int, ordered: bool, governor: Governor = UNGOVERNED) -> None:
         self._producers = producers
         self._max_bytes = max_bytes
         self._ordered = ordered
         self._waiting: defaultdict[int, deque[tuple[T, int]]] = defaultdict(deque)
         self._ended: set[int] = set()
         self._bytes = 0
+        self._account = governor.account()
+        self._has_share = True
         # Whose items come next. Without an order all share one queue.
         self._turn = 0
 
@@ -32,7 +37,7 @@ class Gathered(Generic[T]):
 
     def has_room(self, producer: int) -> bool:
         """Whether `producer` may add now. One whose turn it is always may add an item: the others wait for its end."""
-        if self._bytes < self._max_bytes:
+        if not self._bytes or (self._has_share and self._bytes < self._max_bytes):
             return True
         return self._ordered and producer == self._turn and not self._waiting[producer]
 
@@ -40,6 +45,7 @@ class Gathered(Generic[T]):
         """An item of `size` bytes."""
         self._waiting[producer if self._ordered else 0].append((item, size))
         self._bytes += size
+        self._has_share = self._account.hold(self._bytes)
 
     def end(self, producer: int) -> None:
         """There are no more items of `producer`."""
@@ -55,4 +61,10 @@ class Gathered(Generic[T]):
             return []
         item, size = waiting.popleft()
         self._bytes -= size
+        self._has_share = self._account.hold(self._bytes)
         return [item]
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        self._waiting.clear()
+        self._account.hold(0)

@@ -1,8 +1,9 @@
 """From a blocking producer to an async consumer.
 
 A thread `put`s items, and blocks while `max_bytes` are waiting; a coroutine iterates them and takes all that waits in
-one lot. `finish` is the iterator's end, `fail` its error, after the items before it. A consumer that leaves calls
-`aclose` (or `close`, from any thread): from then on `put` raises `Stopped`, and a blocked one wakes at once.
+one lot. With a `governor`, fewer wait where memory is scarce. `finish` is the iterator's end, `fail` its error, after
+the items before it. A consumer that leaves calls `aclose` (or `close`, from any thread): from then on `put` raises
+`Stopped`, and a blocked one wakes at once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
+from fastflight.concurrency.governor import UNGOVERNED, Governor
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
@@ -34,7 +36,11 @@ class HandIn(AsyncIterator[T], Generic[T]):
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, max_bytes: int, still_wanted: Callable[[], bool] = always
+        self,
+        loop: asyncio.AbstractEventLoop,
+        max_bytes: int,
+        still_wanted: Callable[[], bool] = always,
+        governor: Governor = UNGOVERNED,
     ) -> None:
         self._loop = loop
         self._max_bytes = max_bytes
@@ -42,6 +48,10 @@ class HandIn(AsyncIterator[T], Generic[T]):
         self._changed = threading.Condition()
         self._waiting: deque[T] = deque()
         self._bytes = 0
+        # What the consumer took last, and may still hold.
+        self._taken = 0
+        self._account = governor.account()
+        self._full = False
         self._ended = False
         self._error: BaseException | None = None
         self._closed = False
@@ -60,7 +70,7 @@ class HandIn(AsyncIterator[T], Generic[T]):
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes. Blocks while there is no room; `Stopped` when the consumer has gone."""
         with self._changed:
-            while self._bytes >= self._max_bytes and not self._closed:
+            while self._full and not self._closed:
                 self._changed.wait(POLL_SECONDS)
                 if self._loop.is_closed() or not self._still_wanted():
                     self._closed = True
@@ -68,6 +78,8 @@ class HandIn(AsyncIterator[T], Generic[T]):
                 raise Stopped("nobody takes what is handed in")
             self._waiting.append(item)
             self._bytes += size
+            has_share = self._account.hold(self._bytes + self._taken)
+            self._full = not has_share or self._bytes >= self._max_bytes
             wake, self._reader_sleeps = self._reader_sleeps, False
         if wake:
             self._wake_reader()
@@ -85,6 +97,7 @@ class HandIn(AsyncIterator[T], Generic[T]):
             with self._changed:
                 self._dropped = True
                 self._waiting.clear()
+                self._account.hold(0)
         self._end(error)
 
     def close(self) -> None:
@@ -92,6 +105,7 @@ class HandIn(AsyncIterator[T], Generic[T]):
         with self._changed:
             self._closed = True
             self._waiting.clear()
+            self._account.hold(0)
             self._changed.notify_all()
         self._wake_reader()
 
@@ -109,7 +123,8 @@ class HandIn(AsyncIterator[T], Generic[T]):
         while not self._lot:
             with self._changed:
                 self._lot, self._waiting = self._waiting, deque()
-                self._bytes = 0
+                self._taken, self._bytes, self._full = self._bytes, 0, False
+                self._account.hold(self._taken)
                 self._changed.notify()
                 if not self._lot:
                     if self._ended and self._error is not None:

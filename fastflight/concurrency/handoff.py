@@ -1,9 +1,9 @@
 """From an async producer to a reader elsewhere: a thread that blocks, or a coroutine of another loop.
 
-`drain` and `adrain` iterate an async iterator on a shard, ahead of the reader, until `max_bytes` are waiting; it takes
-all that waits in one lot. The price of crossing threads is paid per lot: one lock round, and a wake-up only where
-the other side sleeps. With one lot in the reader's hands and the next one waiting, twice `max_bytes` and two items may
-be held.
+`drain` and `adrain` iterate an async iterator on a shard, ahead of the reader, until `max_bytes` are waiting, or fewer
+where the shard's governor says that memory is scarce; the reader takes all that waits in one lot. The price of crossing
+threads is paid per lot: one lock round, and a wake-up only where the other side sleeps. With one lot in the reader's
+hands and the next one waiting, twice `max_bytes` and two items may be held.
 
 The iterator's end is the reader's end. Its failure, of any kind, is raised to the reader after the items before it.
 Closing the reader cancels the producer and waits until the iterator's own clean-up has run.
@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Generic, TypeVar, cast
 
 from fastflight.concurrency.failure import failure_of
+from fastflight.concurrency.governor import STEP_BYTES
 from fastflight.concurrency.lookout import Watch
 from fastflight.concurrency.shard import Shard
 from fastflight.errors import Stopped
@@ -198,6 +199,11 @@ class _HandOff(Generic[T]):
         self._lock = threading.Lock()
         self._waiting: list[T] = []
         self._bytes = 0
+        # What the reader took last, and may still hold.
+        self._taken = 0
+        self._account = shard.governor.account()
+        # From so many bytes on it is looked whether there is room for more.
+        self._mark = 0
         self._ended = False
         self._error: BaseException | None = None
         self._reader_sleeps = False
@@ -218,7 +224,9 @@ class _HandOff(Generic[T]):
             if not self._waiting and not self._ended:
                 self._reader_sleeps = True
                 return None
-            lot, self._waiting, self._bytes = self._waiting, [], 0
+            lot, self._waiting, self._taken, self._bytes = self._waiting, [], self._bytes, 0
+            self._mark = 0
+            self._account.hold(self._taken)
             wake, self._producer_sleeps = self._producer_sleeps, False
         if wake:
             self._call_soon(self._room.set)
@@ -231,6 +239,7 @@ class _HandOff(Generic[T]):
         with self._lock:
             self._closed = True
             self._waiting = []
+            self._account.hold(0)
         if self.gone.is_set():
             return False
         self._call_soon(self._cancel)
@@ -266,7 +275,7 @@ class _HandOff(Generic[T]):
                 self._waiting.append(item)
                 self._bytes += size
                 tell, self._reader_sleeps = self._reader_sleeps, False
-                full = self._producer_sleeps = self._bytes >= self._max_bytes
+                full = self._producer_sleeps = self._bytes >= self._mark and self._is_full()
                 if full:
                     self._room.clear()
             if tell:
@@ -276,6 +285,12 @@ class _HandOff(Generic[T]):
                 await self._room.wait()
             elif turn % ITEMS_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+    def _is_full(self) -> bool:
+        """Whether the producer must wait. `_lock` is held."""
+        self._mark = min(self._bytes + STEP_BYTES, self._max_bytes)
+        has_share = self._closed or self._account.hold(self._bytes + self._taken)
+        return not has_share or self._bytes >= self._max_bytes
 
     async def _close_items(self) -> None:
         aclose = getattr(self._items, "aclose", None)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from fastflight.concurrency.governor import UNGOVERNED, Governor
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
@@ -23,12 +24,14 @@ POLL_SECONDS = 0.02
 class Inbox(Iterator[T], Generic[T]):
     """While `put` blocks, `still_wanted` is asked every `POLL_SECONDS`: `Stopped` is raised once it says no."""
 
-    def __init__(self, max_bytes: int, still_wanted: Callable[[], bool]) -> None:
+    def __init__(self, max_bytes: int, still_wanted: Callable[[], bool], governor: Governor = UNGOVERNED) -> None:
         self._max_bytes = max_bytes
         self._still_wanted = still_wanted
         self._changed = threading.Condition()
         self._waiting: deque[tuple[T, int]] = deque()
         self._bytes = 0
+        self._account = governor.account()
+        self._full = False
         self._ended = False
         self._error: BaseException | None = None
         self._closed = False
@@ -36,7 +39,7 @@ class Inbox(Iterator[T], Generic[T]):
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes."""
         with self._changed:
-            while self._bytes >= self._max_bytes and not self._closed:
+            while self._full and not self._closed:
                 self._changed.wait(POLL_SECONDS)
                 if not self._still_wanted():
                     self._closed = True
@@ -44,6 +47,7 @@ class Inbox(Iterator[T], Generic[T]):
                 raise Stopped("nobody takes what is handed in")
             self._waiting.append((item, size))
             self._bytes += size
+            self._weigh()
             self._changed.notify_all()
 
     def finish(self) -> None:
@@ -59,6 +63,7 @@ class Inbox(Iterator[T], Generic[T]):
         with self._changed:
             self._closed = True
             self._waiting.clear()
+            self._account.hold(0)
             self._changed.notify_all()
 
     def __next__(self) -> T:
@@ -67,11 +72,17 @@ class Inbox(Iterator[T], Generic[T]):
             if self._waiting:
                 item, size = self._waiting.popleft()
                 self._bytes -= size
+                self._weigh()
                 self._changed.notify_all()
                 return item
             if self._error is not None and not self._closed:
                 raise self._error
             raise StopIteration
+
+    def _weigh(self) -> None:
+        """Whether there is room for more. One item there may always be."""
+        has_share = self._account.hold(self._bytes)
+        self._full = bool(self._waiting) and (not has_share or self._bytes >= self._max_bytes)
 
     def _end(self, error: BaseException | None) -> None:
         with self._changed:

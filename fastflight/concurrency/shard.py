@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
+from fastflight.concurrency.governor import Governor
 from fastflight.concurrency.lookout import Lookout
 from fastflight.concurrency.loops import new_loop
 from fastflight.errors import Stopped
@@ -34,11 +35,16 @@ class Shard:
         name: str = "shard-0",
         loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
         lookout: Lookout | None = None,
+        governor: Governor | None = None,
     ) -> None:
-        """`loops` makes the event loop. `lookout` is for those that wait for this shard; closed with it if its own."""
+        """`loops` makes the event loop. `lookout` is for those that wait for this shard; closed with it if its own.
+
+        `governor` is asked for the memory of what waits on the way from here; without it that has one of its own.
+        """
         self.name = name
         self.lookout = lookout or Lookout(f"{name}-lookout")
         self._own_lookout = lookout is None
+        self.governor = governor or Governor()
         self.loop = loops()
         self._offload = concurrent.futures.ThreadPoolExecutor(MAX_OFFLOAD_THREADS, f"{name}-offload")
         self.loop.set_default_executor(self._offload)

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import closing
 from typing import TypeVar
 
-from fastflight.concurrency import HandIn, failure_of, off_loop
+from fastflight.concurrency import Governor, HandIn, failure_of, off_loop
+from fastflight.concurrency.governor import UNGOVERNED
 
 T = TypeVar("T")
 
@@ -21,13 +22,14 @@ async def threaded(
     *,
     max_bytes: int,
     size_of: Callable[[T], int],
+    governor: Governor = UNGOVERNED,
     cancel: Callable[[], None] | None = None,
 ) -> AsyncGenerator[T, None]:
     """Iterate `items()` in a thread of its own, and give them to this coroutine. Closing it ends the iteration.
 
     `cancel` is called then, from another thread: it wakes an iterator that waits without signs of life.
     """
-    handed: HandIn[T] = HandIn(asyncio.get_running_loop(), max_bytes)
+    handed: HandIn[T] = HandIn(asyncio.get_running_loop(), max_bytes, governor=governor)
     thread = threading.Thread(target=_iterate, args=(items, handed, size_of), name="gateway-sync", daemon=True)
     thread.start()
     try:

@@ -64,7 +64,7 @@ class LocalBackend:
     ) -> AsyncIterator[Answer]:
         exchange = dispatch.async_exchanger(self._catalog.source_of(request))
         shard = self._shards.of(request.belongs_to)
-        handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES)
+        handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, governor=shard.governor)
         async with self._stream(request, identity) as stream:
             items = async_items(lambda: exchange(request, TYPED, handed), request)
             async with contextlib.aclosing(adrain(shard, items, max_bytes=ahead_bytes, size_of=Weighed())) as coming:
@@ -84,7 +84,7 @@ class LocalBackend:
         if request.mode == "sync":
             read = dispatch.reader(source)
             blocking = partial(items, lambda: read(request), request)
-            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=Weighed())
+            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=Weighed(), governor=self._shards.governor)
         aread = dispatch.async_reader(source)
         shard = self._shards.of(request.belongs_to)
         return lambda: adrain(

@@ -31,7 +31,7 @@ Writing = concurrent.futures.Future[Summary]
 
 def on_shard(shard: Shard, write: Callable[[Rows], Awaitable[Summary]]) -> tuple[Handed, Callable[[], Writing]]:
     """Where rows are handed in, and what starts a `write` that takes them on `shard`."""
-    handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES)
+    handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, governor=shard.governor)
 
     async def consume() -> Summary:
         try:

@@ -40,11 +40,11 @@ def talk(
     incoming = Incoming(reader, stream)
     batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]
     if sync is not None:
-        inbox = batches = Inbox(HANDIN_BYTES, stream.check)
+        inbox = batches = Inbox(HANDIN_BYTES, stream.check, shard.governor)
         schema, messages = answers.sync_messages(lambda: sync(request, incoming.schema, inbox), request, stream)
     else:
         assert asynchronous is not None
-        batches = HandIn(shard.loop, HANDIN_BYTES, stream.check)
+        batches = HandIn(shard.loop, HANDIN_BYTES, stream.check, shard.governor)
         given = _Given(batches)
         schema, messages = answers.async_messages(
             lambda: asynchronous(request, incoming.schema, given), request, stream, shard

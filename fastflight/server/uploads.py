@@ -138,7 +138,7 @@ class Incoming(Iterator[pa.RecordBatch]):
 def _on_loop(
     write: AsyncWriter[Any], request: Request, incoming: Incoming, acks: _Acks, stream: Stream, shard: Shard
 ) -> Summary:
-    batches: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, stream.check)
+    batches: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, stream.check, shard.governor)
 
     async def consume() -> Summary:
         try:

@@ -10,6 +10,8 @@ in which they came to it, and who leaves hands its room to the next one there, s
 a later gate keeps its room behind the earlier ones: nobody is overtaken without end, and a full device holds up nobody
 who asks for another one. All pass the gates in the same order, so none wait in a ring.
 
+A stream that comes while memory is scarce (`concurrency.governor`) is refused at once: waiting would not make it less.
+
 `acquire` is for threads and `aacquire` for coroutines of any loop; they share the gates.
 """
 
@@ -24,6 +26,7 @@ from collections import deque
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
+from fastflight.concurrency.governor import DEFAULT_MEMORY_BYTES, Governor
 from fastflight.errors import ResourceExhausted, Stopped
 
 # Flight holds a thread per open stream: 256 are about as many as one process of Python serves well. 1,000 work where
@@ -59,6 +62,8 @@ class Limits:
     calls: int = MAX_CALLS
     waiting: int = MAX_WAITING
     wait_seconds: float = WAIT_SECONDS
+    # Bytes that wait in hand-offs, of all streams together.
+    memory: int = DEFAULT_MEMORY_BYTES
 
 
 class _Gate:
@@ -112,8 +117,10 @@ class Admission:
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] = time.monotonic,
         lock: threading.Lock | None = None,
+        governor: Governor | None = None,
     ) -> None:
         self.limits = limits
+        self.governor = governor or Governor(limits.memory)
         self._clock = clock
         # Given where it also guards what depends on who is inside.
         self._lock = lock or threading.Lock()
@@ -224,6 +231,8 @@ class Admission:
             if self._closed:
                 raise _shutting_down()
             gates: tuple[_Gate, ...] = self._last[place.scope]
+            if self.governor.scarce and place.scope == "server":
+                raise self._no_memory()
             if device is not None:
                 gates = (self._gate("device", device, self.limits.per_device), *gates)
             if per_identity is not None:
@@ -298,6 +307,17 @@ class Admission:
             retry_after_seconds=seconds,
             where=name if scope == "device" else "",
             hint=f"End one that is no longer needed, or try again in {math.ceil(seconds)} s",
+        )
+
+    def _no_memory(self) -> ResourceExhausted:
+        self._refused += 1
+        seconds = max(MIN_RETRY_SECONDS, self.limits.wait_seconds)
+        return ResourceExhausted(
+            f"{self.governor.held} bytes wait for slow readers, of {self.governor.limit} that may",
+            scope="memory",
+            limit=self.governor.limit,
+            retry_after_seconds=seconds,
+            hint=f"End a stream that nobody reads, or try again in {math.ceil(seconds)} s",
         )
 
 

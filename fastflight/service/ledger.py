@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
+from fastflight.concurrency import Governor
 from fastflight.errors import Stopped
 from fastflight.service.admission import DEFAULT_LIMITS, Admission, CallPlace, Limits, Place
 from fastflight.service.kept import Asked
@@ -129,12 +130,13 @@ class _Failing:
 class Ledger:
     """All streams of one server."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, governor: Governor | None = None) -> None:
+        """`governor` is the one of what the streams have waiting."""
         # Taken when a stream opens and when it closes; who waits until none is open waits for `_empty`.
         self._lock = threading.Lock()
         self._empty = threading.Condition(self._lock)
         self._emptying = 0
-        self._admission = Admission(limits, lock=self._lock)
+        self._admission = Admission(limits, lock=self._lock, governor=governor)
         self._counts: dict[str, dict[str, int]] = {}
 
     def open(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
@@ -248,6 +250,7 @@ class Ledger:
             "calls": calls,
             "waiting": waiting,
             "refused": refused,
+            "memory": admission.governor.stats(),
             "threads": by_kind(handlers),
             "sources": {name: {key: counts[key] for key in COUNTED} for name, counts in sources.items()},
         }

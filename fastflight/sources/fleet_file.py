@@ -103,6 +103,7 @@ class FleetFiles:
                 ordered=request.ordered,
                 idle=rows.silence,
                 name="fleet",
+                governor=self._shard_of(rows.names[0]).governor,
             )
             return Reading(rows.schema, _Batches(gather, undo.pop_all()), rows.summary)
         raise AssertionError("the stack keeps no error to itself")
@@ -155,6 +156,7 @@ class FleetFiles:
                 max_bytes=AHEAD_BYTES,
                 size_of=_size,
                 ordered=request.ordered,
+                governor=self._shard_of(rows.names[0]).governor,
             )
             return AsyncReading(rows.schema, _AsyncBatches(gather, undo.pop_all()), rows.summary)
         raise AssertionError("the stack keeps no error to itself")

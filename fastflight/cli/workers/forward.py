@@ -84,11 +84,11 @@ class _Forwarded:
     def read(self, request: Any) -> Reading:
         worker = self._pool.owner(request.device)
         relay = _opened(worker, request)
-        return Reading(relay.schema, Batches(relay), relay.summary)
+        return Reading(relay.schema, Batches(relay, worker.governor), relay.summary)
 
     async def aread(self, request: Any) -> AsyncReading:
         worker = self._pool.owner(request.device)
-        batches = AsyncBatches(partial(_opened, worker, request))
+        batches = AsyncBatches(partial(_opened, worker, request), worker.governor)
         relay = await batches.opened()
         return AsyncReading(relay.schema, batches, relay.summary)
 
@@ -105,8 +105,9 @@ class _Forwarded:
         return await passing.awrite(owner, request.device, request, schema, batches, acknowledge)
 
     def exchange(self, request: Any, schema: pa.Schema, batches: Incoming) -> Reading:
-        exchange = passing.Exchange(self._pool.owner(request.device), request.device, request, schema, batches)
-        return Reading(exchange.schema, Batches(exchange), exchange.summary)
+        owner = self._pool.owner(request.device)
+        exchange = passing.Exchange(owner, request.device, request, schema, batches)
+        return Reading(exchange.schema, Batches(exchange, owner.governor), exchange.summary)
 
     async def aexchange(self, request: Any, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         owner = self._pool.owner(request.device)

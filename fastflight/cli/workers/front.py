@@ -9,7 +9,8 @@ from fastflight.cli.settings import ServeSettings
 from fastflight.cli.workers.actions import forwarded_actions, front_actions
 from fastflight.cli.workers.forward import forwarded_sources
 from fastflight.cli.workers.pool import Pool
-from fastflight.concurrency import Shards
+from fastflight.cli.workers.share import memory_of
+from fastflight.concurrency import Governor, Shards
 from fastflight.service import Catalog
 from fastflight.service.actions import Actions
 from fastflight.service.ledger import Ledger
@@ -19,14 +20,15 @@ from fastflight.sources import recording_actions, recording_source
 def open_front(settings: ServeSettings) -> RunningServer:
     """Start the workers, then serve. Errors as those of `open_server`; what a worker could not do is told here."""
     with ExitStack() as parts:
-        shards = parts.enter_context(Shards(settings.shards))
-        pool = Pool(settings)
+        governor = Governor(memory_of(settings))
+        shards = parts.enter_context(Shards(settings.shards, governor=governor))
+        pool = Pool(settings, governor)
         parts.callback(pool.close)
         catalog = Catalog()
         for source in (*forwarded_sources(pool, shards), recording_source(None)):
             catalog.add(source)
         on_devices = [*forwarded_actions(pool), *recording_actions(None)]
-        ledger = Ledger(settings.limits)
+        ledger = Ledger(settings.limits, governor)
         state = front_actions(ledger, shards, pool)
         server = listening(catalog, on_devices, shards, settings.location, ledger, state)
         parts.callback(server.close)

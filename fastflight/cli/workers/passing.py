@@ -58,7 +58,7 @@ async def awrite(
     acknowledge: Acknowledge,
 ) -> Summary:
     """The same for a coroutine."""
-    handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True)
+    handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True, worker.governor)
     ended: concurrent.futures.Future[Summary] = concurrent.futures.Future()
 
     def run() -> None:
@@ -227,11 +227,11 @@ class AsyncExchange(AsyncIterator[Item]):
     """The same for a coroutine: what comes in `batches` is taken on the loop, the rest is done in threads."""
 
     def __init__(self, worker: Worker, where: str, request: Request, schema: pa.Schema, batches: AsyncIncoming) -> None:
-        handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True)
+        handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True, worker.governor)
         self._batches = batches
         self._feeding = asyncio.ensure_future(feed(batches, handed))
         self._feeding.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        self._answer = AsyncBatches(lambda: Exchange(worker, where, request, schema, handed))
+        self._answer = AsyncBatches(lambda: Exchange(worker, where, request, schema, handed), worker.governor)
 
     async def opened(self) -> Relayed:
         """The answer, once the worker has begun it, or the worker's error."""

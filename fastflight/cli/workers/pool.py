@@ -25,6 +25,7 @@ from fastflight.cli.settings import ServeSettings
 from fastflight.cli.workers import share
 from fastflight.client.connection import Connection
 from fastflight.client.failure import of_description
+from fastflight.concurrency import Governor
 from fastflight.errors import FastFlightError, TransportClosed, TransportError, UnknownName, nearest
 
 log = structlog.get_logger(__name__)
@@ -46,7 +47,9 @@ ACTION_SECONDS = 86_400.0
 class Worker:
     """One worker: its process, which may be another one later, and the connection to it."""
 
-    def __init__(self, number: int, settings: ServeSettings) -> None:
+    def __init__(self, number: int, settings: ServeSettings, governor: Governor) -> None:
+        """`governor` is the one of what waits in the front."""
+        self.governor = governor
         self.number = number
         self.settings = settings
         self.bridges: Mapping[str, Ports] = {}
@@ -146,11 +149,11 @@ class Worker:
 class Pool:
     """The workers of a front. Close it."""
 
-    def __init__(self, settings: ServeSettings) -> None:
+    def __init__(self, settings: ServeSettings, governor: Governor) -> None:
         """Start them all; raises the first error of one that cannot start, and then there are none."""
         self._devices = settings.devices
         self._closing = threading.Event()
-        self.workers = [Worker(number, each) for number, each in enumerate(share.shares(settings))]
+        self.workers = [Worker(number, each, governor) for number, each in enumerate(share.shares(settings))]
         try:
             with ThreadPoolExecutor(len(self.workers), "worker-start") as starting:
                 for started in [starting.submit(worker.start) for worker in self.workers]:

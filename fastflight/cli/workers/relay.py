@@ -18,7 +18,7 @@ from pyarrow import flight
 from fastflight.cli.workers.pool import Worker
 from fastflight.client.failure import typed_errors
 from fastflight.client.stream import NOTES
-from fastflight.concurrency import HandIn, off_loop
+from fastflight.concurrency import Governor, HandIn, off_loop
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError
 from fastflight.service.source import Noted, Summary
@@ -117,11 +117,17 @@ class Relayed(Protocol):
 class Batches(Iterator[Item]):
     """What is passed on, for a thread, with a sign of life while there is nothing; `close` ends both sides."""
 
-    def __init__(self, relayed: Relayed) -> None:
+    def __init__(self, relayed: Relayed, governor: Governor) -> None:
         self._relayed = relayed
         silence = pa.RecordBatch.from_pylist([], relayed.schema)
         self._gather: Gather[Item] = Gather(
-            [lambda: relayed], limit=1, max_bytes=AHEAD_BYTES, size_of=size_of, idle=lambda: silence, name="forward"
+            [lambda: relayed],
+            limit=1,
+            max_bytes=AHEAD_BYTES,
+            size_of=size_of,
+            idle=lambda: silence,
+            name="forward",
+            governor=governor,
         )
 
     def __next__(self) -> Item:
@@ -135,9 +141,9 @@ class Batches(Iterator[Item]):
 class AsyncBatches(AsyncIterator[Item]):
     """The same for a coroutine: what `begin` gives is opened, read and closed by one thread; `opened` first."""
 
-    def __init__(self, begin: Callable[[], Relayed]) -> None:
+    def __init__(self, begin: Callable[[], Relayed], governor: Governor) -> None:
         self._begin = begin
-        self._handed: HandIn[Any] = HandIn(asyncio.get_running_loop(), AHEAD_BYTES)
+        self._handed: HandIn[Any] = HandIn(asyncio.get_running_loop(), AHEAD_BYTES, governor=governor)
         self._lock = threading.Lock()
         self._relayed: Relayed | None = None
         self._closed = False

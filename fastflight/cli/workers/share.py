@@ -11,6 +11,7 @@ from dataclasses import replace
 from pydantic import TypeAdapter
 
 from fastflight.cli.settings import ServeSettings
+from fastflight.concurrency.governor import MIN_MEMORY_BYTES
 
 # Apart from the hash that spreads devices over a process's shards: by the same one, all devices of a worker with as
 # many shards would fall to one of these.
@@ -26,7 +27,8 @@ def owner_of(name: str, workers: int) -> int:
 def shares(settings: ServeSettings) -> list[ServeSettings]:
     """The settings of each worker: a port of its own, its devices and their bridges, its part of the event loops.
 
-    To a worker, all that comes through the front comes from one client: it has no limit for each.
+    To a worker, all that comes through the front comes from one client: it has no limit for each. Memory is for the
+    front and its workers alike.
     """
     return [
         replace(
@@ -35,7 +37,11 @@ def shares(settings: ServeSettings) -> list[ServeSettings]:
             devices={name: url for name, url in settings.devices.items() if owner_of(name, settings.workers) == number},
             bridges={name: it for name, it in settings.bridges.items() if owner_of(name, settings.workers) == number},
             shards=max(1, settings.shards // settings.workers),
-            limits=replace(settings.limits, per_identity=None),
+            limits=replace(
+                settings.limits,
+                per_identity=None,
+                memory=memory_of(settings),
+            ),
             http=None,
             relay=(),
             origins=(),
@@ -43,6 +49,11 @@ def shares(settings: ServeSettings) -> list[ServeSettings]:
         )
         for number in range(settings.workers)
     ]
+
+
+def memory_of(settings: ServeSettings) -> int:
+    """What may wait in the front, and in each worker."""
+    return max(MIN_MEMORY_BYTES, settings.limits.memory // (settings.workers + 1))
 
 
 def encode(settings: ServeSettings) -> bytes:
