@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 
+from fastflight.gateway.relay_allowance import Allowance
 from fastflight.gateway.relay_outgoing import Buffers, Outgoing
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream
-from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.gateway.relay_targets import AllowedTargets, Asker
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import (
     MAX_PAYLOAD_BYTES,
@@ -30,6 +32,7 @@ from fastflight.protocol.relay import (
     violated,
 )
 from fastflight.protocol.websocket import Close, CloseCode, FramingError, Opcode, Payload, Ping, WebSocketReader
+from fastflight.service.identity import ANYBODY, Identity
 from fastflight.transport.tap import Tap
 
 # Payload that waits for a client that does not read: some reads of all its targets. The system holds more, in its own.
@@ -37,6 +40,10 @@ QUEUED_BYTES = 512 * 1024
 # Frames that wait for it. Data stops at half of them: the other half is for answers.
 MAX_QUEUED_FRAMES = 1000
 DATA_FRAMES = MAX_QUEUED_FRAMES // 2
+# Targets that have not answered yet: as many as a page opens in one go, and few to knock at a network's doors with.
+MAX_CONNECTING = 32
+# New streams: twice what a connection has in one go, and then so many a second.
+OPENS_AT_ONCE, OPENS_PER_SECOND = 2 * MAX_STREAMS, 32
 # A page puts one frame of the relay into each message; others may put several.
 MAX_MESSAGE_BYTES = MAX_PAYLOAD_BYTES + 64 * 1024
 # One read of a client: a message of 64 KB with what surrounds it, or many small ones.
@@ -55,6 +62,8 @@ class RelayClient:
         buffers: Buffers,
         gone: Callable[[RelayClient], None],
         *,
+        identity: Identity = ANYBODY,
+        clock: Callable[[], float] = time.monotonic,
         tap: Callable[[str], Tap | None] = lambda target: None,
         connect_timeout: float = CONNECT_SECONDS,
         timing: bool = False,
@@ -64,6 +73,9 @@ class RelayClient:
         self.outgoing = Outgoing(sock, buffers, self._drained, self.abort)
         self._sock = sock
         self._allowed = allowed
+        name = sock.getsockname()
+        self._asker = Asker(identity, own_port=name[1] if isinstance(name, tuple) else None)
+        self._opens = Allowance(OPENS_AT_ONCE, OPENS_PER_SECOND, clock)
         self._gone = gone
         self._tap = tap
         self._connect_timeout = connect_timeout
@@ -194,13 +206,22 @@ class RelayClient:
             self.over(stream)
 
     def _open(self, event: Open) -> None:
-        if len(self._streams) >= MAX_STREAMS:
-            text = f"{MAX_STREAMS} streams are open: close one, or open another connection"
+        if text := self._full():
             self.send(self.connection.close(event.stream, Reason.LIMIT, text))
             return
         stream = RelayStream(self, event.stream, event.target, self._tap(event.target), timing=self._timing)
         self._streams[event.stream] = stream
-        stream.start(self._allowed, self._connect_timeout)
+        stream.start(self._allowed, self._asker, self._connect_timeout)
+
+    def _full(self) -> str:
+        """Why no more streams may be opened now; empty if they may."""
+        if len(self._streams) >= MAX_STREAMS:
+            return f"{MAX_STREAMS} streams are open: close one, or open another connection"
+        if sum(stream.is_connecting for stream in self._streams.values()) >= MAX_CONNECTING:
+            return f"{MAX_CONNECTING} targets have not answered yet: wait for one"
+        if not self._opens.take():
+            return f"more than {OPENS_PER_SECOND} streams a second: wait"
+        return ""
 
     def _drop_streams(self, reason: str) -> None:
         streams, self._streams = self._streams, {}

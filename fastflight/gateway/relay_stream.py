@@ -17,7 +17,7 @@ from typing import Protocol
 
 from fastflight.errors import FastFlightError, RequestError
 from fastflight.gateway.relay_outgoing import Buffers, Outgoing
-from fastflight.gateway.relay_targets import AllowedTargets, Endpoint
+from fastflight.gateway.relay_targets import AllowedTargets, Asker, Endpoint
 from fastflight.gateway.relay_timing import Timing
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import HEADER_BYTES, Reason, RelayConnection
@@ -71,9 +71,13 @@ class RelayStream:
         self._target_ended = False
         self._shut = False
 
-    def start(self, allowed: AllowedTargets, timeout: float) -> None:
-        """Connect, then tell the client how that went."""
-        self._connecting = asyncio.ensure_future(self._connect(allowed, timeout))
+    @property
+    def is_connecting(self) -> bool:
+        return self._connecting is not None
+
+    def start(self, allowed: AllowedTargets, asker: Asker, timeout: float) -> None:
+        """Connect for `asker`, then tell the client how that went."""
+        self._connecting = asyncio.ensure_future(self._connect(allowed, asker, timeout))
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Bytes for the target."""
@@ -118,10 +122,10 @@ class RelayStream:
         self._client.send(self._client.connection.close(self.number, reason, text))
         self._client.over(self)
 
-    async def _connect(self, allowed: AllowedTargets, timeout: float) -> None:
+    async def _connect(self, allowed: AllowedTargets, asker: Asker, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
-                self._sock = await _connected(await allowed.resolve(self.target))
+                self._sock = await _connected(await allowed.resolve(self.target, asker))
         except TimeoutError:
             return self._close(Reason.TIMEOUT, f"{self.target}: no answer within {timeout:g} s")
         except RequestError as error:

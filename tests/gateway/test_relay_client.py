@@ -13,7 +13,14 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from fastflight.gateway.relay_client import DATA_FRAMES, MAX_QUEUED_FRAMES, QUEUED_BYTES
+from fastflight.gateway.relay_client import (
+    DATA_FRAMES,
+    MAX_CONNECTING,
+    MAX_QUEUED_FRAMES,
+    OPENS_AT_ONCE,
+    OPENS_PER_SECOND,
+    QUEUED_BYTES,
+)
 from fastflight.protocol import relay
 from fastflight.protocol.relay import MAX_STREAMS, WINDOW_BYTES, Closed, Data, End, FrameType, Reason
 from fastflight.protocol.websocket import Close, CloseCode, Opcode, Pong
@@ -302,6 +309,85 @@ def test_a_flood_of_opens_ends_the_connection(run: Any) -> None:
                 assert event is not None
             assert event.reason == Reason.VIOLATION
             assert client.streams == 0
+
+    run(work())
+
+
+def test_targets_that_do_not_answer_are_waited_for_in_bounded_number(run: Any) -> None:
+    async def work() -> None:
+        async def silent(name: str) -> list[str]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async with target(echo) as there, relayed(*LOCAL, lookup=silent) as (user, client):
+            for stream in range(1, MAX_CONNECTING + 1):
+                await user.say(user.connection.open(stream, "slow.example:23"))
+            refused = await user.open(MAX_CONNECTING + 1, there)
+            assert isinstance(refused, Closed) and refused.reason == Reason.LIMIT
+            assert refused.text == f"{MAX_CONNECTING} targets have not answered yet: wait for one"
+            await user.say(user.connection.close(1))
+            await spun(lambda: client.streams == MAX_CONNECTING - 1)
+            await opened(user, MAX_CONNECTING + 2, there)
+
+    run(work())
+
+
+def test_streams_are_opened_so_often_and_no_oftener(run: Any) -> None:
+    async def work() -> None:
+        now = 0.0
+        async with target(echo) as there, relayed(clock=lambda: now) as (user, client):
+            for number in range(1, OPENS_AT_ONCE + 1):
+                await opened(user, number, there)
+                await user.say(user.connection.close(number))
+                await spun(lambda: not client.streams)
+            refused = await user.open(1000, there)
+            assert isinstance(refused, Closed) and refused.reason == Reason.LIMIT
+            assert refused.text == f"more than {OPENS_PER_SECOND} streams a second: wait"
+            now = 1 / OPENS_PER_SECOND
+            await opened(user, 1001, there)
+
+    run(work())
+
+
+def test_a_name_that_means_something_else_a_moment_later_still_leads_where_was_judged(run: Any) -> None:
+    async def work() -> None:
+        asked: list[str] = []
+
+        async def changing(name: str) -> list[str]:
+            asked.append(name)
+            return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+
+        async def says_where(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(writer.get_extra_info("sockname")[0].encode())
+            await reader.read()
+
+        async with target(says_where) as there, relayed("127.0.0.1:*", lookup=changing) as (user, _):
+            port = there.rpartition(":")[2]
+            await opened(user, 1, f"board.example:{port}")
+            assert await user.receive(1, 9) == b"127.0.0.1" and asked == ["board.example"]
+            refused = await user.open(2, f"board.example:{port}")
+            assert isinstance(refused, Closed) and refused.reason == Reason.REFUSED
+
+    run(work())
+
+
+def test_a_target_that_says_to_go_elsewhere_has_only_said_so(run: Any) -> None:
+    async def work() -> None:
+        went: list[str] = []
+
+        async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            went.append("there")
+
+        async with target(elsewhere) as other:
+            said = f"HTTP/1.1 301 Moved Permanently\r\nLocation: http://{other}/\r\n\r\n".encode()
+
+            async def redirects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                writer.write(said)
+
+            async with target(redirects) as there, relayed() as (user, _):
+                await opened(user, 1, there)
+                assert await user.receive(1) == said
+        assert went == []
 
     run(work())
 

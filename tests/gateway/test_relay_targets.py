@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import FastFlightError, RequestError, TransportError
-from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.gateway.relay_targets import AllowedTargets, Asker, Endpoint, is_own
+from fastflight.service.identity import Identity, scopes
 
 # What the network says in these tests.
 NAMES = {
@@ -22,7 +24,26 @@ NAMES = {
     "link.example": ["169.254.169.254"],
     "scoped.example": ["fe80::1%1"],
     "mixed.example": ["127.0.0.1", "192.168.4.9"],
+    "several.example": ["192.168.5.1", "192.168.4.9", "192.168.5.2"],
+    "zero.example": ["0.0.0.0"],
+    "nought.example": ["0.1.2.3"],
+    "multicast.example": ["224.0.0.1"],
+    "multicast6.example": ["ff02::1"],
+    "broadcast.example": ["255.255.255.255"],
+    "reserved.example": ["240.0.0.1"],
+    "metadata6.example": ["fd00:ec2::254"],
+    "metadata.example": ["100.100.100.200"],
+    "nat64.example": ["64:ff9b::7f00:1"],
+    "own64.example": ["64:ff9b:1::7f00:1"],
+    "6to4.example": ["2002:7f00:1::"],
+    "teredo.example": ["2001:0:4136:e378:8000:63bf:3fff:fdd2"],
+    "isatap.example": ["2620::5efe:127.0.0.1"],
+    "compatible.example": ["::127.0.0.1"],
+    "xn--brd-ula.example": ["127.0.0.1"],
+    "127.0.0.1.nip.example": ["127.0.0.1"],
 }
+# A name rule for each that leads to this computer, its link, a tunnel, or no single host.
+LED = [name for name in NAMES if not name.startswith(("board", "two", "mixed", "several", "scoped"))]
 
 
 async def lookup(name: str) -> list[str]:
@@ -36,7 +57,11 @@ async def never(name: str) -> list[str]:
 
 
 def resolved(rules: list[str], target: str) -> list[tuple[str, int]]:
-    return [each.address for each in asyncio.run(AllowedTargets(rules, lookup).resolve(target))]
+    return [each.address for each in asyncio.run(_resolved(AllowedTargets(rules, lookup), target))]
+
+
+async def _resolved(allowed: AllowedTargets, target: str) -> list[Endpoint]:
+    return await allowed.resolve(target, Asker())
 
 
 @pytest.mark.parametrize(
@@ -56,6 +81,8 @@ def resolved(rules: list[str], target: str) -> list[tuple[str, int]]:
         ("Board.Local.:23", "BOARD.local.:23", "192.168.4.7"),
         ("192.168.4.7:23", "board.local:23", "192.168.4.7"),
         ("mixed.example:23", "mixed.example:23", "192.168.4.9"),
+        ("192.168.4.9:23", "several.example:23", "192.168.4.9"),
+        ("[::ffff:0:c0a8:407]:23", "192.168.4.7:23", "192.168.4.7"),
     ],
 )
 def test_what_is_listed_is_connected_to_by_the_address_that_was_judged(rule: str, target: str, address: str) -> None:
@@ -78,6 +105,16 @@ EVASIONS = [
     ("[::]/0:*", "[::127.0.0.1]:23"),
     ("[::]/0:*", "[64:ff9b::7f00:1]:23"),
     ("[::]/0:*", "[2002:7f00:1::]:23"),
+    ("[::]/0:*", "[::ffff:0:7f00:1]:23"),
+    ("[::]/0:*", "[64:ff9b:1::7f00:1]:23"),
+    ("[::]/0:*", "[64:ff9b:1:ffff::7f00:1]:23"),
+    ("[::]/0:*", "[2001:0:4136:e378:8000:63bf:3fff:fdd2]:23"),
+    ("[::]/0:*", "[2001::1]:23"),
+    ("[::]/0:*", "[fe80::5efe:127.0.0.1]:23"),
+    ("[::]/0:*", "[2620::200:5efe:7f00:1]:23"),
+    ("[::]/0:*", "teredo.example:23"),
+    ("[::]/0:*", "nat64.example:23"),
+    ("[::]/0:*", "compatible.example:23"),
     ("[fe80::1]:23", "[fe80::1%lo]:23"),
     ("[fe80::1]:23", "[fe80::1%251]:23"),
     ("[fe80::]/10:*", "scoped.example:23"),
@@ -120,6 +157,35 @@ EVASIONS = [
     ("link.example:23", "link.example:23"),
     ("192.168.4.7:*", "rebound.example:23"),
     ("board.local:*", "localhost:23"),
+    ("127.0.0.1:23", "127.0.0.1:023"),
+    ("127.0.0.1:23", "127.0.0.1:-23"),
+    ("127.0.0.1:23", "127.0.0.1:23 "),
+    ("127.0.0.1:23", "127.0.0.1:0x17"),
+    ("127.0.0.1:23", "127.0.0.1:23\0"),
+    ("127.0.0.1:23", "127.0.0.1:65559"),
+    ("127.0.0.1:23", "127.0.0.1:4294967319"),
+    ("127.0.0.1:23", "127.0.0.1:23/path"),
+    ("127.0.0.1:23", "127.0.0.1:23#"),
+    ("127.0.0.1:23", "tcp://127.0.0.1:23"),
+    ("127.0.0.1:23", "//127.0.0.1:23"),
+    ("127.0.0.1:23", "[[127.0.0.1]]:23"),
+    ("[::1]:23", "[::1]]:23"),
+    ("[::1]:23", "[::1]:23:23"),
+    ("127.0.0.1:23", "\u2460\u2461\u2466.0.0.1:23"),
+    ("127.0.0.1:23", "127\uff0e0\uff0e0\uff0e1:23"),
+    ("board.local:23", "\uff42oard.local:23"),
+    ("board.local:23", "b\u043eard.local:23"),
+    ("board.local:23", "board\u3002local:23"),
+    ("board.local:23", "board.local..:23"),
+    ("board.local:23", ".board.local:23"),
+    ("board.local:23", "board..local:23"),
+    ("board.local:23", "board.local\0:23"),
+    ("board.local:23", "board.local\r\n:23"),
+    ("board.local:23", "board.local\u00ad:23"),
+    ("board.local:23", "bo%61rd.local:23"),
+    ("kboard.local:23", "\u212aboard.local:23"),
+    ("192.168.4.0/24:*", f"{'a' * 64}.example:23"),
+    ("192.168.4.0/24:*", f"{'a.' * 127}a:23"),
     ("127.0.0.1:23", ":23"),
     ("127.0.0.1:23", "127.0.0.1"),
     ("127.0.0.1:23", "127.0.0.1:"),
@@ -134,14 +200,86 @@ def test_what_only_looks_like_it_is_refused(rule: str, target: str) -> None:
         resolved([rule], target)
 
 
+@pytest.mark.parametrize("name", LED)
+def test_a_listed_name_leads_to_no_place_that_whoever_answers_for_it_chose(name: str) -> None:
+    with pytest.raises(RequestError):
+        resolved([f"{name}:23"], f"{name}:23")
+
+
+def test_of_several_addresses_those_that_are_allowed_are_connected_to() -> None:
+    assert resolved(["192.168.5.0/24:*"], "several.example:23") == [("192.168.5.1", 23), ("192.168.5.2", 23)]
+    assert resolved(["mixed.example:*"], "mixed.example:23") == [("192.168.4.9", 23)]
+
+
+def test_an_address_of_this_computer_on_a_network_is_this_computer() -> None:
+    assert is_own(ipaddress.ip_address("127.0.0.1")) and is_own(ipaddress.ip_address("::"))
+    assert not is_own(ipaddress.ip_address("192.0.2.1")) and not is_own(ipaddress.ip_address("2001:db8::1"))
+
+
+def test_a_name_is_asked_for_once_and_what_was_judged_is_what_is_connected_to() -> None:
+    answers = iter([["192.168.4.7"], ["127.0.0.1"]])
+
+    async def changing(name: str) -> list[str]:
+        return next(answers)
+
+    async def work() -> None:
+        allowed = AllowedTargets(["board.local:23"], changing)
+        assert [each.address for each in await _resolved(allowed, "board.local:23")] == [("192.168.4.7", 23)]
+        with pytest.raises(RequestError):
+            await _resolved(allowed, "board.local:23")
+
+    asyncio.run(work())
+
+
+def test_the_port_that_the_gateway_listens_at_is_no_target() -> None:
+    async def work() -> None:
+        allowed = AllowedTargets(["127.0.0.1:*", "[::1]:*", "192.0.2.1:*", "0.0.0.0:*"], lookup)
+        for target in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000", "[::ffff:7f00:1]:8000", "0.0.0.0:8000"):
+            with pytest.raises(RequestError):
+                await allowed.resolve(target, Asker(own_port=8000))
+        for target in ("127.0.0.1:8001", "192.0.2.1:8000"):
+            assert await allowed.resolve(target, Asker(own_port=8000))
+
+    asyncio.run(work())
+
+
+def test_who_may_run_code_on_a_device_may_reach_its_line_and_the_rest_is_the_servers_own() -> None:
+    async def work() -> None:
+        devices = {"192.168.4.7:23": "plc", "127.0.0.1:2218": "demo"}
+        allowed = AllowedTargets(["board.local:*", "127.0.0.1:*"], lookup, devices)
+        (endpoint,) = await allowed.resolve("board.local:23", Asker())
+        assert endpoint.device == "plc"
+        reached = {
+            (name, target)
+            for name, texts in {"plc": ["exec:plc"], "reader": ["read,write,session:*"], "admin": ["admin:*"]}.items()
+            for target in ("board.local:23", "192.168.4.7:23", "127.0.0.1:2218", "localhost:2218", "127.0.0.1:9")
+            if await _reaches(allowed, target, Asker(Identity(name, scopes(texts))))
+        }
+        # A rule has to allow it as well: 192.168.4.7 has none.
+        assert reached == {
+            ("plc", "board.local:23"),
+            *(("admin", each) for each in ("board.local:23", "127.0.0.1:2218", "localhost:2218", "127.0.0.1:9")),
+        }
+
+    asyncio.run(work())
+
+
+async def _reaches(allowed: AllowedTargets, target: str, asker: Asker) -> bool:
+    try:
+        return bool(await allowed.resolve(target, asker))
+    except RequestError as error:
+        assert error.what == "the relay may not connect there"
+        return False
+
+
 def test_nothing_is_allowed_by_default_and_then_nothing_is_looked_up() -> None:
     for rules in ([], ["board.local:24"]):
         with pytest.raises(RequestError, match="--relay-allow"):
-            asyncio.run(AllowedTargets(rules, never).resolve("board.local:23"))
+            asyncio.run(_resolved(AllowedTargets(rules, never), "board.local:23"))
 
 
 def test_localhost_is_this_computer_whatever_the_network_says() -> None:
-    found = asyncio.run(AllowedTargets(["localhost:23"], never).resolve("localhost:23"))
+    found = asyncio.run(_resolved(AllowedTargets(["localhost:23"], never), "localhost:23"))
     assert [each.address[0] for each in found] == ["127.0.0.1", "::1"]
 
 
