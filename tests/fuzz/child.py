@@ -6,6 +6,7 @@ process.
 
 from __future__ import annotations
 
+import gc
 import logging
 import mmap
 import sys
@@ -29,6 +30,7 @@ def main() -> None:
         count[0] += 1
         target.run(data)
 
+    gc.freeze()
     atheris.Setup([name, *options], once)
     atheris.Fuzz()
 

@@ -22,7 +22,7 @@ class Target:
     seeds: tuple[bytes, ...]
     past: tuple[bytes, ...] = ()
     # Longer inputs are slower and seldom say more; a limit of the parser's own is worth reaching.
-    max_bytes: int = 256
+    max_bytes: int = 128
     # An execution that takes longer hangs.
     seconds: int = 5
     # Of the whole process, with what it imports.

@@ -43,5 +43,5 @@ TARGET = Target(
         b"\x01\x05\x82\x7e\x00\x80" + bytes(128) + b"\x81\x01x",
         b"\x00\x00\x82\xff\x00\x00\x00\x00\x00\x00\x00\x03" + MASK + b"xyz",
     ),
-    max_bytes=300,
+    max_bytes=160,
 )
