@@ -43,7 +43,8 @@ CODES: dict[str, tuple[str, pa.DataType]] = {
     "c": ("V1", pa.binary()),
     "s": ("V", pa.binary()),
 }
-_ITEM = re.compile(r"([0-9]{0,6})([a-zA-Z?])\s*")
+# `struct` passes over what is white space in ASCII, and takes no other.
+_ITEM = re.compile(r"([0-9]{0,6})([a-zA-Z?])\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,48 @@
+"""What the targets of the file formats share: reading a file whole and in pieces, which must not differ."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from fastflight.errors import FastFlightError, RequestError
+from fastflight.tables import Layout, open_reader
+from fastflight.tables.codec import Rejected
+
+
+def read(layout: Layout, pieces: list[bytes]) -> tuple[pa.Table | None, Rejected, str]:
+    """The rows, what was set aside, and the error that ended it. Each batch is one that nobody need be afraid of."""
+    reader = open_reader(layout)
+    batches: list[pa.RecordBatch] = []
+    try:
+        for piece in pieces:
+            batches += reader.feed(piece)
+        batches += reader.finish()
+    except FastFlightError as error:
+        return None, Rejected(), f"{error.code} {error}"
+    assert reader.schema is not None
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.schema.equals(reader.schema)
+        assert batch.num_rows > 0
+    return pa.Table.from_batches(batches, reader.schema), reader.rejected, ""
+
+
+def check(layout: Layout, whole: bytes, pieces: list[bytes]) -> pa.Table | None:
+    """The rows of `whole`, which `pieces` join to; None where the layout or the file is refused."""
+    try:
+        expected = read(layout, [whole])
+    except RequestError as error:
+        assert str(error)
+        return None
+    table, *rest = read(layout, pieces)
+    assert rest == list(expected[1:]), (rest, expected[1:])
+    # By text, because NaN is not equal to itself.
+    assert table is expected[0] or (expected[0] is not None and same(table, expected[0]))
+    return table
+
+
+def same(one: pa.Table | None, other: pa.Table) -> bool:
+    """The same schema and the same rows, NaN like NaN, whatever the batches."""
+    if one is None or not one.schema.equals(other.schema):
+        return False
+    return bool(one.equals(other)) or repr(one.to_pydict()) == repr(other.to_pydict())
