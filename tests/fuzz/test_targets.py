@@ -6,21 +6,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.target import load, names
+from tests.fuzz.target import Target, load, names
+
+TARGETS = {name: load(name) for name in names()}
 
 
-@pytest.mark.parametrize("name", names())
-def test_what_is_kept_of_each_target_holds(name: str) -> None:
-    target = load(name)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_what_is_kept_of_each_target_holds(target: Target) -> None:
     assert target.seeds
     for data in (*target.seeds, *target.past):
         assert len(data) <= target.max_bytes
         target.run(data)
 
 
-@pytest.mark.parametrize("name", names())
-def test_any_bytes_hold(name: str) -> None:
-    target = load(name)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_any_bytes_hold(target: Target) -> None:
     begun = st.sampled_from([*target.seeds, *target.past])
     mutated = st.builds(
         lambda data, at, middle, skipped: data[:at] + middle + data[at + skipped :],
