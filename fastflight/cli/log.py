@@ -15,6 +15,8 @@ import structlog
 import typer
 from structlog.types import Processor
 
+from fastflight.service.trace import with_ids
+
 AsJsonLines = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.")]
 InDetail = Annotated[
     bool, typer.Option("--log-debug", help="Log in detail, too: how long the relay's reads and sends take.")
@@ -27,6 +29,7 @@ def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
     for_machines: list[Processor] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=[
+            with_ids,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             *(for_machines if as_json else for_people),

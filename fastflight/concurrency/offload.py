@@ -7,6 +7,7 @@ the call runs on, and its result (an open port, say) goes to `discard`, in a thr
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -15,10 +16,13 @@ T = TypeVar("T")
 
 
 async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T], object] | None = None) -> T:
-    """`function(*args)`, run in a thread of the loop's default executor. Its exceptions are raised here."""
+    """`function(*args)`, run in a thread of the loop's default executor, in the caller's context variables.
+
+    Its exceptions are raised here.
+    """
     call = _Call(function, args, discard)
     loop = asyncio.get_running_loop()
-    running = loop.run_in_executor(None, call.run)
+    running = loop.run_in_executor(None, contextvars.copy_context().run, call.run)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

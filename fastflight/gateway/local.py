@@ -47,7 +47,7 @@ class LocalBackend:
 
     async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
         call = self._actions.call(name, body)
-        async with contextlib.nullcontext() if call.at_once else self._ledger.acall(call.device, lambda: ANYBODY):
+        async with contextlib.nullcontext() if call.at_once else self._ledger.acall(name, call.device, lambda: ANYBODY):
             return await off_loop(lambda: [json.loads(result) for result in call.results()])
 
     @contextlib.asynccontextmanager
@@ -112,7 +112,7 @@ class LocalBackend:
             if inside:
                 task.cancel()
 
-        outcome = "cancelled"
+        outcome, failure = "cancelled", None
         stream.when_stopped(lambda: _call_soon(loop, stop))
         try:
             yield stream
@@ -122,13 +122,13 @@ class LocalBackend:
             raise
         except Stopped:
             raise
-        except Exception:
-            outcome = "failed"
+        except Exception as error:
+            outcome, failure = "failed", error
             raise
         finally:
             inside = False
             stream.when_stopped(None)
-            stream.close(outcome)
+            stream.close(outcome, failure)
 
 
 async def _answer(coming: Coming, stream: Stream) -> Answer:

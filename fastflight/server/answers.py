@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 
 from fastflight.concurrency import Shard, drain_lots, failure_of
+from fastflight.concurrency.carried import Carried
 from fastflight.errors import Stopped
 from fastflight.server.status import flight_error
 from fastflight.service import dispatch
@@ -56,6 +57,7 @@ def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream)
     """The schema and the messages of an answer that is read in this thread."""
     reading = _of_source(read)
     schema = described(reading.schema, request, "sync")
+    reading = replace(reading, batches=Carried(reading.batches))
     items = reading.batches
     if reading.ready:
         items = joined(gathered(items, schema), schema, most_rows(request))
@@ -88,7 +90,7 @@ def _begin(
 def _send(
     reading: Reading | AsyncReading, items: Iterator[Item], owned: object, stream: Stream
 ) -> Generator[Message, None, None]:
-    outcome = "cancelled"
+    outcome, failure = "cancelled", None
     try:
         yield None
         outgoing = Outgoing(reading.schema, stream)
@@ -109,14 +111,14 @@ def _send(
     except GeneratorExit:
         raise
     except BaseException as error:
-        outcome = "cancelled" if isinstance(error, Stopped) else "failed"
-        raise flight_error(error) from None
+        outcome, failure = "cancelled" if isinstance(error, Stopped) else "failed", error
+        raise flight_error(error, stream.trace) from None
     finally:
-        stream.close(outcome)
+        stream.close(outcome, failure)
         try:
             _close(owned)
         except BaseException as error:  # the client knows of another failure, or has left
-            numbered(error)
+            numbered(error, stream.trace)
 
 
 class _Run:

@@ -17,9 +17,11 @@ from pyarrow import flight
 
 from fastflight.errors import Unauthenticated
 from fastflight.server.status import flight_error
+from fastflight.service import trace
 from fastflight.service.authenticator import Authenticator
 from fastflight.service.identity import NOBODY, Identity, unproven
 from fastflight.service.tokens import bearer, shown
+from fastflight.service.trace import Trace
 
 # Under which the handlers find the middleware.
 KEY = "identity"
@@ -34,7 +36,11 @@ class Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         self._by_certificate = by_certificate
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> Proof:
-        given = headers.get(HEADER, [])
+        proof = self._proof(info, headers.get(HEADER, []))
+        proof.trace = trace.of(headers)
+        return proof
+
+    def _proof(self, info: flight.CallInfo, given: list[str]) -> Proof:
         for_action = info.method == flight.FlightMethod.DO_ACTION
         try:
             if not given and self._by_certificate:
@@ -63,6 +69,9 @@ class Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 class Proof(flight.ServerMiddleware):  # type: ignore[misc]
     """What was shown of one call: None for nothing but, perhaps, a certificate."""
+
+    # What request it is, which is read here because headers are.
+    trace: Trace
 
     def __init__(self, identity: Identity | None, answered: str = "", *, for_action: bool = False) -> None:
         self.identity = identity

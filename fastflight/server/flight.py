@@ -19,10 +19,12 @@ import pyarrow.flight as flight
 import structlog
 
 from fastflight.concurrency import Shard, Shards
+from fastflight.concurrency.carried import Carried
 from fastflight.server import answers, exchanges, kept, listing, uploads
 from fastflight.server.actions import own_actions, types
 from fastflight.server.authentication import KEY, Authentication, Handshake
 from fastflight.server.connections import cut
+from fastflight.server.headers import Headers, begin
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.server.tls import Tls
 from fastflight.service import Catalog
@@ -51,7 +53,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     there is more to tell than of this process.
 
     With an `authenticator` every call is made by somebody that it knows, who gets what `authority` lets them have;
-    without one, by anybody who reaches the port. With `tls` the location is one of `grpc+tls`.
+    without one, by anybody who reaches the port. With `tls` the location is one of `grpc+tls`. With `trace`, or an
+    `authenticator`, it takes request ids and trace context from clients.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         authority: Authority | None = None,
         authenticator: Authenticator | None = None,
         tls: Tls | None = None,
+        trace: bool = False,
     ) -> None:
         self._catalog = catalog
         self._shards = shards
@@ -79,6 +83,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._authenticator = authenticator
         by_certificate = tls is not None and tls.client_ca is not None
         self._authentication = None if authenticator is None else Authentication(authenticator, by_certificate)
+        middleware: dict[str, flight.ServerMiddlewareFactory] | None = None
+        if self._authentication is not None:
+            middleware = {KEY: self._authentication}
+        elif trace:
+            middleware = {Headers.NAME: Headers()}
+        # The one that has the trace of each call.
+        self._read_by = None if middleware is None else next(iter(middleware))
         super().__init__(
             location,
             # Arrow tells the name of a client's certificate only where there is no handler.
@@ -86,14 +97,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             tls_certificates=None if tls is None else [(tls.chain, tls.key)],
             verify_client=by_certificate,
             root_certificates=None if tls is None else tls.client_ca,
-            middleware=None if self._authentication is None else {KEY: self._authentication},
+            middleware=middleware,
         )
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
         with mapped():
             who = self._who(context)
-            with self._call(None, who, context):
-                yield from listing.flights(criteria, self._catalog, self._authority, who)
+            with self._call("list_flights", None, who, context):
+                yield from Carried(listing.flights(criteria, self._catalog, self._authority, who))
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
@@ -101,13 +112,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         with mapped():
             who = self._who(context)
             self._ledger.refuse_while_draining()
-            return self._descriptions.info(descriptor, partial(self._call, who=who, context=context), self._allow(who))
+            calling = partial(self._call, "get_flight_info", who=who, context=context)
+            return self._descriptions.info(descriptor, calling, self._allow(who))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
             who = self._who(context)
             self._ledger.refuse_while_draining()
-            calling = partial(self._call, who=who, context=context)
+            calling = partial(self._call, "get_schema", who=who, context=context)
             return self._descriptions.schema(descriptor, calling, self._allow(who))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
@@ -154,8 +166,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         with mapped():
             who = self._who(context)
             call = self._actions.call(action.type, action.body.to_pybytes(), who)
-            with contextlib.nullcontext() if call.at_once else self._call(call.device, who, context):
-                for result in call.results():
+            with contextlib.nullcontext() if call.at_once else self._call(action.type, call.device, who, context):
+                for result in Carried(call.results()):
                     yield pa.py_buffer(result)
 
     def close(self, timeout: float = 5.0) -> bool:
@@ -195,7 +207,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             stream.close("finished")
 
     def _who(self, context: flight.ServerCallContext) -> Identity:
-        """Who makes a call. `Unauthenticated`, unless it is for an action: then `NOBODY`."""
+        """Who makes a call, which begins with this. `Unauthenticated`, unless it is for an action: then `NOBODY`."""
+        begin(context, self._read_by)
         return ANYBODY if self._authentication is None else self._authentication.identity(context)
 
     def _allowed(self, who: Identity, doing: Doing, asked: Asked) -> Asked:
@@ -207,10 +220,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return None if who is ANYBODY else partial(self._allowed, who, "describe")
 
     def _call(
-        self, device: str | None, who: Identity, context: flight.ServerCallContext
+        self, name: str, device: str | None, who: Identity, context: flight.ServerCallContext
     ) -> AbstractContextManager[None]:
         """Around a call on `device` that is no stream, and may take as long as that does."""
-        return self._ledger.call(device, context.is_cancelled, partial(name_of, who, context))
+        return self._ledger.call(name, device, context.is_cancelled, partial(name_of, who, context))
 
     def _shard_of(self, request: Request) -> Shard:
         return self._shards.of(request.belongs_to)

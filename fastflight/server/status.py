@@ -1,9 +1,9 @@
 """Errors as Flight errors: one table, for every RPC.
 
 A typed error keeps its text. `extra_info` carries the same as JSON (`code`, `what`, `where`, `hint` and the error's own
-attributes), on the classes that can carry it. Anything else is "internal error" with a number: the traceback goes to
-the server's log under that number and never to the peer. How INVALID_ARGUMENT and NOT_FOUND are made without leaking
-one: `docs/decisions/0002-status-codes-without-tracebacks.md`.
+attributes), on the classes that can carry it. Anything else is "internal error" with the request's id: the traceback
+goes to the server's log under that id and never to the peer. How INVALID_ARGUMENT and NOT_FOUND are made without
+leaking one: `docs/decisions/0002-status-codes-without-tracebacks.md`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from fastflight.errors import (
     UnknownName,
 )
 from fastflight.service.failure import described, numbered
+from fastflight.service.trace import Trace
 
 # Both travel in gRPC trailers, of which peers take 8 KiB: base64 makes 4/3 of extra_info, and percent-encoding up to 3
 # bytes of one in the text, which Arrow sends twice.
@@ -78,8 +79,8 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
 )
 
 
-def flight_error(error: BaseException) -> Exception:
-    """What to raise from a handler in place of `error`, with `from None`."""
+def flight_error(error: BaseException, trace: Trace | None = None) -> Exception:
+    """What to raise from a handler in place of `error`, with `from None`; `trace` as for `numbered`."""
     error = failure_of(error)
     for kind, status in STATUS:
         if isinstance(error, kind):
@@ -89,7 +90,7 @@ def flight_error(error: BaseException) -> Exception:
             return mapped_error
     if isinstance(error, _Untraceable) or (isinstance(error, flight.FlightError) and error.extra_info):
         return error  # the messages of an exchange are mapped by themselves
-    text = numbered(error)
+    text = numbered(error, trace)
     internal: Exception = flight.FlightInternalError(text, json.dumps({"code": "internal", "what": text}).encode())
     return internal
 

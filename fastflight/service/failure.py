@@ -1,19 +1,20 @@
 """What a client is told of an error, whichever edge it asked: the same fields, and nothing of the host.
 
-An error that is not one of ours is "internal error" with a number: the traceback goes to the log under that number, and
-never to the peer.
+An error that is not one of ours is "internal error" with the request's id: the traceback goes to the log under that id,
+and never to the peer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 from typing import Any
 
 import structlog
 
 from fastflight.errors import FastFlightError
+from fastflight.service import trace as tracing
+from fastflight.service.trace import Trace
 
 log = structlog.get_logger(__name__)
 
@@ -30,10 +31,13 @@ def described(error: FastFlightError, max_bytes: int) -> bytes:
     return data
 
 
-def numbered(error: BaseException) -> str:
-    """Log an error that nobody expected; the text that the peer is told instead."""
-    number = secrets.token_hex(4)
+def numbered(error: BaseException, trace: Trace | None = None) -> str:
+    """Log an error that nobody expected; the text that the peer is told instead.
+
+    `trace` is that of the request, where it is not the current one.
+    """
+    trace = trace or tracing.current() or tracing.made()
     # A log that cannot be written (its terminal is gone) must not be what the peer is told.
     with contextlib.suppress(Exception):
-        log.error("request failed", request_id=number, exc_info=(type(error), error, error.__traceback__))
-    return f"internal error, see the server's log, request id {number}"
+        log.error("request failed", **trace.fields(), exc_info=(type(error), error, error.__traceback__))
+    return f"internal error, see the server's log, request id {trace.request_id}"

@@ -19,8 +19,10 @@ from typing import Any, cast
 from fastflight.concurrency import Governor
 from fastflight.errors import Stopped
 from fastflight.service.admission import DEFAULT_LIMITS, Admission, CallPlace, Limits, Place
+from fastflight.service.journal import Journal
 from fastflight.service.kept import Asked
 from fastflight.service.threads import by_kind
+from fastflight.service.trace import Trace, current
 
 # Asking gRPC whether a client has left takes it up to 0.4 ms, as long as sending half a megabyte.
 LOOK_SECONDS = 0.2
@@ -42,15 +44,29 @@ class Stream(Place):
     outcome = ""
     # Whose it is, where that was proven.
     identity = ""
+    # What it failed by.
+    error: BaseException | None = None
     lasting = False
     _drain: Callable[[], None] | None = None
     _stopped: Callable[[], object] | None = None
 
-    def __init__(self, ledger: Ledger, asked: Asked, left: Callable[[], bool], in_thread: bool) -> None:
+    def __init__(
+        self, ledger: Ledger, asked: Asked, left: Callable[[], bool], who: Callable[[], str], in_thread: bool
+    ) -> None:
         self.in_thread = in_thread
         self.asked = asked
+        self._who = who
+        self._asker: str | None = None
+        # Its handler's: what comes later runs elsewhere.
+        self.trace: Trace | None = current()
         self._ledger = ledger
         self._left = left
+
+    def asker(self) -> str:
+        """Who asked. To be asked first while the handler is there."""
+        if self._asker is None:
+            self._asker = self._who()
+        return self._asker
 
     def begin(self) -> None:
         """It is admitted."""
@@ -104,10 +120,18 @@ class Stream(Place):
         """Around what must not leave the stream open when it raises."""
         return _Failing(self)
 
-    def close(self, outcome: str) -> None:
-        """The stream has `finished`, `failed`, or was `cancelled`. A `lasting` one is not closed, but remembers it."""
+    def close(self, outcome: str, error: BaseException | None = None) -> None:
+        """The stream has `finished`, `failed` by an error, or was `cancelled`.
+
+        A `lasting` one is not closed, but remembers it.
+        """
         self.outcome = self.outcome or outcome
-        if not self.lasting:
+        self.error = self.error or error
+        if error is not None:
+            self.asker()
+        if not self.lasting and not self.left:
+            # Told of before it is out: whoever waits for the last one goes on then.
+            self._ledger.tell(self)
             self._ledger.closed(self, self.outcome)
 
 
@@ -122,9 +146,9 @@ class _Failing:
     def __enter__(self) -> None:
         """Nothing has been raised yet."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
-        if kind is not None:
-            self._stream.close("cancelled" if issubclass(kind, Stopped) else "failed")
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is not None:
+            self._stream.close("cancelled" if isinstance(error, Stopped) else "failed", error)
 
 
 class Ledger:
@@ -138,43 +162,46 @@ class Ledger:
         self._emptying = 0
         self._admission = Admission(limits, lock=self._lock, governor=governor)
         self._counts: dict[str, dict[str, int]] = {}
+        self._journal = Journal()
 
     def open(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
         """A stream for a request, once there is room for it. `left` says whether its client has gone, `who` asks.
 
         Raises `ResourceExhausted` where there is no room in time, `Stopped` while draining.
         """
-        stream = Stream(self, asked, left, True)
-        self._admission.acquire(stream, asked.device, who, left)
+        stream = self._made(asked, left, who, True)
+        self._admission.acquire(stream, asked.device, stream.asker, left)
         stream.begin()
         return stream
 
     async def aopen(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
         """The same for a coroutine; cancel it when the client goes."""
-        stream = Stream(self, asked, left, False)
-        await self._admission.aacquire(stream, asked.device, who)
+        stream = self._made(asked, left, who, False)
+        await self._admission.aacquire(stream, asked.device, stream.asker)
         stream.begin()
         return stream
 
     @contextmanager
-    def call(self, device: str | None, left: Callable[[], bool], who: Callable[[], str]) -> Iterator[None]:
-        """Around a call on `device` that is no stream. It is admitted like one, by a limit of its own."""
+    def call(self, name: str, device: str | None, left: Callable[[], bool], who: Callable[[], str]) -> Iterator[None]:
+        """Around a call `name` on `device` that is no stream. It is admitted like one, by a limit of its own."""
         place = CallPlace()
-        self._admission.acquire(place, device, who, left)
-        try:
-            yield
-        finally:
-            self._admission.release(place)
+        with self._told(name, device, who()):
+            self._admission.acquire(place, device, who, left)
+            try:
+                yield
+            finally:
+                self._admission.release(place)
 
     @asynccontextmanager
-    async def acall(self, device: str | None, who: Callable[[], str]) -> AsyncIterator[None]:
+    async def acall(self, name: str, device: str | None, who: Callable[[], str]) -> AsyncIterator[None]:
         """The same for a coroutine; cancel it when the client goes."""
         place = CallPlace(in_thread=False)
-        await self._admission.aacquire(place, device, who)
-        try:
-            yield
-        finally:
-            self._admission.release(place)
+        with self._told(name, device, who()):
+            await self._admission.aacquire(place, device, who)
+            try:
+                yield
+            finally:
+                self._admission.release(place)
 
     def closed(self, stream: Stream, outcome: str) -> None:
         """Take a stream out, once."""
@@ -188,6 +215,22 @@ class Ledger:
             counts["bytes"] += stream.bytes
             if self._emptying and not self._admission.streams:
                 self._empty.notify_all()
+
+    def tell(self, stream: Stream) -> None:
+        """A line in the log about a stream that ends."""
+        if stream.error is None and not self._journal.in_detail:
+            return
+        self._journal.ended(
+            stream.asked.request.type,
+            trace=stream.trace,
+            device=stream.asked.device,
+            identity=stream.asker(),
+            outcome=stream.outcome,
+            seconds=time.perf_counter() - stream.began if stream.began else 0.0,
+            rows=stream.rows,
+            size=stream.bytes,
+            error=stream.error,
+        )
 
     @property
     def draining(self) -> bool:
@@ -254,6 +297,37 @@ class Ledger:
             "threads": by_kind(handlers),
             "sources": {name: {key: counts[key] for key in COUNTED} for name, counts in sources.items()},
         }
+
+    @contextmanager
+    def _told(self, name: str, device: str | None, identity: str) -> Iterator[None]:
+        """A call: told of at its end, as streams are."""
+        trace, began = current(), time.perf_counter()
+        outcome, failure = "finished", None
+        try:
+            yield
+        except GeneratorExit:
+            outcome = "cancelled"
+            raise
+        except BaseException as error:
+            outcome, failure = "cancelled" if isinstance(error, Stopped) else "failed", error
+            raise
+        finally:
+            seconds = time.perf_counter() - began
+            (lambda *a, **k: None)(
+                name,
+                trace=trace,
+                device=device,
+                identity=identity,
+                outcome=outcome,
+                seconds=seconds,
+                error=failure,
+            )
+
+    def _made(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str], in_thread: bool) -> Stream:
+        stream = Stream(self, asked, left, who, in_thread)
+        if self._journal.in_detail:
+            stream.asker()
+        return stream
 
     def _streams(self) -> Iterator[Stream]:
         return (cast(Stream, place) for place in self._admission.streams)
