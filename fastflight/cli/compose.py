@@ -46,7 +46,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
         ledger = Ledger(settings.limits, governor)
-        server = listening(catalog, on_devices, shards, settings.location, ledger)
+        server = listening(catalog, on_devices, shards, settings.location, ledger, trace=settings.trace)
         parts.callback(server.close)
         # Closed before the server, which takes the shards with it.
         http = None

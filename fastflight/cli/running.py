@@ -88,10 +88,11 @@ def listening(
     location: str,
     ledger: Ledger,
     state: list[Action] | None = None,
+    trace: bool = False,
 ) -> FlightServer:
     """A Flight server at `location`; `state` are its `health` and `stats`, where they say more than everywhere."""
     try:
-        return FlightServer(catalog, actions, shards=shards, location=location, ledger=ledger, state=state)
+        return FlightServer(catalog, actions, shards=shards, location=location, ledger=ledger, state=state, trace=trace)
     except (pa.ArrowException, OSError) as error:
         raise TransportError(
             "cannot listen there",

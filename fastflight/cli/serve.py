@@ -101,6 +101,12 @@ def serve(
     ] = 1,
     log_json: AsJsonLines = False,
     log_debug: InDetail = False,
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace", help="Take request ids and trace context from clients by Flight, for a tenth of small answers."
+        ),
+    ] = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
 
@@ -127,7 +133,7 @@ def serve(
             origins=http_origin or [],
             workers=workers,
         )
-        settings = replace(settings, plots=plots, log_json=log_json, log_debug=log_debug)
+        settings = replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():

@@ -117,6 +117,8 @@ class ServeSettings:
     workers: int = 1
     log_json: bool = False
     log_debug: bool = False
+    # Take request ids and trace context from clients that nobody authenticates, too.
+    trace: bool = False
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]

@@ -12,6 +12,7 @@ from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import Missed, RowStream
 from fastflight.client.stream_aio import AsyncRowStream
+from fastflight.client.traced import traced
 from fastflight.client.tree_copy import TreeReport
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "RowStream",
     "TreeReport",
     "Written",
+    "traced",
 ]

@@ -21,6 +21,7 @@ from fastflight.client.interaction import Interaction
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
+from fastflight.client.traced import options
 from fastflight.client.upload import Heard, Upload
 from fastflight.errors import ProtocolError, RequestError, TransportError
 from fastflight.service.requests import Request
@@ -42,7 +43,7 @@ class Connection:
 
     def __init__(self, location: str, timeout: float, credentials: Credentials = NONE) -> None:
         self.location = location
-        self._options = flight.FlightCallOptions(timeout=timeout)
+        self._timeout = timeout
         self._credentials = credentials
         self._client = _channel(location, credentials)
         self._following = threading.Lock()
@@ -51,31 +52,31 @@ class Connection:
     def stream(self, request: Request) -> RowStream:
         """The answer to a request, once its schema has come."""
         with typed_errors(self.location):
-            reader = self._client.do_get(flight.Ticket(encode(request)))
+            reader = self._client.do_get(flight.Ticket(encode(request)), options())
         return RowStream(reader, self.location)
 
     def reader(self, request: Request) -> flight.FlightStreamReader:
         """The answer to a request as Flight gives it, for who passes it on."""
         with typed_errors(self.location):
-            return self._client.do_get(flight.Ticket(encode(request)))
+            return self._client.do_get(flight.Ticket(encode(request)), options())
 
     def exchange(self, request: Request) -> tuple[flight.FlightStreamWriter, flight.FlightStreamReader]:
         """Both sides of an exchange, as Flight gives them."""
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self.location):
-            writer, reader = self._client.do_exchange(descriptor)
+            writer, reader = self._client.do_exchange(descriptor, options())
         return writer, reader
 
     def info(self, request: Request) -> flight.FlightInfo:
         """What the server knows of an answer."""
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self.location):
-            return self._client.get_flight_info(descriptor, self._options)
+            return self._client.get_flight_info(descriptor, options(self._timeout))
 
     def flights(self, criteria: bytes = b"") -> list[flight.FlightInfo]:
         """What the server lists."""
         with typed_errors(self.location):
-            return list(self._client.list_flights(criteria, self._options))
+            return list(self._client.list_flights(criteria, options(self._timeout)))
 
     def parallel_stream(self, request: Request, parallel: int, ordered: bool) -> ParallelRowStream:
         """The answer to a request by way of its endpoints, once the schema of the first has come."""
@@ -102,7 +103,7 @@ class Connection:
         """The results of an action whose body is JSON already."""
         action = flight.Action(name, body)
         with typed_errors(self.location):
-            bodies = [result.body.to_pybytes() for result in self._client.do_action(action, self._options)]
+            bodies = [result.body.to_pybytes() for result in self._client.do_action(action, options(self._timeout))]
         return call.results_of(bodies, self.location)
 
     def act_once(self, name: str, **body: Any) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class Connection:
 
     def _stream_at(self, location: str, ticket: flight.Ticket) -> RowStream:
         with typed_errors(location):
-            reader = self._at(location).do_get(ticket)
+            reader = self._at(location).do_get(ticket, options())
         return RowStream(reader, location)
 
     def _may_follow(self, location: str) -> bool:

@@ -25,6 +25,7 @@ from fastflight.client.failure import typed_errors
 from fastflight.client.local import opened
 from fastflight.client.progress import Report
 from fastflight.client.rows import Rows, rows_of
+from fastflight.client.traced import options
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
 from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.source import Kept
@@ -97,7 +98,7 @@ class Upload:
             rows = rows_of(self._source)
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self._location):
-            writer, acknowledgements = self._client.do_put(descriptor, rows.schema)
+            writer, acknowledgements = self._client.do_put(descriptor, rows.schema, options())
         listener = threading.Thread(
             target=self._listen, args=(acknowledgements, rows.total_bytes), name="fastflight-acks", daemon=True
         )

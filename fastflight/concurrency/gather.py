@@ -7,6 +7,7 @@ raised at once. `close` ends the iteration from any thread; a job sees it at its
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -40,7 +41,9 @@ class Gather(Iterator[T], Generic[T]):
         # The threads know only this, so that they do not keep alive what nobody iterates any more.
         self._shared = _Shared(jobs, Gathered[T](len(jobs), max_bytes, ordered, governor), size_of)
         self._threads = [
-            threading.Thread(target=self._shared.work, name=f"{name}-{number}", daemon=True)
+            threading.Thread(
+                target=contextvars.copy_context().run, args=(self._shared.work,), name=f"{name}-{number}", daemon=True
+            )
             for number in range(min(limit, len(jobs)))
         ]
         for thread in self._threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import closing
@@ -30,7 +31,9 @@ async def threaded(
     `cancel` is called then, from another thread: it wakes an iterator that waits without signs of life.
     """
     handed: HandIn[T] = HandIn(asyncio.get_running_loop(), max_bytes, governor=governor)
-    thread = threading.Thread(target=_iterate, args=(items, handed, size_of), name="gateway-sync", daemon=True)
+    thread = threading.Thread(
+        target=contextvars.copy_context().run, args=(_iterate, items, handed, size_of), name="gateway-sync", daemon=True
+    )
     thread.start()
     try:
         async for item in handed:

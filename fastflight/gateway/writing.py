@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
@@ -59,7 +60,9 @@ def in_thread(write: Callable[[Iterator[pa.RecordBatch]], Summary]) -> tuple[Han
             handed.close()
 
     def start() -> Writing:
-        threading.Thread(target=consume, name="gateway-sync", daemon=True).start()
+        threading.Thread(
+            target=contextvars.copy_context().run, args=(consume,), name="gateway-sync", daemon=True
+        ).start()
         return ended
 
     return handed, start

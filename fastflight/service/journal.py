@@ -6,6 +6,7 @@ are those that failed by no fault of the client: of a board, a line, a disk, or 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import structlog
@@ -49,18 +50,20 @@ class Journal:
             return
         tell = self._log.info if ours else self._log.debug
         fault = {} if error is None else {"code": code_of(error), "error": _brief(error)}
-        tell(
-            "request ended",
-            request=request,
-            device=device,
-            identity=identity,
-            outcome=outcome,
-            rows=rows,
-            bytes=size,
-            seconds=round(seconds, 6),
-            **fault,
-            **({} if trace is None else trace.fields()),
-        )
+        # A log that cannot be written (its terminal is gone) must not be what becomes of a request.
+        with contextlib.suppress(Exception):
+            tell(
+                "request ended",
+                request=request,
+                device=device,
+                identity=identity,
+                outcome=outcome,
+                rows=rows,
+                bytes=size,
+                seconds=round(seconds, 6),
+                **fault,
+                **({} if trace is None else trace.fields()),
+            )
 
 
 # Of an error's text: a board's traceback may follow.

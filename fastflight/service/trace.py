@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from fastflight.errors import RequestError
+
 REQUEST_ID, TRACEPARENT, TRACESTATE = "x-request-id", "traceparent", "tracestate"
 NAMES = frozenset((REQUEST_ID, TRACEPARENT, TRACESTATE))
 # Those of tracers and proxies are UUIDs or shorter than 64. It stands in each line of the log: nothing that would break
@@ -86,6 +88,29 @@ def of(headers: Mapping[str, list[str]]) -> Trace:
     return found
 
 
+def given(traceparent: str = "", *, tracestate: str = "", request_id: str = "") -> Trace:
+    """The trace of what a program asks servers for: its own span asks, and is passed on as it was `given`.
+
+    `RequestError` for what is malformed.
+    """
+    for name, value, form in (
+        (REQUEST_ID, request_id, REQUEST_ID_FORM),
+        (TRACESTATE, tracestate, STATE_FORM),
+    ):
+        if value and not form.fullmatch(value):
+            raise RequestError("not one that is passed on", where=name, hint=f"Its form is {form.pattern}")
+    found = Trace(request_id or _random())
+    if traceparent:
+        parent = _parent(traceparent)
+        if parent is None:
+            raise RequestError(
+                "not a traceparent", where=TRACEPARENT, hint="As in 00-<32 digits>-<16 digits>-01, in small letters"
+            )
+        found.trace_id, found.span_id, found.flags = parent
+        found.state = tracestate if len(tracestate) <= MAX_STATE_CHARACTERS else ""
+    return found
+
+
 def made() -> Trace:
     """The trace of a request whose headers nobody reads."""
     return Trace(_random())
@@ -111,9 +136,9 @@ def enter(trace: Trace) -> None:
     _CURRENT.set(trace)
 
 
-def passed_on() -> list[tuple[str, str]]:
+def passed_on() -> list[tuple[bytes, bytes]]:
     """The headers of something that is asked of a server now: of the current request, or of one that begins here."""
-    return (_CURRENT.get() or made()).headers()
+    return [(name.encode(), value.encode()) for name, value in (_CURRENT.get() or made()).headers()]
 
 
 def with_ids(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

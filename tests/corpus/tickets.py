@@ -187,7 +187,12 @@ REFUSED = [
     Case("too many files of a tree", ask("device.tree", files=["a"] * (MAX_FILES + 1)), RequestError, "files"),
     Case("a file of a tree without name", ask("device.tree", files=[""]), RequestError, "files.0"),
     Case("a file that leads out of its tree", ask("device.tree", files=["../a"]), FileMissing, "no such file below"),
-    Case("a file of a tree that is absolute", ask("device.tree", files=["/etc/passwd"]), FileMissing, "no such file below"),
+    Case(
+        "a file of a tree that is absolute",
+        ask("device.tree", files=["/etc/passwd"]),
+        FileMissing,
+        "no such file below",
+    ),
     Case(
         "a sequence number beyond what JSON holds",
         ask("device.session", since_seq=MAX_SEQ + 1),

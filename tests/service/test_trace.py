@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.concurrency import Shard, off_loop
+from fastflight.errors import RequestError
 from fastflight.service import trace
 from fastflight.service.trace import MAX_STATE_CHARACTERS, Trace
 
@@ -89,6 +90,15 @@ def test_whatever_comes_what_is_passed_on_is_well_formed(headers: dict[str, list
     assert all(value.isascii() and value.isprintable() for name, value in found.headers() if name != "tracestate")
 
 
+def test_a_program_passes_its_own_span_on() -> None:
+    asked = trace.given(PARENT, tracestate="a=1", request_id="mine")
+    assert asked.headers() == [("x-request-id", "mine"), ("traceparent", PARENT), ("tracestate", "a=1")]
+    with pytest.raises(RequestError, match="traceparent: not a traceparent"):
+        trace.given(PARENT.upper())
+    with pytest.raises(RequestError, match="x-request-id: not one that is passed on"):
+        trace.given(request_id="two words")
+
+
 def test_a_line_of_the_log_says_whose_it_is_unless_it_says_so_itself() -> None:
     with trace.within(Trace("a")):
         assert trace.with_ids(None, "info", {"event": "x"}) == {"event": "x", "request_id": "a"}
@@ -113,5 +123,5 @@ def test_it_crosses_to_a_shard_and_from_there_to_threads() -> None:
 
 def test_what_is_asked_of_another_server_has_the_same_id() -> None:
     with trace.within(Trace("a")):
-        assert trace.passed_on() == [("x-request-id", "a")]
+        assert trace.passed_on() == [(b"x-request-id", b"a")]
     assert trace.passed_on() != trace.passed_on()

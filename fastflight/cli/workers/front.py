@@ -30,7 +30,7 @@ def open_front(settings: ServeSettings) -> RunningServer:
         on_devices = [*forwarded_actions(pool), *recording_actions(None)]
         ledger = Ledger(settings.limits, governor)
         state = front_actions(ledger, shards, pool)
-        server = listening(catalog, on_devices, shards, settings.location, ledger, state)
+        server = listening(catalog, on_devices, shards, settings.location, ledger, state, settings.trace)
         parts.callback(server.close)
         http = None
         if settings.http is not None:

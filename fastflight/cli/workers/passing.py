@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
@@ -69,7 +70,7 @@ async def awrite(
         finally:
             handed.close()
 
-    threading.Thread(target=run, name="forward-write", daemon=True).start()
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="forward-write", daemon=True).start()
     feeding = asyncio.ensure_future(feed(batches, handed))
     writing = asyncio.wrap_future(ended)
     try:

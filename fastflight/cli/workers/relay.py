@@ -7,6 +7,7 @@ stream at the worker. A stream that ends without its summary, or with another co
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
@@ -147,7 +148,9 @@ class AsyncBatches(AsyncIterator[Item]):
         self._lock = threading.Lock()
         self._relayed: Relayed | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._read, name="forward", daemon=True)
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(self._read,), name="forward", daemon=True
+        )
         self._thread.start()
 
     async def opened(self) -> Relayed:
