@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Coroutine
-from typing import TypeVar
 
 from fastflight.errors import RequestError, TransportError
-from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.gateway.relay_targets import AllowedTargets, Asker
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 
-T = TypeVar("T")
-
 RULES = ("127.0.0.1:2218", "[fd00::1]:23", "10.0.0.0/8:*", "board.local:23", "localhost:80", "[64:ff9b::]/96:*")
 FOUND = ("192.168.1.5", "127.0.0.1", "::1", "fe80::1%eth0", "::ffff:10.0.0.1", "169.254.169.254", "fd00::1", "x")
-
-
-def at_once(coroutine: Coroutine[object, object, T]) -> T:
-    """The result of what waits for nothing."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise AssertionError("it waits")
 
 
 def run(data: bytes) -> None:
@@ -46,7 +33,7 @@ def run(data: bytes) -> None:
     except RequestError as error:
         assert str(error)
     try:
-        endpoints = at_once(allowed.resolve(target))
+        endpoints = asyncio.run(allowed.resolve(target, Asker()))
     except (RequestError, TransportError) as error:
         assert str(error)
         return
