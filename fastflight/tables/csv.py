@@ -119,7 +119,7 @@ class CsvGrammar:
             if at > len(data):
                 return cells
 
-    def infer(self, rows: Sequence[bytes]) -> None:
+    def infer(self, rows: Sequence[bytes]) -> bool:
         columns: list[list[str | None]] = [[] for _ in self._header]
         for row in rows:
             try:
@@ -131,6 +131,7 @@ class CsvGrammar:
                     column.append(text if text or quoted else None)
         fields = [pa.field(name, infer_cells(cells)) for name, cells in zip(self._header, columns, strict=True)]
         self.schema = project(pa.schema(fields), self._columns)
+        return True  # the header has
 
     def rows(self, data: bytes) -> Iterator[bytes]:
         if b'"' in data and self._splitter.delimiter is not None:

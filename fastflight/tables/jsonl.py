@@ -76,7 +76,7 @@ class JsonGrammar:
     def is_blank(self, row: bytes) -> bool:
         return not row.strip(_BLANK)
 
-    def infer(self, rows: Sequence[bytes]) -> None:
+    def infer(self, rows: Sequence[bytes]) -> bool:
         objects = []
         for row in rows:
             try:
@@ -89,6 +89,7 @@ class JsonGrammar:
         if len(columns) > MAX_COLUMNS:
             raise DataError(f"more than {MAX_COLUMNS} different keys", hint="Name the columns to read in a schema")
         self._settle(pa.schema(list(columns.items())))
+        return bool(objects)
 
     def parse(self, data: bytes) -> pa.RecordBatch:
         if not data.isascii():

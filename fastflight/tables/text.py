@@ -37,8 +37,8 @@ class Grammar(Protocol):
     def is_blank(self, row: bytes) -> bool:
         """Nothing to read and nothing wrong."""
 
-    def infer(self, rows: Sequence[bytes]) -> None:
-        """Find the schema; `rows` may be empty."""
+    def infer(self, rows: Sequence[bytes]) -> bool:
+        """Find the schema; `rows` may be empty. False where none of them told anything of it."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -92,7 +92,13 @@ class TextReader:
                 self._add_to_sample(item)
         if not self._sampled:
             return []
-        self._grammar.infer(self._sample)
+        if not self._grammar.infer(self._sample):
+            # Rows of no columns would be passed over without a word, the good ones that follow among them.
+            raise DataError(
+                "none of the first rows can be read, so the columns are not known",
+                where="byte 0",
+                hint="Name the columns in a schema, or try format raw",
+            )
         return self._release()
 
     def _release(self) -> list[pa.RecordBatch]:

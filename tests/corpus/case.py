@@ -48,7 +48,7 @@ def check(case: Case, run: Callable[[Any], Any]) -> None:
         discreet(str(error))
     else:
         assert case.error is None, f"taken: {outcome!r}"
-        assert outcome == case.outcome
+        assert outcome == case.outcome, repr(outcome)[:2000]
 
 
 def discreet(text: str) -> None:

@@ -1,0 +1,62 @@
+"""Bad files: `files` has them. Whole and in small pieces, which must not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from fastflight.tables import Layout, open_reader
+
+from . import files
+from .case import Case, check, discreet, each
+
+# Pieces of a size that cuts records, characters and marks, and beyond which a whole is quicker.
+PIECE = 5
+SMALL = 4096
+
+
+def read(layout: Layout, data: bytes, piece: int) -> tuple[pa.Table, list[str]]:
+    reader = open_reader(layout)
+    batches = []
+    for start in range(0, len(data), piece):
+        batches += reader.feed(data[start : start + piece])
+    batches += reader.finish()
+    reasons = [row.reason for row in reader.rejected.examples]
+    for reason in reasons:
+        discreet(reason.replace("Traceback", ""))  # a board may have printed one
+    assert reader.schema is not None
+    return pa.Table.from_batches(batches, reader.schema), reasons
+
+
+def text(layout: Layout, case: Case) -> None:
+    """Where the outcome says None, any will do: what matters is that there is one."""
+
+    def run(data: bytes) -> Any:
+        sizes = {len(data) or 1, PIECE} if len(data) <= SMALL else {len(data), 100_000}
+        (found, *others) = [read(layout, data, size) for size in sizes]
+        assert all(other[0].equals(found[0]) and other[1] == found[1] for other in others)
+        table, reasons = found
+        columns = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
+        values = table.column(0).to_pylist() if table.num_columns else []
+        given: tuple[Any, ...] = (columns, values, reasons)
+        wanted = case.outcome or (0, 0, 0)
+        return tuple(None if each is None else seen for each, seen in zip(wanted, given, strict=True))
+
+    check(case, run)
+
+
+@each(files.CSV)
+def test_csv(case: Case) -> None:
+    text(Layout("csv"), case)
+
+
+@each(files.JSONL)
+def test_jsonl(case: Case) -> None:
+    text(Layout("jsonl"), case)
+
+
+@each(files.PACKED)
+def test_packed(case: Case) -> None:
+    layout = Layout("packed", {"n": "int32", "s": "string"}, ("n", "s"), "<I3s")
+    check(case, lambda data: read(layout, data, PIECE)[1])
