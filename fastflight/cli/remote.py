@@ -1,6 +1,7 @@
 """The gateway's backend in front of a server elsewhere, by way of the Flight client.
 
-The server refuses and decides as it does for every client; what it says among its rows goes on in its place.
+The server refuses and decides as it does for every client: each is passed on with the token that they showed, and
+nobody else's. What the server says among its rows goes on in its place.
 """
 
 from __future__ import annotations
@@ -23,22 +24,26 @@ from fastflight.concurrency.inbox import Inbox
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import Answer
-from fastflight.gateway.backend import AHEAD_BYTES, ANYBODY
+from fastflight.gateway.backend import AHEAD_BYTES
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.service import Catalog, Source, decode
 from fastflight.service.answer import Piece
+from fastflight.service.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
     DeviceListing,
     DeviceSession,
     DeviceTree,
+    Doing,
     FleetFile,
     Mock,
     Recording,
     Request,
 )
 from fastflight.service.source import Summary
+from fastflight.service.tokens import bearer, shown
 
 REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
 # What waits on the way to the server, which has as much again.
@@ -50,29 +55,51 @@ class RemoteBackend:
 
     def __init__(self, connection: Connection, kinds: Sequence[type[Request]] = REQUESTS) -> None:
         self._connection = connection
+        # Only the server knows whom it lets in.
+        self.guarded: bool | None = None
         self._catalog = Catalog()
         for kind in kinds:
             self._catalog.add(Source(kind))
 
+    async def identify(self, authorization: str, certificate: str) -> Caller:
+        """By asking the server. A certificate was shown to this gateway, which cannot show it to the server."""
+        name, token = shown(authorization)
+        if authorization and not token:
+            raise unproven()
+        asking = self._connection.showing(bearer(token)) if token else self._connection
+        (told,) = await off_loop(asking.results, "identity", b"{}")
+        identity = Identity(str(told["name"]), scopes(told["scopes"]))
+        if identity == ANYBODY:
+            return ANYONE
+        if name and name != identity.name:
+            raise unproven()
+        return Caller(identity, bearer(token) if token else "")
+
+    def check(self, caller: Caller) -> None:
+        """The server does, by ending what is open."""
+
+    def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
+        """The server does, when it is asked."""
+
     def decode(self, content: bytes) -> Request:
         return decode(content, self._catalog)
 
-    async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
-        return await off_loop(self._connection.results, name, body or b"{}")
+    async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
+        return await off_loop(self._of(caller).results, name, body or b"{}")
 
     @contextlib.asynccontextmanager
     async def read(
-        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[Answer]:
-        stream = await off_loop(self._connection.stream, request, discard=RowStream.cancel)
+        stream = await off_loop(self._of(caller).stream, request, discard=RowStream.cancel)
         async with _answered(stream, ahead_bytes) as answer:
             yield answer
 
     @contextlib.asynccontextmanager
     async def talk(
-        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[Answer]:
-        interaction = await off_loop(self._connection.interaction, request, discard=Interaction.cancel)
+        interaction = await off_loop(self._of(caller).interaction, request, discard=Interaction.cancel)
         sending = asyncio.ensure_future(_send(typed, interaction))
         try:
             async with _answered(interaction.rows, ahead_bytes) as answer:
@@ -80,9 +107,11 @@ class RemoteBackend:
         finally:
             await unbroken(_left(sending, interaction))
 
-    async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
+    async def write(
+        self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
+    ) -> Summary:
         handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True)
-        writing = asyncio.ensure_future(worked(self._connection.upload(request, Rows(schema, handed), None)))
+        writing = asyncio.ensure_future(worked(self._of(caller).upload(request, Rows(schema, handed), None)))
         writing.add_done_callback(lambda _: handed.close())
         try:
             async for batch in batches:
@@ -98,6 +127,10 @@ class RemoteBackend:
                 writing.cancel()  # which gives it up, and waits until it is settled
                 await asyncio.wait([writing])
             raise
+
+    def _of(self, caller: Caller) -> Connection:
+        """The way to the server for what `caller` asks."""
+        return self._connection.showing(caller.authorization) if caller.authorization else self._connection
 
 
 async def _left(sending: asyncio.Task[None], interaction: Interaction) -> None:

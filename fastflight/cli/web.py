@@ -38,7 +38,7 @@ def open_gateway(
     relayed = Relay(AllowedTargets(relay), Door(origins), timing=timing) if relay else None
     shard = Shard("gateway").start()
     try:
-        app = application(backend, CollectorRegistry(), origins, hear=hear, plots=plots or PLOTS)
+        app = application(backend, CollectorRegistry(), Door(origins), hear=hear, plots=plots or PLOTS)
         return listen(app, shard, address[1], address[0], relayed)
     except BaseException:
         shard.close()

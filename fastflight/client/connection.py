@@ -6,6 +6,7 @@ An endpoint may name other servers: there is a channel to each that was followed
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import threading
 from functools import partial
@@ -44,39 +45,51 @@ class Connection:
     def __init__(self, location: str, timeout: float, credentials: Credentials = NONE) -> None:
         self.location = location
         self._timeout = timeout
+        # What is shown in each call beside what the channel shows; for who passes on what others show.
+        self._authorization = ""
         self._credentials = credentials
         self._client = _channel(location, credentials)
         self._following = threading.Lock()
         self._followed: dict[str, flight.FlightClient] = {}
 
+    def showing(self, authorization: str) -> Connection:
+        """The same channel, for somebody who shows this in each call. It ends with this one, and follows nobody.
+
+        `RequestError` where the channel is none on which a token may be shown.
+        """
+        Credentials(token="token").options(self.location)
+        shown = copy.copy(self)
+        shown._authorization = authorization
+        return shown
+
     def stream(self, request: Request) -> RowStream:
         """The answer to a request, once its schema has come."""
         with typed_errors(self.location):
-            reader = self._client.do_get(flight.Ticket(encode(request)), options())
+            reader = self._client.do_get(flight.Ticket(encode(request)), self._call_options())
         return RowStream(reader, self.location)
 
     def reader(self, request: Request) -> flight.FlightStreamReader:
         """The answer to a request as Flight gives it, for who passes it on."""
         with typed_errors(self.location):
-            return self._client.do_get(flight.Ticket(encode(request)), options())
+            return self._client.do_get(flight.Ticket(encode(request)), self._call_options())
 
     def exchange(self, request: Request) -> tuple[flight.FlightStreamWriter, flight.FlightStreamReader]:
         """Both sides of an exchange, as Flight gives them."""
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self.location):
-            writer, reader = self._client.do_exchange(descriptor, options())
+            writer, reader = self._client.do_exchange(descriptor, self._call_options())
         return writer, reader
 
     def info(self, request: Request) -> flight.FlightInfo:
         """What the server knows of an answer."""
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self.location):
-            return self._client.get_flight_info(descriptor, options(self._timeout))
+            return self._client.get_flight_info(descriptor, self._call_options(self._timeout))
 
     def flights(self, criteria: bytes = b"") -> list[flight.FlightInfo]:
         """What the server lists."""
         with typed_errors(self.location):
-            return list(self._client.list_flights(criteria, options(self._timeout)))
+            return list(self._client.list_flights(criteria, self._call_options(self._timeout)))
 
     def parallel_stream(self, request: Request, parallel: int, ordered: bool) -> ParallelRowStream:
         """The answer to a request by way of its endpoints, once the schema of the first has come."""
@@ -92,7 +105,7 @@ class Connection:
 
     def upload(self, request: Request, source: Any, report: Report | None = None, heard: Heard | None = None) -> Upload:
         """A write of the rows in `source`, ready to run; `heard` is called with each message of the server."""
-        return Upload(self._client, request, source, self.location, report, heard)
+        return Upload(self._client, request, source, self.location, report, heard, self._authorization)
 
     def act(self, name: str, **body: Any) -> list[Any]:
         """The results of an action; arguments that are None are left to the server."""
@@ -103,7 +116,8 @@ class Connection:
         """The results of an action whose body is JSON already."""
         action = flight.Action(name, body)
         with typed_errors(self.location):
-            bodies = [result.body.to_pybytes() for result in self._client.do_action(action, options(self._timeout))]
+            results = self._client.do_action(action, self._call_options(self._timeout))
+            bodies = [result.body.to_pybytes() for result in results]
         return call.results_of(bodies, self.location)
 
     def act_once(self, name: str, **body: Any) -> dict[str, Any]:
@@ -115,6 +129,9 @@ class Connection:
             followed, self._followed = list(self._followed.values()), {}
         for client in (self._client, *followed):
             client.close()
+
+    def _call_options(self, timeout: float | None = None) -> flight.FlightCallOptions:
+        return options(timeout, self._authorization)
 
     def _endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
         """The rows of an endpoint, from the first of its locations that is reached."""
@@ -133,12 +150,15 @@ class Connection:
 
     def _stream_at(self, location: str, ticket: flight.Ticket) -> RowStream:
         with typed_errors(location):
-            reader = self._at(location).do_get(ticket, options())
+            reader = self._at(location).do_get(ticket, self._call_options())
         return RowStream(reader, location)
 
     def _may_follow(self, location: str) -> bool:
-        own = location in (self.location, REUSE) or self._credentials == NONE
-        return own or self._credentials.may_follow(self.location, location)
+        if location in (self.location, REUSE):
+            return True
+        if self._authorization:
+            return False
+        return self._credentials == NONE or self._credentials.may_follow(self.location, location)
 
     def _at(self, location: str) -> flight.FlightClient:
         if location in (self.location, REUSE):

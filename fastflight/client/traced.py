@@ -25,6 +25,7 @@ def traced(traceparent: str = "", *, tracestate: str = "", request_id: str = "")
         yield made.request_id
 
 
-def options(timeout: float | None = None) -> flight.FlightCallOptions:
-    """Those of a call that is made now."""
-    return flight.FlightCallOptions(timeout=timeout, headers=trace.passed_on())
+def options(timeout: float | None = None, authorization: str = "") -> flight.FlightCallOptions:
+    """Those of a call that is made now; it shows `authorization`, if that is not empty."""
+    shown = [(b"authorization", authorization.encode())] if authorization else []
+    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.passed_on(), *shown])

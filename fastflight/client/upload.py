@@ -49,6 +49,7 @@ class Upload:
         location: str,
         report: Report | None,
         heard: Heard | None = None,
+        authorization: str = "",
     ) -> None:
         """`heard` is called with each message of the server, from another thread.
 
@@ -60,6 +61,7 @@ class Upload:
         self._location = location
         self._report = report
         self._heard = heard
+        self._authorization = authorization
         self._changed = threading.Condition()
         self._given_up = False
         # The server takes no more rows, or says no more at all.
@@ -98,7 +100,8 @@ class Upload:
             rows = rows_of(self._source)
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self._location):
-            writer, acknowledgements = self._client.do_put(descriptor, rows.schema, options())
+            shown = options(authorization=self._authorization)
+            writer, acknowledgements = self._client.do_put(descriptor, rows.schema, shown)
         listener = threading.Thread(
             target=self._listen, args=(acknowledgements, rows.total_bytes), name="fastflight-acks", daemon=True
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -14,17 +14,17 @@ from starlette.responses import JSONResponse, Response
 from fastflight.errors import RequestError, UnknownName, nearest
 from fastflight.gateway import examples
 from fastflight.gateway.accepting import chosen
-from fastflight.gateway.backend import ANYBODY, Backend
+from fastflight.gateway.backend import Backend
+from fastflight.gateway.callers import Caller, Callers
 from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
-from fastflight.gateway.fleet import Fleet
 from fastflight.gateway.formats import ENCODERS
-from fastflight.gateway.front import Door, Front, Made, Telling
-from fastflight.gateway.hearing import Hear, sessions
+from fastflight.gateway.front import CALLER, Door, Front, Made, Telling
+from fastflight.gateway.hearing import Hear
 from fastflight.gateway.metrics import Metrics
 from fastflight.gateway.page import Page
 from fastflight.gateway.repl import Repls
 from fastflight.gateway.session import Sessions
-from fastflight.gateway.sockets import Sockets
+from fastflight.gateway.sockets import Opened, Opening, Sockets
 from fastflight.gateway.status import Refused, told
 from fastflight.gateway.streaming import Streamed, while_connected
 from fastflight.gateway.tickets import LIFETIME_SECONDS, Grant, Tickets
@@ -36,39 +36,45 @@ from fastflight.service.wire import parse
 STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What a ticket may be for.
-USES = ("session", "repl")
+USES = ("session", "repl", "fleet")
 FILE = "/devices/{device}/files/{path:path}"
 
 
 def application(
     backend: Backend,
     registry: CollectorRegistry,
-    origins: Iterable[str] = (),
+    door: Door | None = None,
     *,
     hear: Hear | None = None,
     plots: Path | None = None,
 ) -> Front:
-    """What `listen` serves. `origins`: pages of other origins that may ask; `registry` gets the metrics.
+    """What `listen` serves. `door`: whose requests are taken; `registry` gets the metrics.
 
     `hear` is how the live page hears devices, by their sessions if None; `plots` a folder of PNGs that it shows.
     """
     metrics = Metrics(backend, registry)
 
-    async def health() -> Made:
-        (state,) = await backend.act("health", b"")
+    async def health(caller: Caller) -> Made:
+        (state,) = await backend.act("health", b"", caller)
         return Made(json.dumps(state).encode())
 
-    async def devices() -> Made:
-        return Made(json.dumps({"devices": await backend.act("devices", b"")}).encode())
+    async def devices(caller: Caller) -> Made:
+        return Made(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
 
-    async def recordings() -> Made:
-        return Made(json.dumps({"recordings": await backend.act("recordings", b"")}).encode())
+    async def recordings(caller: Caller) -> Made:
+        return Made(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
 
     small = {"/health": health, "/devices": devices, "/recordings": recordings, "/metrics": metrics.make}
     tickets = Tickets()
-    viewers = Viewers(Fleet(backend, hear or sessions(backend)))
-    sockets = Sockets({"session": Sessions(backend), "repl": Repls(backend), "fleet": viewers}, tickets)
-    return Front(Door(origins), small, Page(behind(backend, tickets), plots), sockets)
+    viewers = Viewers(backend, hear)
+    kinds: dict[str, Callable[[Opening], Opened]] = {
+        "session": Sessions(backend),
+        "repl": Repls(backend),
+        "fleet": viewers,
+    }
+    page = Page(behind(backend, tickets), plots)
+    sockets = Sockets(kinds, tickets, backend.check)
+    return Front(door or Door(), small, page, sockets, Callers(backend), {"/health", *page.paths})
 
 
 def behind(backend: Backend, tickets: Tickets) -> FastAPI:
@@ -89,22 +95,25 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         """The rows of any request, as they come: Arrow IPC, or by `Accept` (or `?format=`) JSON lines or CSV."""
         format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
         asked = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
-        return Streamed(backend, asked, ENCODERS[format_])
+        return Streamed(backend, asked, caller_of(request), ENCODERS[format_])
 
     @app.post("/tickets", openapi_extra=examples.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
-        """A ticket for a WebSocket: `/ws/session`, or with `?for=repl` `/ws/repl/{device}`. Good for one use."""
+        """A ticket for a WebSocket: `/ws/session`, or with `?for=` `/ws/repl/{device}` or `/ws/fleet`. For one use."""
         use = request.query_params.get("for", USES[0])
         if use not in USES:
             raise RequestError(f"{use[:80]!r} is not a use", where="for", hint=nearest(use, USES))
-        asked = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
-        issued = tickets.issue(Grant(use, asked, ANYBODY))
+        content = await Content(request.receive).whole(MAX_REQUEST_BYTES)
+        asked = backend.decode(content) if use != "fleet" else None
+        if asked is not None:
+            backend.permit(asked, "exchange" if use == "repl" else "read", caller_of(request))
+        issued = tickets.issue(Grant(use, asked, caller_of(request)))
         return JSONResponse({"ticket": issued, "expires_seconds": LIFETIME_SECONDS}, 201)
 
     @app.get("/devices/{device}", tags=["devices"])
     async def device(request: Request, device: str) -> Response:
         """One device: name, url, whether its line is open, who has it."""
-        known = {str(each["name"]): each for each in await backend.act("devices", b"")}
+        known = {str(each["name"]): each for each in await backend.act("devices", b"", caller_of(request))}
         if device not in known:
             raise UnknownName("no such device", where=device, hint=nearest(device, known))
         return JSONResponse(known[device])
@@ -113,7 +122,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     async def info(request: Request, device: str) -> Response:
         """What the board says of itself."""
         async with while_connected(request.receive):
-            (said,) = await backend.act("device.info", json.dumps({"device": device}).encode())
+            (said,) = await backend.act("device.info", json.dumps({"device": device}).encode(), caller_of(request))
         return JSONResponse(said)
 
     @app.post("/devices/{device}/exec", openapi_extra=examples.EXEC, response_class=Response, tags=["devices"])
@@ -122,14 +131,14 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
         content = parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "content")
         asked = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
-        return Streamed(backend, asked, ENCODERS[format_])
+        return Streamed(backend, asked, caller_of(request), ENCODERS[format_])
 
     @app.post("/actions/{name}", openapi_extra=examples.ACTION, tags=["actions"])
     async def action(request: Request, name: str) -> Response:
         """Carry an action out; its results."""
         body = await Content(request.receive).whole(MAX_REQUEST_BYTES)
         async with while_connected(request.receive):
-            results = await backend.act(name, body)
+            results = await backend.act(name, body, caller_of(request))
         return JSONResponse({"results": results})
 
     @app.get("/recordings/{name}", response_class=Response, tags=["recordings"])
@@ -138,12 +147,18 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         query = dict(request.query_params)
         format_ = chosen(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
         asked = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
-        return Streamed(backend, asked, ENCODERS[format_])
+        return Streamed(backend, asked, caller_of(request), ENCODERS[format_])
 
     app.get(FILE, openapi_extra=examples.GET_FILE, response_class=Response, tags=["files"])(files.get)
     app.put(FILE, openapi_extra=examples.PUT_FILE, status_code=201, tags=["files"])(files.put)
     app.delete(FILE, status_code=204, response_class=Response, tags=["files"])(files.delete)
     return app
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks."""
+    caller: Caller = request.scope[CALLER]
+    return caller
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -12,14 +12,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.service.answer import Note, Piece
-from fastflight.service.requests import Request
+from fastflight.service.requests import Doing, Request
 from fastflight.service.source import Summary
 
 # What waits between a source and the gateway: four full messages, beyond which more gain nothing.
 AHEAD_BYTES = 8 * 1024 * 1024
-# Who asks, where nobody is known by name: all programs of this computer are one.
-ANYBODY = "http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +34,47 @@ class Answer:
 
 
 class Backend(Protocol):
-    """Serves requests. Cancelling what awaits it cancels the work, at its source."""
+    """Serves requests of a `caller`, as the `Authority` of its server has it.
+
+    Cancelling what awaits it cancels the work, at its source.
+    """
+
+    @property
+    def guarded(self) -> bool | None:
+        """Whether it takes a proof to ask anything; None where only the server elsewhere knows."""
+
+    async def identify(self, authorization: str, certificate: str) -> Caller:
+        """Who shows this header's value, or else this certificate's name. `Unauthenticated`."""
+
+    def check(self, caller: Caller) -> None:
+        """Raise `Unauthenticated` once what was proven holds no more, where this is known without asking."""
+
+    def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
+        """Raise what `caller` would be refused with, where this is known without asking."""
 
     def decode(self, content: bytes) -> Request:
         """The request in a body, or `RequestError`."""
 
     def read(
-        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AbstractAsyncContextManager[Answer]:
         """The answer, once its schema is known; leaving the context gives back what it holds.
 
-        When so much waits to be read, the source waits, too. `identity` is who asks, to admission.
+        When so much waits to be read, the source waits, too.
         """
 
     def talk(
-        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AbstractAsyncContextManager[Answer]:
         """The same of an exchange: what is `typed` is sent to the device; its end is the exchange's."""
 
-    async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
+    async def write(
+        self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
+    ) -> Summary:
         """Write all of `batches`, verified; `rows`, `bytes` and, for a file, `sha256`.
 
         A failure of `batches` is raised here, and leaves what was there before.
         """
 
-    async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
+    async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
         """Carry an action out; its results."""

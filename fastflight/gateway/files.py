@@ -19,7 +19,9 @@ from starlette.responses import JSONResponse, Response
 from fastflight.errors import DataError, RequestError
 from fastflight.gateway.accepting import chosen
 from fastflight.gateway.backend import Backend
+from fastflight.gateway.callers import Caller
 from fastflight.gateway.formats import ENCODERS, Data
+from fastflight.gateway.front import CALLER
 from fastflight.gateway.status import Refused
 from fastflight.gateway.streaming import Streamed, while_connected
 from fastflight.gateway.uploads import Content, Rows, format_of_content
@@ -54,19 +56,21 @@ class Files:
     async def get(self, request: Request, device: str, path: str) -> Response:
         """A folder's entries as JSON, or a file: its bytes, or with `format` (or `Accept`) its rows."""
         place = {"device": device, "path": f"/{_decoded(request, path)}"}
+        caller: Caller = request.scope[CALLER]
         query = dict(request.query_params)
         wanted = query.pop("format", None)
         interrupt = _flag(query, "interrupt")
         async with while_connected(request.receive):
-            (entry,) = await self._backend.act("file.stat", _json({**place, "interrupt": interrupt}))
+            (entry,) = await self._backend.act("file.stat", _json({**place, "interrupt": interrupt}), caller)
             if entry["kind"] == "folder":
-                return JSONResponse({**place, "entries": await self._entries({**place, "interrupt": interrupt})})
+                entries = await self._entries({**place, "interrupt": interrupt}, caller)
+                return JSONResponse({**place, "entries": entries})
         accept = request.headers.get("accept", "")
         if wanted is not None or (accept and "*/*" not in accept):
             format_ = chosen(wanted, accept, ROW_FORMATS)
             asked = {"type": "device.file", **place, "interrupt": interrupt, **keys_of(query)}
-            return Streamed(self._backend, self._backend.decode(_json(asked)), ENCODERS[format_])
-        return self._bytes(request, place, int(entry["size"]), {"interrupt": interrupt, **keys_of(query)})
+            return Streamed(self._backend, self._backend.decode(_json(asked)), caller, ENCODERS[format_])
+        return self._bytes(request, caller, place, int(entry["size"]), {"interrupt": interrupt, **keys_of(query)})
 
     async def put(self, request: Request, device: str, path: str) -> Response:
         """Write a file; JSON with its `bytes` and `sha256` when it is there."""
@@ -83,25 +87,29 @@ class Files:
             raise RequestError(f"{shown(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
         rows = Rows(content, Layout(given, on_error=on_error))
         asked = self._backend.decode(_json({"type": "device.file", **place, **keys, "format": target}))
+        caller: Caller = request.scope[CALLER]
+        self._backend.permit(asked, "write", caller)  # before its content is read
         async with while_connected(request.receive, content.ended):
             await rows.begin()
-            written = await self._backend.write(asked, rows.schema, rows.batches())
+            written = await self._backend.write(asked, rows.schema, rows.batches(), caller=caller)
         return JSONResponse({**place, **written, **(rows.rejected if given != "raw" else {})}, 201)
 
     async def delete(self, request: Request, device: str, path: str) -> Response:
         """Remove a file or an empty folder."""
         place = {"device": device, "path": f"/{_decoded(request, path)}"}
         interrupt = _flag(dict(request.query_params), "interrupt")
-        await self._backend.act("file.remove", _json({**place, "interrupt": interrupt}))
+        await self._backend.act("file.remove", _json({**place, "interrupt": interrupt}), request.scope[CALLER])
         return Response(status_code=204)
 
-    async def _entries(self, place: Mapping[str, Any]) -> list[dict[str, Any]]:
+    async def _entries(self, place: Mapping[str, Any], caller: Caller) -> list[dict[str, Any]]:
         asked = self._backend.decode(_json({"type": "device.listing", **place}))
-        async with self._backend.read(asked) as answer:
+        async with self._backend.read(asked, caller=caller) as answer:
             rows = [row async for batch, _ in answer.batches for row in batch.to_pylist()]
         return [{**row, "modified": row["modified"] and row["modified"].isoformat()} for row in rows]
 
-    def _bytes(self, request: Request, place: Mapping[str, str], size: int, keys: Mapping[str, Any]) -> Response:
+    def _bytes(
+        self, request: Request, caller: Caller, place: Mapping[str, str], size: int, keys: Mapping[str, Any]
+    ) -> Response:
         name = place["path"].rpartition("/")[2]
         media_type = FILE_TYPES.get(name.rpartition(".")[2].lower(), ANY_TYPE)
         start, stop = _range(request.headers.get("range"), size)
@@ -118,6 +126,7 @@ class Files:
         return Streamed(
             self._backend,
             self._backend.decode(_json(asked)),
+            caller,
             lambda schema: BytesEncoder(media_type, stop - start, stop == size),
             headers,
             status,

@@ -1,25 +1,26 @@
-"""All devices as the page shows them, as JSON that is made once however many look.
+"""All devices as the page shows them, as JSON that is made once for all who may see the same.
 
 While anybody looks, a task asks for the devices' state twice a second and hears their lines ten times a second. Each
-tick it makes one message, for all viewers: what changed, and the new points of numeric columns. A viewer that comes, or
-comes back from a stall, first gets one with everything. Times are the server's, in ms since 1970: a page tells from
-`at` how old data is, whatever its own clock says.
+tick it makes one message for each caller, however many look as that one: what changed, and the new points of numeric
+columns. A viewer that comes, or comes back from a stall, first gets one with everything. Times are the server's, in ms
+since 1970: a page tells from `at` how old data is, whatever its own clock says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fastflight.errors import FastFlightError
+from fastflight.errors import AccessError, FastFlightError
 from fastflight.gateway.backend import Backend
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.columns import Columns, Point
 from fastflight.gateway.hearing import Ear, Hear
+from fastflight.gateway.view import View, Viewer
 from fastflight.service.failure import numbered
 from fastflight.transport.tap import Chunk, Gap
 
@@ -39,10 +40,6 @@ MIN_LATE_SECONDS = 3.0
 INTERVAL_WEIGHT = 0.2
 # Lines stay open for so long after the last viewer has left: a page that is loaded again finds them as they were.
 LINGER_SECONDS = 5.0
-# Messages that wait for a viewer; then it has stalled, and they are not kept for it.
-MAX_WAITING = 5
-# What of the state of a device is shown.
-STATE = ("url", "open", "holder", "recording", "trouble")
 
 
 class Watched:
@@ -103,40 +100,8 @@ class Watched:
         return points
 
 
-class Viewer:
-    """One page: the messages that wait for it. Belongs to the gateway's loop."""
-
-    def __init__(self) -> None:
-        self.skipped = 0
-        # The next message has to be one with everything.
-        self.behind = True
-        self._ended = False
-        self._waiting: deque[str] = deque()
-        self._came = asyncio.Event()
-
-    def offer(self, message: str) -> None:
-        """Never waits. What a viewer does not take in time it does not get, and counts; it is `behind` then."""
-        if len(self._waiting) >= MAX_WAITING:
-            self.skipped += len(self._waiting) + 1
-            self._waiting.clear()
-            self.behind = True
-            return
-        self._waiting.append(message)
-        self._came.set()
-
-    def end(self) -> None:
-        """No more will come."""
-        self._ended = True
-        self._came.set()
-
-    async def next(self) -> str | None:
-        """The next message; None when no more will come."""
-        while not self._waiting:
-            if self._ended:
-                return None
-            self._came.clear()
-            await self._came.wait()
-        return self._waiting.popleft()
+# What is shown of a device of which nothing is heard.
+SILENCE = Watched().shown(0)
 
 
 class Fleet:
@@ -146,26 +111,38 @@ class Fleet:
         self._backend = backend
         self._hear = hear
         self._clock = clock
-        self._viewers: set[Viewer] = set()
-        # By device: what the backend says of it, what it said, and what viewers know of both.
-        self._state: Mapping[str, Mapping[str, Any]] = {}
+        self._views: dict[Caller, View] = {}
+        # By device: what it said.
         self._watched: dict[str, Watched] = {}
-        self._shown: dict[str, dict[str, Any]] = {}
         self._running: asyncio.Task[None] | None = None
+        self._came = asyncio.Event()
         self._ticks = 0
-        self._trouble = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether anybody looks, or did a moment ago."""
+        return self._running is not None
+
+    @property
+    def viewers(self) -> list[Viewer]:
+        """Those who look."""
+        return [viewer for view in self._views.values() for viewer in view.viewers]
 
     @contextlib.contextmanager
-    def viewed(self) -> Iterator[Viewer]:
+    def viewed(self, caller: Caller = ANYONE) -> Iterator[Viewer]:
         """Somebody looks, for a `with` block."""
         viewer = Viewer()
-        self._viewers.add(viewer)
+        view = self._views.get(caller)
+        if view is None:
+            view = self._views[caller] = View(caller)
+        view.viewers.add(viewer)
+        self._came.set()
         if self._running is None or self._running.done():
             self._running = asyncio.ensure_future(self._run())
         try:
             yield viewer
         finally:
-            self._viewers.discard(viewer)
+            view.viewers.discard(viewer)
 
     async def _run(self) -> None:
         asking = asyncio.ensure_future(self._ask())
@@ -176,8 +153,9 @@ class Fleet:
         finally:
             asking.cancel()
             self._running = None
-            for viewer in self._viewers:
-                viewer.end()
+            for view in self._views.values():
+                view.end()
+            self._views = {}
 
     async def _hear_all(self) -> None:
         """Tick, until nobody has looked for a while."""
@@ -186,11 +164,12 @@ class Fleet:
         with contextlib.ExitStack() as heard:
             ears: dict[str, Ear] = {}
             while True:
-                if self._viewers:
+                if self.viewers:
                     alone_since = loop.time()
                 elif loop.time() - alone_since > LINGER_SECONDS:
                     return
-                for name in self._state.keys() - ears.keys():
+                there = {name for view in self._views.values() for name in view.state}
+                for name in there - ears.keys():
                     self._watched[name] = Watched()
                     ears[name] = heard.enter_context(self._hear(name))
                 self._tick({name: self._watched[name].feed(ear.rest()) for name, ear in ears.items()})
@@ -198,44 +177,39 @@ class Fleet:
                 await asyncio.sleep(due - loop.time())
 
     async def _ask(self) -> None:
-        """Keep the state as it is now. Where the server behind does not answer, it stays, and `trouble` says why."""
+        """Keep what there is for each caller as it is now.
+
+        Where the server behind does not answer, it stays, and `trouble` says why.
+        """
         while True:
-            try:
-                devices = await self._backend.act("devices", b"")
-            except FastFlightError as error:
-                self._trouble = str(error)
-            else:
-                self._trouble = ""
-                self._state = {str(each["name"]): each for each in devices[:MAX_DEVICES]}
-            await asyncio.sleep(STATE_SECONDS)
+            self._came.clear()
+            for caller, view in list(self._views.items()):
+                if not view.viewers and len(self._views) > 1:
+                    del self._views[caller]
+                    continue
+                try:
+                    self._backend.check(caller)
+                    devices = await self._backend.act("devices", b"", caller)
+                except AccessError as error:
+                    self._views.pop(caller, None)
+                    view.end(error)
+                except FastFlightError as error:
+                    view.trouble = str(error)
+                else:
+                    view.trouble = ""
+                    view.state = {str(each["name"]): each for each in devices[:MAX_DEVICES]}
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STATE_SECONDS):
+                    await self._came.wait()
 
     def _tick(self, points: Mapping[str, list[Point]]) -> None:
         self._ticks += 1
         now_ns = self._clock()
-        changed: dict[str, dict[str, Any]] = {}
-        for name, each in self._state.items():
-            if name not in self._watched:
-                continue
-            shown = {key: each.get(key) for key in STATE} | self._watched[name].shown(now_ns)
-            old = self._shown.get(name, {})
-            new = {key: value for key, value in shown.items() if key not in old or old[key] != value}
-            if points.get(name):
-                new["points"] = points[name]
-            if new:
-                changed[name] = new
-            self._shown[name] = shown
-        about = {"at": now_ns // 1_000_000, "tick": self._ticks, "trouble": self._trouble}
-        message = json.dumps({"type": "tick", **about, "devices": changed}, separators=(",", ":"))
-        whole: str | None = None
-        for viewer in self._viewers:
-            if viewer.behind:
-                if whole is None:
-                    whole = self._whole(about)
-                viewer.behind = False
-                viewer.offer(whole)
-            else:
-                viewer.offer(message)
+        said = {name: watched.shown(now_ns) for name, watched in self._watched.items()}
+        kept = {name: list(watched.points) for name, watched in self._watched.items()} if self._anybody_behind() else {}
+        about = {"at": now_ns // 1_000_000, "tick": self._ticks}
+        for view in self._views.values():
+            view.tick(about, said, SILENCE, points, kept)
 
-    def _whole(self, about: Mapping[str, Any]) -> str:
-        devices = {name: {**shown, "points": list(self._watched[name].points)} for name, shown in self._shown.items()}
-        return json.dumps({"type": "all", **about, "devices": devices}, separators=(",", ":"))
+    def _anybody_behind(self) -> bool:
+        return any(viewer.behind for viewer in self.viewers)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError
 from fastflight.gateway.backend import Backend
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.transport.tap import Chunk, Gap
 
 # What of the past a chart begins with, as far as a line's tap has kept it.
@@ -53,8 +54,8 @@ def taps(inventory: Inventory) -> Hear:
     return hear
 
 
-def sessions(backend: Backend) -> Hear:
-    """Hear devices by way of their sessions."""
+def sessions(backend: Backend, caller: Caller = ANYONE) -> Hear:
+    """Hear devices by way of their sessions, those that `caller` may have."""
     running = 0
 
     @contextlib.contextmanager
@@ -65,7 +66,7 @@ def sessions(backend: Backend) -> Hear:
             yield heard
             return
         running += 1
-        following = asyncio.ensure_future(_follow(backend, device, heard))
+        following = asyncio.ensure_future(_follow(backend, device, caller, heard))
         try:
             yield heard
         finally:
@@ -96,12 +97,12 @@ class Heard:
         return items
 
 
-async def _follow(backend: Backend, device: str, heard: Heard) -> None:
+async def _follow(backend: Backend, device: str, caller: Caller, heard: Heard) -> None:
     asked: dict[str, Any] = {"type": "device.session", "device": device, "reconnect": True, "flush_ms": 100}
     request = backend.decode(json.dumps({**asked, "since_seconds": SINCE_SECONDS}).encode())
     while True:
         with contextlib.suppress(FastFlightError):
-            async with backend.read(request) as answer:
+            async with backend.read(request, caller=caller) as answer:
                 async for batch, note in answer.batches:
                     if note and "gap" in note:
                         heard.put(Gap(note["gap"]["first"], note["gap"]["last"]))

@@ -11,6 +11,7 @@ import contextlib
 import http
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -24,7 +25,7 @@ from fastflight.concurrency import Shard
 from fastflight.errors import TransportError
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.gateway.connections import CONTENT_STALL_SECONDS, HEAD_SECONDS, KEEP_ALIVE_SECONDS, Connections
-from fastflight.gateway.front import Application
+from fastflight.gateway.front import CERTIFICATE, Application
 from fastflight.gateway.relay import PATH, Relay
 from fastflight.gateway.status import Refused, told
 
@@ -171,10 +172,15 @@ class _Protocol(HttpToolsProtocol):
         # The request at hand has its answer.
         self._answered = False
         self.due: float | None = None
-        self._ready: Callable[[bytes, list[tuple[bytes, bytes]]], bytes | None] = getattr(self.app, "ready", _never)
+        self._certificate = ""
+        self._ready: Callable[[bytes, list[tuple[bytes, bytes]], str], bytes | None] = getattr(
+            self.app, "ready", _never
+        )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._certificate = certificate_name(transport.get_extra_info("ssl_object"))
+        self.app_state = {**self.app_state, CERTIFICATE: self._certificate}
         self.due = self.loop.time() + HEAD_SECONDS
         if not self._came.came(self):
             self._refuse(Refused(503, "too many connections", hint="Close some, or ask again in a while"))
@@ -228,7 +234,7 @@ class _Protocol(HttpToolsProtocol):
             and parser.get_method() == b"GET"
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
-            and (data := self._ready(self.url, self.headers)) is not None
+            and (data := self._ready(self.url, self.headers, self._certificate)) is not None
         ):
             self._answered = True
             heads = [b"%b: %b\r\n" % header for header in self.server_state.default_headers]
@@ -284,6 +290,14 @@ class _WebSocket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
 
-def _never(url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes | None:
+def certificate_name(tls: ssl.SSLObject | None) -> str:
+    """What a client's certificate, which TLS has proven, calls it: its first alternative name, else its common name."""
+    proven: Any = (tls.getpeercert() if tls is not None else None) or {}
+    alternative = [value for _, value in proven.get("subjectAltName", ())]
+    common = [value for part in proven.get("subject", ()) for key, value in part if key == "commonName"]
+    return str((alternative or common or [""])[0])
+
+
+def _never(url: bytes, headers: list[tuple[bytes, bytes]], certificate: str) -> bytes | None:
     """For applications that are not the gateway's."""
     return None

@@ -17,16 +17,20 @@ import pyarrow as pa
 
 from fastflight.concurrency import Drained, HandIn, Shards, adrain, off_loop
 from fastflight.errors import Stopped
-from fastflight.gateway.backend import AHEAD_BYTES, ANYBODY, Answer
+from fastflight.gateway.backend import AHEAD_BYTES, Answer
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.gateway.typed import TYPED, handing_in
 from fastflight.gateway.writing import HANDIN_BYTES, Handed, Writing, carry_out, in_thread, on_shard
 from fastflight.service import Catalog, decode, dispatch
 from fastflight.service.actions import Actions
 from fastflight.service.answer import Outgoing, Piece, Weighed, async_items, items
+from fastflight.service.authenticator import Authenticator
+from fastflight.service.authority import Authority
+from fastflight.service.identity import unproven
 from fastflight.service.kept import Asked
 from fastflight.service.ledger import Ledger, Stream
-from fastflight.service.requests import Request
+from fastflight.service.requests import Doing, Request
 from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Refused, Summary
 
 # A reading, then its batches.
@@ -36,44 +40,76 @@ Coming = AsyncGenerator[Any, None] | Drained[Any]
 class LocalBackend:
     """Serves from `catalog` and `actions`, under the admission of `ledger`; async requests run on `shards`."""
 
-    def __init__(self, catalog: Catalog, actions: Actions, ledger: Ledger, shards: Shards) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        actions: Actions,
+        ledger: Ledger,
+        shards: Shards,
+        authority: Authority | None = None,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        """With an `authenticator` it serves whom that knows, what `authority` lets them have; else anybody."""
         self._catalog = catalog
         self._actions = actions
         self._ledger = ledger
         self._shards = shards
+        self._authority = authority or Authority()
+        self._authenticator = authenticator
+        self.guarded = authenticator is not None
+
+    async def identify(self, authorization: str, certificate: str) -> Caller:
+        if self._authenticator is None:
+            return ANYONE
+        if certificate and not authorization:
+            return Caller(self._authenticator.certified(certificate))
+        return Caller(self._authenticator.authenticate(authorization))
+
+    def check(self, caller: Caller) -> None:
+        if self._authenticator is not None and not self._authenticator.still(caller.identity):
+            raise unproven()
+
+    def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
+        self._authority.authorize(caller.identity, request, doing)
 
     def decode(self, content: bytes) -> Request:
         return decode(content, self._catalog)
 
-    async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
-        call = self._actions.call(name, body)
-        async with contextlib.nullcontext() if call.at_once else self._ledger.acall(name, call.device, lambda: ANYBODY):
+    async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
+        call = self._actions.call(name, body, caller.identity)
+        calling = self._ledger.acall(name, call.device, lambda: caller.name)
+        async with contextlib.nullcontext() if call.at_once else calling:
             return await off_loop(lambda: [json.loads(result) for result in call.results()])
 
     @contextlib.asynccontextmanager
     async def read(
-        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+        self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[Answer]:
+        request = self._authority.authorize(caller.identity, request, "read")
         begin = self._coming(request, ahead_bytes)  # what cannot be read is refused before it waits for a place
-        async with self._stream(request, identity) as stream, contextlib.aclosing(begin()) as coming:
+        async with self._stream(request, caller) as stream, contextlib.aclosing(begin()) as coming:
             yield await _answer(coming, stream)
 
     @contextlib.asynccontextmanager
     async def talk(
-        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, identity: str = ANYBODY
+        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[Answer]:
+        request = self._authority.authorize(caller.identity, request, "exchange")
         exchange = dispatch.async_exchanger(self._catalog.source_of(request))
         shard = self._shards.of(request.belongs_to)
         handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, governor=shard.governor)
-        async with self._stream(request, identity) as stream:
+        async with self._stream(request, caller) as stream:
             items = async_items(lambda: exchange(request, TYPED, handed), request)
             async with contextlib.aclosing(adrain(shard, items, max_bytes=ahead_bytes, size_of=Weighed())) as coming:
                 async with handing_in(typed, handed):
                     yield await _answer(coming, stream)
 
-    async def write(self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> Summary:
+    async def write(
+        self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
+    ) -> Summary:
+        request = self._authority.authorize(caller.identity, request, "write")
         writing = self._writing(request, schema)
-        async with self._stream(request, ANYBODY) as stream:
+        async with self._stream(request, caller) as stream:
             summary = await carry_out(*writing, batches, stream)
             stream.outcome = "finished"
             return summary
@@ -100,10 +136,11 @@ class LocalBackend:
         return on_shard(self._shards.of(request.belongs_to), lambda rows: awrite(request, schema, rows, _unheeded))
 
     @contextlib.asynccontextmanager
-    async def _stream(self, request: Request, identity: str) -> AsyncIterator[Stream]:
+    async def _stream(self, request: Request, caller: Caller) -> AsyncIterator[Stream]:
         """A stream of the ledger for the length of the block, in which `Stopped` is raised when it is to end."""
         asked = Asked.with_(request, self._catalog.source_of(request))
-        stream = await self._ledger.aopen(asked, _never, lambda: identity)
+        stream = await self._ledger.aopen(asked, partial(self._left, caller), lambda: caller.name)
+        stream.identity = caller.name
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         inside = True
@@ -129,6 +166,11 @@ class LocalBackend:
             inside = False
             stream.when_stopped(None)
             stream.close(outcome, failure)
+
+    def _left(self, caller: Caller) -> bool:
+        """A client that leaves cancels what it asked for: looked for is one whose proof holds no more."""
+        self.check(caller)
+        return False
 
 
 async def _answer(coming: Coming, stream: Stream) -> Answer:
@@ -163,11 +205,6 @@ def _check_stopped(stream: Stream) -> None:
 
 def _unheeded(state: Progress | Kept | Refused) -> None:
     """HTTP has no place for acknowledgements: the answer comes in the end."""
-
-
-def _never() -> bool:
-    """A client that leaves cancels what it asked for: nobody need look."""
-    return False
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

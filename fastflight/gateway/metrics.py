@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from fastflight.concurrency import off_loop
 from fastflight.gateway.backend import Backend
+from fastflight.gateway.callers import Caller
 from fastflight.gateway.front import Made
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -32,10 +33,10 @@ class Metrics(Collector):
         self._devices: list[Mapping[str, Any]] = []
         registry.register(self)
 
-    async def make(self) -> Made:
-        """The whole page."""
-        (self._stats,) = await self._backend.act("stats", b"")
-        self._devices = await self._backend.act("devices", b"")
+    async def make(self, caller: Caller) -> Made:
+        """The whole page, which is for administrators."""
+        (self._stats,) = await self._backend.act("stats", b"", caller)
+        self._devices = await self._backend.act("devices", b"", caller)
         return Made(await off_loop(generate_latest, self._registry), MEDIA_TYPE)
 
     def describe(self) -> list[Metric]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -47,6 +47,11 @@ class Page:
         self._behind = behind
         self._plots = plots
         self._files = files()
+
+    @property
+    def paths(self) -> Collection[str]:
+        """What a browser gets without a proof of who asks: the page itself, which shows nothing of devices."""
+        return self._files.keys()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]

@@ -40,7 +40,7 @@ class Repls:
             typed = Typed()
             async with until(lambda: _type(channel, typed)):
                 async with self._backend.talk(
-                    request, aiter(typed), ahead_bytes=AHEAD_BYTES, identity=opening.identity
+                    request, aiter(typed), ahead_bytes=AHEAD_BYTES, caller=opening.caller
                 ) as answer:
                     await channel.tell(ready={"device": opening.rest})
                     return await _say(answer, channel)

@@ -52,7 +52,7 @@ class Sessions:
         async def talk(channel: Channel) -> str:
             asked = await self._asked(opening, channel)
             async with until(lambda: _silent(channel)):
-                async with self._backend.read(asked, ahead_bytes=AHEAD_BYTES, identity=opening.identity) as answer:
+                async with self._backend.read(asked, ahead_bytes=AHEAD_BYTES, caller=opening.caller) as answer:
                     return await _send(MESSAGES[format_](answer.schema), answer, channel)
 
         return Opened(talk, offered if offered == format_ else None)
@@ -61,6 +61,7 @@ class Sessions:
         """What the client wants: what its ticket is for, or what it says."""
         grant, content = opening.grant, opening.query.get("request")
         if grant is not None:
+            assert grant.request is not None, "tickets for sessions have one"
             if content is not None and encode(self._backend.decode(content.encode())) != encode(grant.request):
                 raise other("Leave the request out: the ticket has it")
             return grant.request

@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
-from fastflight.errors import RequestError, Stopped, UnknownName, nearest
-from fastflight.gateway.backend import ANYBODY
+from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
+from fastflight.gateway.callers import Caller
 from fastflight.gateway.channel import GOING_AWAY, NORMAL, Channel
-from fastflight.gateway.front import Receive, Scope, Send, send_error
+from fastflight.gateway.front import CALLER, Receive, Scope, Send, send_error
 from fastflight.gateway.tickets import Grant, Tickets
+from fastflight.service.identity import unproven
 from fastflight.sources.following import DRAINING
 
 PREFIX = "/ws/"
 # Open ones get this to come to their end by themselves when the gateway is closed; live sessions do, at a drain.
 END_SECONDS = 1.0
+# How often it is looked whether those that are open still may be.
+LOOK_SECONDS = 1.0
 # Keys of a query, of which there are three.
 MAX_KEYS = 16
 
@@ -35,11 +38,7 @@ class Opening:
     query: Mapping[str, str]
     subprotocols: tuple[str, ...]
     grant: Grant | None
-
-    @property
-    def identity(self) -> str:
-        """Who it is, to admission."""
-        return ANYBODY if self.grant is None else self.grant.identity
+    caller: Caller
 
 
 # What happens on a WebSocket; returns why it ends.
@@ -57,10 +56,20 @@ class Opened:
 class Sockets:
     """The ASGI application behind the door. `kinds`: the name in the path, and what looks at the upgrade."""
 
-    def __init__(self, kinds: Mapping[str, Callable[[Opening], Opened]], tickets: Tickets) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[str, Callable[[Opening], Opened]],
+        tickets: Tickets,
+        check: Callable[[Caller], None] = lambda caller: None,
+    ) -> None:
+        """`check` raises once what a caller had proven holds no more; it is asked of all open ones."""
         self._kinds = kinds
         self._tickets = tickets
-        self._open: set[asyncio.Task[None]] = set()
+        self._check = check
+        self._open: dict[asyncio.Task[None], Caller] = {}
+        # Those whose proof holds no more, and why.
+        self._put_out: dict[asyncio.Task[None], Exception] = {}
+        self._looking: asyncio.TimerHandle | None = None
         self._ending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,16 +78,19 @@ class Sockets:
         try:
             if self._ending:
                 raise _shutting_down()
-            opened = self._opened(scope)
+            opened, caller = self._opened(scope)
         except Exception as error:
             await send_error(send, error, "websocket.http")
             return
-        self._open.add(task)
+        self._open[task] = caller
+        if self._looking is None:
+            self._look()
         try:
             await send({"type": "websocket.accept", "subprotocol": opened.subprotocol})
             await self._carry_out(opened.talk, Channel(receive, send), task)
         finally:
-            self._open.discard(task)
+            self._open.pop(task, None)
+            self._put_out.pop(task, None)
 
     async def end(self, timeout: float) -> None:
         """Accept no more; open ones have `timeout` seconds, at most `END_SECONDS`, and are then told that they end."""
@@ -94,15 +106,31 @@ class Sockets:
         try:
             ended = await talk(channel)
         except asyncio.CancelledError:
-            if not self._ending or task.uncancel():
+            why = self._put_out.get(task) or (_shutting_down() if self._ending else None)
+            if why is None or task.uncancel():
                 raise
-            await channel.fail(_shutting_down())
+            await channel.fail(why)
         except Exception as error:
             await channel.fail(error)
         else:
             await channel.finish(GOING_AWAY if ended == DRAINING else NORMAL, ended)
 
-    def _opened(self, scope: Scope) -> Opened:
+    def _look(self) -> None:
+        """End those whose proof holds no more; look again as long as any is open."""
+        found: dict[Caller, Exception] = {}
+        for caller in set(self._open.values()):
+            try:
+                self._check(caller)
+            except FastFlightError as error:
+                found[caller] = error
+        for task, caller in self._open.items():
+            if caller in found and task not in self._put_out:
+                self._put_out[task] = found[caller]
+                task.cancel()
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(LOOK_SECONDS, self._look) if self._open else None
+
+    def _opened(self, scope: Scope) -> tuple[Opened, Caller]:
         kind, _, rest = scope["path"].removeprefix(PREFIX).partition("/")
         if not scope["path"].startswith(PREFIX) or kind not in self._kinds:
             known = [PREFIX + name for name in self._kinds]
@@ -110,7 +138,11 @@ class Sockets:
         query = _query(scope["query_string"])
         ticket = query.pop("ticket", None)
         grant = None if ticket is None else self._tickets.redeem(ticket, kind)
-        return self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant))
+        caller: Caller | None = scope.get(CALLER) if grant is None else grant.caller
+        if caller is None:
+            raise unproven()
+        self._check(caller)
+        return self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant, caller)), caller
 
 
 def _query(text: bytes) -> dict[str, str]:

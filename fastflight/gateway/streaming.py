@@ -20,6 +20,7 @@ from starlette.responses import Response
 from fastflight.concurrency import off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.backend import Answer, Backend
+from fastflight.gateway.callers import Caller
 from fastflight.gateway.formats import Data, Encoder
 from fastflight.gateway.front import Receive, Scope, Send, told_off_loop
 from fastflight.gateway.watching import until
@@ -31,12 +32,13 @@ CELLS_PER_SLICE = 32 * 1024
 
 
 class Streamed(Response):
-    """The rows of `request`, as the encoder that `make` makes writes them."""
+    """The rows of `request` for `caller`, as the encoder that `make` makes writes them."""
 
     def __init__(
         self,
         backend: Backend,
         request: Request,
+        caller: Caller,
         make: Callable[[pa.Schema], Encoder],
         headers: Mapping[str, str] | None = None,
         status: int = 200,
@@ -46,12 +48,13 @@ class Streamed(Response):
         self._own_headers = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         self._backend = backend
         self._request = request
+        self._caller = caller
         self._make = make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The request's content must have been read."""
         whole = False
-        async with while_connected(receive), self._backend.read(self._request) as answer:
+        async with while_connected(receive), self._backend.read(self._request, caller=self._caller) as answer:
             encoder = self._make(answer.schema)
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self._described(answer, encoder)}

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastflight.errors import ResourceExhausted
+from fastflight.gateway.callers import Caller
 from fastflight.gateway.status import Refused
 from fastflight.service.requests import Request
 
@@ -26,11 +27,11 @@ NUMBER_BYTES, SECRET_BYTES = 8, 24
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a ticket is for: a `use` (the name of a WebSocket's path), of a request, by somebody."""
+    """What a ticket is for: a `use` (the name of a WebSocket's path), of a request where it is for one, by `caller`."""
 
     use: str
-    request: Request
-    identity: str
+    request: Request | None
+    caller: Caller
 
 
 class Tickets:

@@ -5,31 +5,60 @@ A page that does not read fills its connection's buffers; then it is given no mo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from fastflight.gateway.backend import Backend
+from fastflight.gateway.callers import Caller
 from fastflight.gateway.channel import Channel
 from fastflight.gateway.fleet import Fleet
+from fastflight.gateway.hearing import Hear, sessions
 from fastflight.gateway.sockets import Opened, Opening
 from fastflight.gateway.status import Refused
+from fastflight.gateway.view import Viewer
 from fastflight.gateway.watching import until
 from fastflight.sources.following import DRAINING
+
+# In front of a server elsewhere that knows its callers, each has sessions of their own there.
+MAX_FLEETS = 16
 
 
 class Viewers:
     """The kind `fleet`."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, backend: Backend, hear: Hear | None) -> None:
+        """`hear` is how devices of this process are heard; by sessions, if None."""
+        self._backend = backend
+        # Where the server is elsewhere, and only a caller's own proof opens a session, each caller has a fleet.
+        self._shared = None if backend.guarded is None else Fleet(backend, hear or sessions(backend))
+        self._own: dict[Caller, Fleet] = {}
 
     def __call__(self, opening: Opening) -> Opened:
         if opening.rest:
             raise Refused(404, "no WebSocket there", where=opening.rest[:80], hint="It is /ws/fleet")
-        return Opened(self._talk)
 
-    async def _talk(self, channel: Channel) -> str:
-        with self._fleet.viewed() as viewer:
-            async with until(lambda: _left(channel)):
-                while (message := await viewer.next()) is not None:
-                    await channel.send(message)
-        return DRAINING
+        async def talk(channel: Channel) -> str:
+            with self._fleet(opening.caller).viewed(opening.caller) as viewer:
+                async with until(lambda: _left(channel)):
+                    while (message := await viewer.next()) is not None:
+                        await channel.send(message)
+            return DRAINING
+
+        return Opened(talk)
+
+    def all(self) -> Iterator[Viewer]:
+        """Those who look."""
+        for fleet in (*self._own.values(), *([self._shared] if self._shared is not None else [])):
+            yield from fleet.viewers
+
+    def _fleet(self, caller: Caller) -> Fleet:
+        if self._shared is not None:
+            return self._shared
+        if caller not in self._own:
+            self._own = {each: fleet for each, fleet in self._own.items() if fleet.running}
+            if len(self._own) >= MAX_FLEETS:
+                raise Refused(503, f"{MAX_FLEETS} callers look at their devices already", hint="Ask again in a while")
+            self._own[caller] = Fleet(self._backend, sessions(self._backend, caller))
+        return self._own[caller]
 
 
 async def _left(channel: Channel) -> Exception:

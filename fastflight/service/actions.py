@@ -96,6 +96,15 @@ def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
             at_once=True,
             verb=Verb.ADMIN,
         ),
+        Action(
+            "identity",
+            "Who asks, as this server knows them: name and scopes.",
+            Nothing,
+            lambda _: [_described(ANYBODY)],
+            at_once=True,
+            verb=None,
+            shown=lambda identity, _: _described(identity),
+        ),
     ]
 
 
@@ -104,6 +113,10 @@ def _results(action: Action, given: Body, identity: Identity) -> Iterator[bytes]
         told = shown(action, identity, result)
         if told is not None:
             yield json.dumps(told, default=str).encode()
+
+
+def _described(identity: Identity) -> Mapping[str, Any]:
+    return {"name": identity.name, "scopes": [str(scope) for scope in identity.scopes]}
 
 
 def _state_alone(identity: Identity, result: Mapping[str, Any]) -> Mapping[str, Any]:

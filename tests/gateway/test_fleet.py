@@ -11,8 +11,10 @@ from typing import Any, cast
 from fastflight.errors import TransportError
 from fastflight.gateway import fleet as module
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.fleet import MAX_WAITING, Fleet, Viewer, Watched
+from fastflight.gateway.callers import Caller
+from fastflight.gateway.fleet import Fleet, Watched
 from fastflight.gateway.hearing import MAX_HEARD, Heard
+from fastflight.gateway.view import MAX_WAITING, Viewer
 from fastflight.transport.tap import Chunk, Gap
 
 SECOND = 1_000_000_000
@@ -27,7 +29,10 @@ class Board:
         self.listeners = 0
         self.left = asyncio.Event()
 
-    async def act(self, name: str, body: bytes) -> list[Mapping[str, Any]]:
+    def check(self, caller: Caller) -> None:
+        """Whoever looks may."""
+
+    async def act(self, name: str, body: bytes, caller: Caller) -> list[Mapping[str, Any]]:
         if self.failure is not None:
             raise self.failure
         return [{"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": None, "trouble": None}]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from fastflight.errors import BusyError
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.front import LIFETIME_SECONDS, Door, Front, Kept, Made, Receive, Scope, Send, Telling
 
 from .asking import HERE, Answered, ask, scope
@@ -25,7 +26,7 @@ class Counter:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def make(self) -> Made:
+    async def make(self, caller: Caller = ANYONE) -> Made:
         await self.gate.wait()
         self.made += 1
         return Made(b"%d" % self.made)
@@ -74,7 +75,7 @@ def test_a_failure_is_told_and_not_kept() -> None:
     async def run() -> None:
         failures = [BusyError("in use", where="demo")]
 
-        async def make() -> Made:
+        async def make(caller: Caller) -> Made:
             if failures:
                 raise failures.pop()
             return Made(b"{}")
@@ -141,5 +142,5 @@ def test_a_page_from_elsewhere_gets_nothing(headers: tuple[tuple[bytes, bytes], 
     assert asyncio.run(ask(front, scope(headers=headers))).status == status
 
 
-async def _empty() -> Made:
+async def _empty(caller: Caller) -> Made:
     return Made(b"{}")

@@ -29,10 +29,14 @@ def forwarded_actions(pool: Pool) -> list[Action]:
     ]
 
 
+# Those that say more where there are workers.
+STATE = ("health", "stats")
+
+
 def front_actions(ledger: Ledger, shards: Shards, pool: Pool) -> list[Action]:
     """`health` and `stats` as every server has them, with `workers`."""
     return [
-        replace(action, run=partial(_with_workers, action.run, pool, action.name))
+        replace(action, run=partial(_with_workers, action.run, pool, action.name)) if action.name in STATE else action
         for action in state_actions(ledger, shards)
     ]
 

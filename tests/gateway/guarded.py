@@ -1,0 +1,133 @@
+"""A server that wants to know who asks, and its gateway at a port, of either kind."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from fastflight.cli.remote import RemoteBackend
+from fastflight.client.connection import Connection
+from fastflight.concurrency import Shard, Shards
+from fastflight.device import Inventory
+from fastflight.gateway import Backend, Gateway, Hear, LocalBackend, application, listen, taps
+from fastflight.server import FlightServer
+from fastflight.service import Catalog
+from fastflight.service.actions import Actions, state_actions
+from fastflight.service.authenticator import Authenticator
+from fastflight.service.authority import Authority
+from fastflight.service.identity import scopes
+from fastflight.service.ledger import Ledger
+from fastflight.service.tokens import Book, Token, issued
+from fastflight.sources import device_actions, device_sources, mock, recording_actions
+
+SOON = 30.0
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+# By name, what each token grants. `lab-1` and `secret` are the devices.
+GRANTED = {
+    "reader": ("read:lab-*",),
+    "listener": ("session:lab-1",),
+    "operator": ("read,write,session,exec:lab-*",),
+    "other": ("read,write,session,exec:secret",),
+    "admin": ("admin:*",),
+}
+DEVICES = {"lab-1": "sim:?telemetry=20", "secret": "sim:?telemetry=20"}
+
+
+@dataclass
+class Said:
+    """An answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Guarded:
+    """The gateway, and the tokens that its server knows, by name."""
+
+    gateway: Gateway
+    tokens: dict[str, str]
+    _book: list[Book] = field(default_factory=list)
+
+    def ask(self, who: str, method: str, path: str, content: bytes = b"", **headers: str) -> Said:
+        """Ask with the token of a name; with none for the empty name."""
+        if who:
+            headers["authorization"] = f"Bearer {self.tokens[who]}"
+        with closing(http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=SOON)) as connection:
+            connection.request(method, path, content or None, headers)
+            answer = connection.getresponse()
+            return Said(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
+
+    def ticket(self, who: str, use: str, **request: Any) -> str:
+        said = self.ask(who, "POST", f"/tickets?for={use}", json.dumps(request).encode())
+        assert said.status == 201, said.body
+        return str(said.json["ticket"])
+
+    @property
+    def ws(self) -> str:
+        return self.gateway.url.replace("http", "ws")
+
+    def revoke(self, who: str) -> None:
+        """Take a token out of the book."""
+        left = self._book[-1].without(who)
+        self._book.append(left)
+
+
+@contextmanager
+def guarding(kind: str, devices: dict[str, str] = DEVICES) -> Iterator[Guarded]:
+    made: dict[str, tuple[Token, str]] = {
+        name: issued(name, scopes(granted), CREATED) for name, granted in GRANTED.items()
+    }
+    books = [Book(tuple(token for token, _ in made.values()))]
+    read: list[Book] = []
+
+    def changed() -> bytes | None:
+        if read and read[-1] is books[-1]:
+            return None
+        read.append(books[-1])
+        return books[-1].encode()
+
+    with ExitStack() as parts:
+        shards = Shards(1)
+        parts.callback(shards.close)
+        inventory = parts.enter_context(Inventory(devices, shards=shards))
+        parts.enter_context(shards)
+        catalog, ledger = Catalog(), Ledger()
+        for source in (*device_sources(inventory), mock.SOURCE):
+            catalog.add(source)
+        authority, authenticator = Authority(lambda: devices, lambda: ()), Authenticator(changed)
+        on_devices = [*device_actions(inventory), *recording_actions(None)]
+        actions = Actions([*state_actions(ledger, shards), *on_devices], authority)
+        backend: Backend = LocalBackend(catalog, actions, ledger, shards, authority, authenticator)
+        hear: Hear | None = taps(inventory)
+        if kind == "in front of another":
+            server = FlightServer(
+                catalog,
+                on_devices,
+                shards=shards,
+                location="grpc://127.0.0.1:0",
+                ledger=ledger,
+                authority=authority,
+                authenticator=authenticator,
+            )
+            parts.callback(server.close, 0)
+            connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
+            backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
+            hear = None
+        shard = Shard("gateway").start()
+        gateway = parts.enter_context(listen(application(backend, CollectorRegistry(), hear=hear), shard, 0))
+        parts.callback(ledger.drain)
+        yield Guarded(gateway, {name: text for name, (_, text) in made.items()}, books)

@@ -1,0 +1,227 @@
+"""Who asks, over HTTP and WebSocket: nobody gets past the door without a proof, and nobody gets what is not theirs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from .guarded import SOON, Guarded, guarding
+
+KINDS = ["in one process", "in front of another"]
+LISTING = json.dumps({"type": "device.listing", "device": "lab-1"}).encode()
+EXEC = b'{"code": "print(6 * 7)"}'
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
+    with guarding(request.param) as running:
+        for device, who in (("lab-1", "operator"), ("secret", "other")):  # opens the lines
+            assert running.ask(who, "GET", f"/devices/{device}/info").status == 200
+        yield running
+
+
+ROUTES = [
+    ("GET", "/devices"),
+    ("GET", "/devices/lab-1"),
+    ("GET", "/devices/lab-1/info"),
+    ("GET", "/devices/lab-1/files/"),
+    ("PUT", "/devices/lab-1/files/x.txt"),
+    ("DELETE", "/devices/lab-1/files/main.py"),
+    ("POST", "/devices/lab-1/exec"),
+    ("POST", "/stream"),
+    ("POST", "/tickets"),
+    ("POST", "/actions/devices"),
+    ("POST", "/actions/health"),
+    ("GET", "/recordings"),
+    ("GET", "/recordings/lab-1"),
+    ("GET", "/metrics"),
+    ("GET", "/openapi.json"),
+    ("GET", "/plots"),
+    ("GET", "/nothing/here"),
+    ("OPTIONS", "/devices"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_who_shows_nothing_is_told_the_same_everywhere(guarded: Guarded, method: str, path: str) -> None:
+    said = guarded.ask("", method, path)
+    assert (said.status, said.headers["www-authenticate"]) == (401, 'Bearer realm="fastflight"')
+    assert said.json == guarded.ask("", "GET", "/devices/none").json
+    assert b"lab" not in said.body and b"sim" not in said.body
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Bearer ff_0000000000000000_" + "A" * 43,
+        "Bearer x",
+        "Basic " + base64.b64encode(b"reader:x").decode(),
+        "Digest x",
+        "Bearer",
+        "\xff",
+        "Bearer " + "a" * 5000,
+    ],
+)
+def test_what_proves_nothing_is_told_no_more(guarded: Guarded, value: str) -> None:
+    said = guarded.ask("", "GET", "/devices", authorization=value)
+    assert (said.status, said.json) == (401, guarded.ask("", "GET", "/devices").json)
+
+
+def test_content_is_not_read_of_who_shows_nothing(guarded: Guarded) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.gateway.port), SOON) as raw:
+        raw.sendall(b"PUT /devices/lab-1/files/x HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1000000000\r\n\r\n")
+        said = b"".join(iter(lambda: raw.recv(65536), b""))  # the answer and the end, and nothing was sent
+    assert said.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+
+
+def test_health_says_the_state_alone_and_the_page_itself_wants_no_proof(guarded: Guarded) -> None:
+    for who in ("", "admin", ""):
+        assert guarded.ask(who, "GET", "/health").json == {"status": "serving"}
+    assert guarded.ask("", "GET", "/").status == 200
+    assert guarded.ask("", "GET", "/page/page.js").status == 200
+
+
+def test_basic_with_the_name_is_taken_as_well(guarded: Guarded) -> None:
+    for name, status in (("reader", 200), ("operator", 401)):
+        pair = base64.b64encode(f"{name}:{guarded.tokens['reader']}".encode()).decode()
+        assert guarded.ask("", "GET", "/devices", authorization=f"Basic {pair}").status == status
+
+
+def test_each_sees_their_own_devices_however_fast_they_ask(guarded: Guarded) -> None:
+    for _ in range(3):  # kept answers are found by the second
+        for who, names in (("reader", ["lab-1"]), ("other", ["secret"]), ("admin", ["lab-1", "secret"])):
+            for said in (guarded.ask(who, "GET", "/devices"), guarded.ask(who, "POST", "/actions/devices")):
+                (listed,) = [value for key, value in said.json.items() if key in ("devices", "results")]
+                assert [each["name"] for each in listed] == names
+    assert guarded.ask("reader", "GET", "/devices").json["devices"][0]["url"] == "sim:"
+    etag = guarded.ask("admin", "GET", "/devices").headers["etag"]
+    assert guarded.ask("reader", "GET", "/devices", **{"if-none-match": etag}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("who", "method", "path", "content", "status"),
+    [
+        ("reader", "GET", "/devices/lab-1/files/", b"", 200),
+        ("reader", "GET", "/devices/secret/files/", b"", 404),
+        ("reader", "GET", "/devices/secret", b"", 404),
+        ("reader", "GET", "/devices/none", b"", 404),
+        ("reader", "PUT", "/devices/lab-1/files/x.txt", b"x", 403),
+        ("reader", "PUT", "/devices/secret/files/x.txt", b"x", 404),
+        ("reader", "DELETE", "/devices/lab-1/files/main.py", b"", 403),
+        ("reader", "POST", "/devices/lab-1/exec", EXEC, 403),
+        ("reader", "POST", "/stream", LISTING, 200),
+        ("reader", "POST", "/stream", b'{"type": "device.session", "device": "lab-1", "limit_rows": 1}', 403),
+        ("reader", "GET", "/metrics", b"", 403),
+        ("reader", "POST", "/actions/stats", b"", 403),
+        ("reader", "POST", "/actions/device.reset", b'{"device": "lab-1"}', 403),
+        ("reader", "GET", "/openapi.json", b"", 200),
+        ("listener", "GET", "/devices/lab-1/files/", b"", 403),
+        ("listener", "POST", "/stream", b'{"type": "device.session", "device": "lab-1", "limit_rows": 1}', 200),
+        ("operator", "POST", "/devices/lab-1/exec", EXEC, 200),
+        ("operator", "PUT", "/devices/lab-1/files/x.txt", b"x", 201),
+        ("admin", "GET", "/metrics", b"", 200),
+        ("admin", "GET", "/devices/lab-1/files/", b"", 404),
+    ],
+)
+def test_each_gets_what_was_granted(
+    guarded: Guarded, who: str, method: str, path: str, content: bytes, status: int
+) -> None:
+    said = guarded.ask(who, method, path, content)
+    assert said.status == status, said.body
+    if status in (403, 404):
+        assert "secret" not in said.json.get("hint", "")
+
+
+def test_who_asks_is_told_as_who(guarded: Guarded) -> None:
+    (told,) = guarded.ask("operator", "POST", "/actions/identity").json["results"]
+    assert told == {"name": "operator", "scopes": ["read,write,session,exec:lab-*"]}
+
+
+def refused(url: str, **headers: str) -> int:
+    with pytest.raises(InvalidStatus) as raised, connect(url, additional_headers=headers):
+        pass
+    assert b"lab" not in (raised.value.response.body or b"")
+    return raised.value.response.status_code
+
+
+def ended(client: ClientConnection) -> tuple[int | None, list[Any]]:
+    """The close code, and the text messages before it."""
+    texts = []
+    try:
+        while True:
+            message = client.recv(SOON)
+            if isinstance(message, str):
+                texts.append(json.loads(message))
+    except ConnectionClosed:
+        return client.close_code, texts
+
+
+def test_a_websocket_wants_a_ticket_or_the_header(guarded: Guarded) -> None:
+    for path in ("/ws/session", "/ws/repl/lab-1", "/ws/fleet", "/ws/none"):
+        assert refused(guarded.ws + path) in (401, 404)
+        assert refused(f"{guarded.ws}{path}?ticket=x.y") in (403, 404)
+    request = {"type": "device.session", "device": "lab-1", "limit_rows": 1}
+    ticket = guarded.ticket("listener", "session", **request)
+    with connect(f"{guarded.ws}/ws/session?ticket={ticket}") as client:
+        assert ended(client)[0] == 1000
+    assert refused(f"{guarded.ws}/ws/session?ticket={ticket}") == 403
+    shown = {"authorization": f"Bearer {guarded.tokens['listener']}"}
+    with connect(f"{guarded.ws}/ws/session", additional_headers=shown) as client:
+        client.send(json.dumps(request))
+        assert ended(client)[0] == 1000
+    with connect(f"{guarded.ws}/ws/repl/lab-1", additional_headers=shown) as client:
+        assert ended(client)[0] == 4403
+    with connect(f"{guarded.ws}/ws/repl/secret", additional_headers=shown) as client:
+        assert ended(client)[0] == 4404
+
+
+def whole(client: ClientConnection) -> dict[str, Any]:
+    """The first message with devices."""
+    while True:
+        message = json.loads(client.recv(SOON))
+        if message["devices"]:
+            devices: dict[str, Any] = message["devices"]
+            return devices
+
+
+def test_the_page_shows_each_their_own(guarded: Guarded) -> None:
+    with (
+        connect(f"{guarded.ws}/ws/fleet?ticket={guarded.ticket('operator', 'fleet')}") as operator,
+        connect(f"{guarded.ws}/ws/fleet?ticket={guarded.ticket('other', 'fleet')}") as other,
+        connect(f"{guarded.ws}/ws/fleet?ticket={guarded.ticket('reader', 'fleet')}") as reader,
+    ):
+        assert whole(operator)["lab-1"]["granted"] == ["read", "write", "session", "exec"]
+        assert list(whole(other)) == ["secret"]
+        seen = whole(reader)["lab-1"]
+        assert (seen["url"], seen["granted"]) == ("sim:", ["read"])
+        while "points" not in (whole(operator).get("lab-1") or {}):
+            pass  # it speaks 20 times a second
+        heard = [json.loads(reader.recv(SOON))["devices"] for _ in range(10)]
+        assert not any({"points", "line", "rows"} & each.get("lab-1", {}).keys() for each in heard)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_revoked_is_put_out(kind: str) -> None:
+    with guarding(kind) as guarded, ExitStack() as parts:
+        assert guarded.ask("operator", "GET", "/devices/lab-1/info").status == 200
+        request = {"type": "device.session", "device": "lab-1"}
+        paths = [
+            f"/ws/session?ticket={guarded.ticket('operator', 'session', **request)}",
+            f"/ws/fleet?ticket={guarded.ticket('operator', 'fleet')}",
+        ]
+        clients = [parts.enter_context(connect(guarded.ws + path)) for path in paths]
+        for client in clients:
+            client.recv(SOON)
+        guarded.revoke("operator")
+        for client in clients:
+            code, texts = ended(client)
+            assert (code, texts[-1]["error"]["code"]) == (4401, "access.unauthenticated")
+        assert guarded.ask("operator", "GET", "/devices").status == 401
