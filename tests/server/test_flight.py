@@ -73,7 +73,7 @@ def test_a_source_that_does_not_describe_itself(running: Running) -> None:
 
 def test_actions_are_described_with_the_schema_of_their_body(running: Running) -> None:
     actions = {action.type: action.description for action in running.client.list_actions()}
-    assert set(actions) == {"health", "stats", "CancelFlightInfo", "RenewFlightEndpoint", "greet"}
+    assert set(actions) == {"health", "identity", "stats", "CancelFlightInfo", "RenewFlightEndpoint", "greet"}
     description, schema = actions["greet"].split("\n")
     assert description == "Says hello."
     assert json.loads(schema)["required"] == ["name"]

@@ -38,6 +38,7 @@ REQUESTS: dict[str, dict[Doing, Verb | None]] = {
 # And a new action.
 ACTIONS: dict[str, Verb | str | None] = {
     "health": "public",
+    "identity": None,
     "stats": Verb.ADMIN,
     "devices": None,
     "device.info": Verb.READ,
