@@ -48,15 +48,15 @@ def open_server(settings: ServeSettings) -> RunningServer:
         ledger = Ledger(settings.limits, governor)
         server = listening(catalog, on_devices, shards, settings.location, ledger, trace=settings.trace)
         parts.callback(server.close)
+        bridges = {
+            name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
+        }
         # Closed before the server, which takes the shards with it.
         http = None
         if settings.http is not None:
             actions = Actions([*state_actions(ledger, shards), *on_devices])
-            http = parts.enter_context(gateway((catalog, actions, ledger, shards), inventory, settings)).url
+            http = parts.enter_context(gateway((catalog, actions, ledger, shards), inventory, settings, bridges)).url
             parts.callback(ledger.drain)  # first of all: what is live ends by itself then, on both edges
-        bridges = {
-            name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
-        }
         return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from fastflight.bridge import Ports
-from fastflight.cli.settings import ServeSettings
+from fastflight.cli.settings import DEFAULT_HOST, ServeSettings
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
@@ -23,6 +23,8 @@ from fastflight.service.ledger import Ledger
 
 if TYPE_CHECKING:
     from fastflight.gateway import Gateway
+
+NO_BRIDGES: Mapping[str, Ports] = {}
 
 
 class RunningServer:
@@ -63,18 +65,34 @@ def location_of(settings: ServeSettings, server: FlightServer) -> str:
 
 
 def gateway(
-    serving: tuple[Catalog, Actions, Ledger, Shards], inventory: Inventory | None, settings: ServeSettings
+    serving: tuple[Catalog, Actions, Ledger, Shards],
+    inventory: Inventory | None,
+    settings: ServeSettings,
+    bridges: Mapping[str, Ports] = NO_BRIDGES,
 ) -> Gateway:
-    """Serve the same over HTTP. Imported only here: FastAPI takes longer to load than most commands to run."""
+    """Serve the same over HTTP, and relay to what is allowed and to devices that are targets of the relay.
+
+    Imported only here: FastAPI takes longer to load than most commands to run."""
     from fastflight.cli.web import open_gateway
-    from fastflight.gateway import LocalBackend, taps
+    from fastflight.gateway import AllowedTargets, LocalBackend, taps
 
     assert settings.http is not None
+    relayed = [device for device in (() if inventory is None else inventory.devices()) if device.relayed]
+    targets = {device.relayed: device.name for device in relayed}
+    lines = {
+        f"{DEFAULT_HOST}:{port}": name
+        for name, ports in bridges.items()
+        for port in (ports.rfc2217, ports.socket)
+        if port is not None
+    }
+    for device in relayed:
+        device.tap.begin_line("")
     return open_gateway(
         LocalBackend(*serving),
         settings.http,
-        settings.relay,
+        AllowedTargets((*settings.relay, *targets), devices=lines | targets) if settings.relay or targets else None,
         settings.origins,
+        taps={device.name: device.tap for device in relayed}.get,
         hear=None if inventory is None else taps(inventory),
         plots=settings.plots,
         timing=settings.log_debug,

@@ -226,10 +226,16 @@ def settings_of(
         environment=os.environ,
     )
     allowed = (*read.relay.allow, *relay)
-    if allowed and http is None:
+    relayed = [name for name, url in chosen.items() if url.startswith("relay:")]
+    if (allowed or relayed) and http is None:
         raise RequestError(
-            "the relay is a part of the gateway", where=f"relay to {allowed[0]}", hint="Give --http PORT"
+            "the relay is a part of the gateway", where=f"relay to {[*allowed, *relayed][0]}", hint="Give --http PORT"
         )
+    if relayed and workers > 1:
+        raise RequestError("what is relayed is heard by one process", where=relayed[0], hint="Leave --workers out")
+    for name in relayed:
+        if name in bridges:
+            raise RequestError("a target of the relay has no line to share", where=name, hint="Leave its bridge out")
     if workers > 1 and kept is not None:
         raise RequestError(
             "what is recorded is kept by one process",

@@ -13,7 +13,7 @@ from fastflight.cli.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard
-from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, application, listen
+from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
 
 # In a checkout, where the benchmark leaves its plots; elsewhere it is not there, and the page shows none.
 PLOTS = Path(__file__).parents[2] / "docs" / "results"
@@ -22,20 +22,20 @@ PLOTS = Path(__file__).parents[2] / "docs" / "results"
 def open_gateway(
     backend: Backend,
     address: tuple[str, int],
-    relay: Sequence[str] = (),
+    relay: AllowedTargets | None = None,
     origins: Sequence[str] = (),
     *,
+    taps: Taps = lambda device: None,
     hear: Hear | None = None,
     plots: Path | None = None,
     timing: bool = False,
 ) -> Gateway:
-    """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one; with
-    `timing` it logs how long its reads and sends take.
+    """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one, and
+    `taps` see what it carries to devices; with `timing` it logs how long its reads and sends take.
 
-    `origins`: pages of other origins that may ask; `hear`, `plots`: see `application`. `RequestError` names a target
-    that is none.
+    `origins`: pages of other origins that may ask; `hear`, `plots`: see `application`.
     """
-    relayed = Relay(AllowedTargets(relay), Door(origins), timing=timing) if relay else None
+    relayed = Relay(relay, Door(origins), taps=taps, timing=timing) if relay else None
     shard = Shard("gateway").start()
     try:
         app = application(backend, CollectorRegistry(), Door(origins), hear=hear, plots=plots or PLOTS)
@@ -56,10 +56,12 @@ def open_remote_gateway(
 ) -> Iterator[Gateway]:
     """The same in front of the server at `location`, for the length of the block; that one may start later.
 
-    The relay is this computer's: it connects from here, and to where this gateway may.
+    The relay is this computer's: it connects from here, and to where this gateway may. `RequestError` names a target
+    that is none.
     """
+    allowed = AllowedTargets(relay) if relay else None
     pa.array([0])  # as in `open_server`: it has Arrow look for pandas now, and not on the loop
     connection = Connection(location, DEFAULT_TIMEOUT)
     backend = RemoteBackend(connection)
-    with contextlib.closing(connection), open_gateway(backend, address, relay, origins, timing=timing) as gateway:
+    with contextlib.closing(connection), open_gateway(backend, address, allowed, origins, timing=timing) as gateway:
         yield gateway

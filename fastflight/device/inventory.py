@@ -19,8 +19,9 @@ from fastflight.concurrency.offload import unbroken
 from fastflight.device.board import Board
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
-from fastflight.errors import ProtocolError, TransportClosed, TransportError, UnknownName, nearest
+from fastflight.errors import ProtocolError, RequestError, TransportClosed, TransportError, UnknownName, nearest
 from fastflight.transport import Address, AsyncAddress, Port, arun, parse_url, run
+from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.tap import Tap, TappedPort, TapReader, tapped
 
 # Waiting for another owner to finish a file of ordinary size.
@@ -45,6 +46,8 @@ class Device:
         self.tap = Tap()
         self._lease_seconds = lease_seconds
         self._address = address
+        # Its traffic is fed to the tap by whoever carries it, and nobody here can say anything.
+        self._only_heard = isinstance(address, RelayedAddress)
         self._shard = shard
         self._lock = Exclusive(name)
         self._port: TappedPort | None = None
@@ -75,6 +78,11 @@ class Device:
         return self._address.url
 
     @property
+    def relayed(self) -> str:
+        """The target whose traffic it is, as a rule of the relay names it; empty for one with a line of its own."""
+        return self._address.target if isinstance(self._address, RelayedAddress) else ""
+
+    @property
     def holder(self) -> str | None:
         """Who has it now; None when nobody has."""
         return self._lock.holder
@@ -101,6 +109,7 @@ class Device:
         `BusyError` when another owner keeps it for longer than `timeout` (the device's own if None), or when a program
         runs on the board and `interrupt` is false. `TransportError` when it cannot be reached.
         """
+        self._check_line()
         with self._lock.held(holder, self._patience(timeout)), located(self.name):
             port = self._ready(interrupt)
             try:
@@ -118,6 +127,7 @@ class Device:
         self, holder: str, *, timeout: float | None = None, interrupt: bool = False
     ) -> AsyncIterator[AsyncSession]:
         """As `lease`, for an `async with` block."""
+        self._check_line()
         async with self._lock.aheld(holder, self._patience(timeout)):
             with located(self.name):
                 try:
@@ -138,6 +148,7 @@ class Device:
         What was known of the board is forgotten then: the tool may have reset it, or given it other firmware. Others
         that ask meanwhile are soon told. Otherwise as `lease`.
         """
+        self._check_line()
         with self._lock.held(holder, self._patience(timeout), lasting=True), located(self.name):
             port = self._opened()
             try:
@@ -152,6 +163,7 @@ class Device:
     @contextlib.asynccontextmanager
     async def aline(self, holder: str, *, timeout: float | None = None) -> AsyncIterator[Port]:
         """As `line`, for an `async with` block."""
+        self._check_line()
         async with self._lock.aheld(holder, self._patience(timeout), lasting=True):
             with located(self.name):
                 port = await self._aopened()
@@ -187,6 +199,15 @@ class Device:
                 if self._listeners == 0 and self._listening is not None:
                     self._listening.cancel()
 
+    def _check_line(self) -> None:
+        """`RequestError` for a device that has none of its own to talk over."""
+        if self._only_heard:
+            raise RequestError(
+                "only heard: it is what the relay carries to a target",
+                where=self.name,
+                hint="Read its session, or a recording of it; talk to the target through the relay",
+            )
+
     def _opened(self) -> TappedPort:
         """The open line."""
         if self._port is None:
@@ -203,7 +224,8 @@ class Device:
 
     def _well(self) -> None:
         """The line is open: what comes now does not go on from what an earlier one brought."""
-        self.tap.cut(f"the line was lost: {self._trouble}" if self._trouble else "the line was opened")
+        if not self._only_heard:
+            self.tap.cut(f"the line was lost: {self._trouble}" if self._trouble else "the line was opened")
         self._trouble = ""
         self.tap.nudge()
 

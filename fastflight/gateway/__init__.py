@@ -7,6 +7,7 @@ from fastflight.gateway.hearing import Hear, taps
 from fastflight.gateway.listening import DEFAULT_HOST, Gateway, listen
 from fastflight.gateway.local import LocalBackend
 from fastflight.gateway.relay import Relay
+from fastflight.gateway.relay_stream import Taps
 from fastflight.gateway.relay_targets import AllowedTargets
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Hear",
     "LocalBackend",
     "Relay",
+    "Taps",
     "application",
     "listen",
     "taps",

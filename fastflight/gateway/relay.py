@@ -11,17 +11,16 @@ import base64
 import binascii
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from fastflight.gateway.front import Door, Header
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers
-from fastflight.gateway.relay_stream import CONNECT_SECONDS
+from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.gateway.status import Refused, told
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
 from fastflight.protocol.websocket import CloseCode, accept
-from fastflight.transport.tap import Tap
 
 PATH = b"/relay"
 # Of 16 to 256 KB, reads of this size moved the most.
@@ -42,16 +41,16 @@ class Relay:
         door: Door,
         *,
         read_bytes: int = READ_BYTES,
-        tap: Callable[[str], Tap | None] = lambda target: None,
+        taps: Taps = lambda device: None,
         connect_timeout: float = CONNECT_SECONDS,
         timing: bool = False,
     ) -> None:
-        """`tap` gives the tap that is to see a target's traffic, if any; `timing` logs every 100 reads."""
+        """`taps` gives what is to see the traffic of a target that is a device; `timing` logs every 100 reads."""
         assert 0 < read_bytes <= MAX_PAYLOAD_BYTES
         self._allowed = allowed
         self._door = door
         self._buffers = Buffers(read_bytes)
-        self._tap = tap
+        self._taps = taps
         self._connect_timeout = connect_timeout
         self._timing = timing
         self._clients: set[RelayClient] = set()
@@ -79,7 +78,7 @@ class Relay:
             self._allowed,
             self._buffers,
             self._over,
-            tap=self._tap,
+            taps=self._taps,
             connect_timeout=self._connect_timeout,
             timing=self._timing,
         )

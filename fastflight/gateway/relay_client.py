@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from fastflight.gateway.relay_allowance import Allowance
 from fastflight.gateway.relay_outgoing import Buffers, Outgoing
-from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream
+from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream, Taps
 from fastflight.gateway.relay_targets import AllowedTargets, Asker
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import (
@@ -33,7 +33,6 @@ from fastflight.protocol.relay import (
 )
 from fastflight.protocol.websocket import Close, CloseCode, FramingError, Opcode, Payload, Ping, WebSocketReader
 from fastflight.service.identity import ANYBODY, Identity
-from fastflight.transport.tap import Tap
 
 # Payload that waits for a client that does not read: some reads of all its targets. The system holds more, in its own.
 QUEUED_BYTES = 512 * 1024
@@ -64,7 +63,7 @@ class RelayClient:
         *,
         identity: Identity = ANYBODY,
         clock: Callable[[], float] = time.monotonic,
-        tap: Callable[[str], Tap | None] = lambda target: None,
+        taps: Taps = lambda device: None,
         connect_timeout: float = CONNECT_SECONDS,
         timing: bool = False,
     ) -> None:
@@ -77,7 +76,7 @@ class RelayClient:
         self._asker = Asker(identity, own_port=name[1] if isinstance(name, tuple) else None)
         self._opens = Allowance(OPENS_AT_ONCE, OPENS_PER_SECOND, clock)
         self._gone = gone
-        self._tap = tap
+        self._taps = taps
         self._connect_timeout = connect_timeout
         self._timing = timing
         self._loop = asyncio.get_running_loop()
@@ -209,7 +208,7 @@ class RelayClient:
         if text := self._full():
             self.send(self.connection.close(event.stream, Reason.LIMIT, text))
             return
-        stream = RelayStream(self, event.stream, event.target, self._tap(event.target), timing=self._timing)
+        stream = RelayStream(self, event.stream, event.target, self._taps, timing=self._timing)
         self._streams[event.stream] = stream
         stream.start(self._allowed, self._asker, self._connect_timeout)
 

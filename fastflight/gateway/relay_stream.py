@@ -13,6 +13,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from fastflight.errors import FastFlightError, RequestError
@@ -29,6 +30,10 @@ CONNECT_SECONDS = 10.0
 RECEIVE_BUFFER_BYTES = 256 * 1024
 # What one stream reads before the loop turns to the others: for small reads, most of their cost is that turn.
 TURN_BYTES = 256 * 1024
+
+
+# The tap of a device of this server, by its name, if it is to see what is relayed to it.
+Taps = Callable[[str], Tap | None]
 
 
 class Client(Protocol):
@@ -55,11 +60,12 @@ class Client(Protocol):
 class RelayStream:
     """Stream `number` of `client`. `start` it; the client feeds it, and it takes care of the rest."""
 
-    def __init__(self, client: Client, number: int, target: str, tap: Tap | None, *, timing: bool) -> None:
+    def __init__(self, client: Client, number: int, target: str, taps: Taps, *, timing: bool) -> None:
         self.number = number
         self.target = target
         self._client = client
-        self._tap = tap
+        self._taps = taps
+        self._tap: Tap | None = None
         self._timing = Timing(target, detailed=timing)
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Task[None] | None = None
@@ -112,8 +118,6 @@ class RelayStream:
             self._sock.close()
             self._sock = None
             self._timing.over(reason)
-            if self._tap is not None:
-                self._tap.close()
         self._unsent.clear()
 
     def _close(self, reason: Reason, text: str = "") -> None:
@@ -125,7 +129,7 @@ class RelayStream:
     async def _connect(self, allowed: AllowedTargets, asker: Asker, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
-                self._sock = await _connected(await allowed.resolve(self.target, asker))
+                self._sock, endpoint = await _connected(await allowed.resolve(self.target, asker))
         except TimeoutError:
             return self._close(Reason.TIMEOUT, f"{self.target}: no answer within {timeout:g} s")
         except RequestError as error:
@@ -135,6 +139,9 @@ class RelayStream:
         except OSError as error:
             return self._close(Reason.UNREACHABLE, f"{self.target}: {_said(error)}")
         self._connecting = None
+        self._tap = self._taps(endpoint.device) if endpoint.device else None
+        if self._tap is not None:
+            self._tap.begin_line("another stream was opened")
         self._client.send(self._client.connection.opened(self.number))
         self.look()
 
@@ -216,8 +223,8 @@ class RelayStream:
             self._close(Reason.DONE)
 
 
-async def _connected(endpoints: list[Endpoint]) -> socket.socket:
-    """A connection to the first that answers; else what the last one said."""
+async def _connected(endpoints: list[Endpoint]) -> tuple[socket.socket, Endpoint]:
+    """A connection to the first that answers, and which that is; else what the last one said."""
     loop = asyncio.get_running_loop()
     failure = OSError("no address")
     for endpoint in endpoints:
@@ -234,7 +241,7 @@ async def _connected(endpoints: list[Endpoint]) -> socket.socket:
             sock.close()
             raise
         else:
-            return sock
+            return sock, endpoint
     raise failure
 
 

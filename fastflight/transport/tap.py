@@ -82,6 +82,9 @@ class Tap:
         self._cut = ""
         # Whether what the device says next is known to begin a line.
         self._line_begins = False
+        # Whether the very first of it did, and nothing of it was dropped since.
+        self._begins = False
+        self._dropped = False
         self._closed = False
         # Readers that wait; each is woken once.
         self._waiting: list[Callable[[], object]] = []
@@ -105,6 +108,15 @@ class Tap:
             self._cut = reason
             self._line_begins = False
 
+    def begin_line(self, reason: str) -> None:
+        """What the device says next begins a line; `reason` is why a line that had not ended has no more."""
+        with self._lock:
+            if self._chunks and not self._line_begins:
+                self._cut = reason
+            else:
+                self._line_begins = True
+                self._begins = self._begins or not self._chunks
+
     def feed(self, direction: Direction, data: bytes) -> None:
         """Something crossed the line. Never waits for a reader."""
         if not data:
@@ -120,6 +132,7 @@ class Tap:
             # The newest stays, however large.
             while self._bytes > self._limit and len(self._chunks) > 1:
                 self._bytes -= len(self._chunks.popleft().data) + CHUNK_BYTES
+                self._dropped = True
             if not self._waiting and not self._marks:
                 return
             waiting, self._waiting = self._waiting, []
@@ -156,8 +169,8 @@ class Tap:
             if chunk.seq < start and chunk.direction == "rx":
                 return chunk.data.endswith(b"\n")
             if chunk.cut:
-                break
-        return False
+                return False
+        return self._begins and not self._dropped
 
     def nudge(self) -> None:
         """Wake the readers that wait, with nothing: something about the line is worth a look."""

@@ -2,8 +2,8 @@
 
 `serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same; `serial:?serial_number=E66141`
 names a port by what it keeps when it is plugged in again), `socket://host:port` (`?baud=115200`),
-`rfc2217://host:port` (`?baud=115200&dtr=0&rts=0`), `exec:COMMAND` (`?cwd=DIR`),
-`sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
+`rfc2217://host:port` (`?baud=115200&dtr=0&rts=0`), `relay://host:port` (only heard: what the relay carries to it and
+back), `exec:COMMAND` (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fastflight.transport.exec import ExecAddress
 from fastflight.transport.identity import Identity
 from fastflight.transport.pacing import DEFAULT, LIMITS, WRITERS, Pacing
 from fastflight.transport.port import Address
+from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.rfc2217 import Rfc2217Address
 from fastflight.transport.serial import DEFAULT_BAUD, SerialAddress
 from fastflight.transport.sim import SimAddress
@@ -105,6 +106,12 @@ def _rfc2217(url: str, rest: str) -> Address:
     return Rfc2217Address(url, host, port, baud, dtr, rts)
 
 
+def _relay(url: str, rest: str) -> Address:
+    host, port = _endpoint(url)
+    _options(url, rest, ())
+    return RelayedAddress(url, host, port)
+
+
 def _endpoint(url: str) -> tuple[str, int]:
     try:
         parts = urlsplit(url)
@@ -144,6 +151,7 @@ SCHEMES: Mapping[str, Callable[[str, str], Address]] = {
     "serial": _serial,
     "socket": _socket,
     "rfc2217": _rfc2217,
+    "relay": _relay,
     "exec": _exec,
     "sim": _sim,
 }

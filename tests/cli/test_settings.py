@@ -53,6 +53,16 @@ def test_a_fleet_file_opens_bridges(tmp_path: Path) -> None:
     }
 
 
+def test_a_device_that_is_a_target_of_the_relay_needs_the_relay_and_has_no_line(tmp_path: Path) -> None:
+    assert settings_of(HERE, ["plc=relay://plc.local:502"], None, http="0").devices["plc"] == "relay://plc.local:502"
+    for options, what in [({}, "--http PORT"), ({"http": "0", "workers": 2}, "one process")]:
+        with pytest.raises(RequestError, match=what):
+            settings_of(HERE, ["plc=relay://plc.local:502"], None, **options)  # type: ignore[arg-type]
+    path = fleet(tmp_path, "[devices.plc]\nurl = 'relay://plc.local:502'\nbridge = { socket = 0 }\n")
+    with pytest.raises(RequestError, match="no line to share"):
+        settings_of(HERE, [], path, http="0")
+
+
 def test_targets_of_the_relay_are_those_of_the_fleet_file_and_of_the_options(tmp_path: Path) -> None:
     path = fleet(tmp_path, "[devices.a]\nurl = 'sim:'\n[relay]\nallow = ['127.0.0.1:23']\n")
     settings = settings_of(HERE, [], path, http="0", relay=["board.local:*"])

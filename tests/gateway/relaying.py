@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastflight.gateway.relay_client import RelayClient
-from fastflight.gateway.relay_lookups import Lookup
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.protocol import websocket
@@ -99,14 +98,14 @@ class User:
 
 @asynccontextmanager
 async def relayed(
-    *rules: str, read_bytes: int = 128 * 1024, window: int = 64 * 1024, lookup: Lookup | None = None, **options: Any
+    *rules: str, read_bytes: int = 128 * 1024, window: int = 64 * 1024, **options: Any
 ) -> AsyncIterator[tuple[User, RelayClient]]:
-    """A client without a network before it."""
+    """A client without a network before it. `lookup` and `devices` are those of its targets."""
     theirs, ours = socket.socketpair()
     theirs.setblocking(False)
     ours.setblocking(False)
     gone = asyncio.Event()
-    allowed = AllowedTargets(rules or LOCAL, lookup)
+    allowed = AllowedTargets(rules or LOCAL, options.pop("lookup", None), options.pop("devices", {}))
     client = RelayClient(ours, allowed, Buffers(read_bytes), lambda _: gone.set(), **options)
     client.start(b"")
     try:

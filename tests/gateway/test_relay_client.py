@@ -507,15 +507,19 @@ def test_the_end_of_the_relay_is_told_with_streams_open(run: Any) -> None:
 
 def test_a_stream_can_be_tapped(run: Any) -> None:
     async def work() -> None:
-        taps: dict[str, Tap] = {}
-        async with target(echo) as there, relayed(*LOCAL, tap=lambda name: taps.setdefault(name, Tap())) as (user, _):
-            await opened(user, 1, there)
-            reader = taps[there].reader()
-            await user.send(1, b"seen")
-            await user.receive(1, 4)
-            await user.leave(1)
-            seen = [(chunk.direction, chunk.data) async for chunk in reader]  # type: ignore[union-attr]
-            assert seen == [("tx", b"seen"), ("rx", b"seen")]
+        tap = Tap()
+        async with target(echo) as there, target(echo) as other:
+            taps = {"plc": tap}.get
+            async with relayed(*LOCAL, taps=taps, devices={there: "plc", other: "another"}) as (user, _):
+                # Whatever it is called by, it is the device's.
+                for stream, name in (1, there), (2, there.replace("127.0.0.1", "localhost")), (3, other):
+                    await opened(user, stream, name)
+                    await user.send(stream, b"seen")
+                    await user.receive(stream, 4)
+                    await user.leave(stream)
+            seen = [chunk[2:] for chunk in tap.reader(seq=0).rest()]
+            cut = "another stream was opened"
+            assert seen == [("tx", b"seen", ""), ("rx", b"seen", ""), ("tx", b"seen", cut), ("rx", b"seen", "")]
 
     run(work())
 

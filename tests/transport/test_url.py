@@ -9,6 +9,7 @@ from fastflight.transport import parse_url
 from fastflight.transport.exec import ExecAddress
 from fastflight.transport.identity import Identity
 from fastflight.transport.pacing import DEFAULT, Pacing
+from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketAddress
@@ -29,6 +30,16 @@ from fastflight.transport.socket import SocketAddress
 def test_serial_ports(url: str, name: str, baud: int) -> None:
     address = parse_url(url)
     assert address == SerialAddress(url, name, baud)
+
+
+def test_what_the_relay_carries_to_a_target() -> None:
+    address = parse_url("relay://PLC.local:502")
+    assert isinstance(address, RelayedAddress) and address.target == "plc.local:502"
+    six = parse_url("relay://[fd00::1]:502")
+    assert isinstance(six, RelayedAddress) and six.target == "[fd00::1]:502"
+    for url in ("relay://plc.local", "relay://plc.local:502/path", "relay://plc.local:502?baud=9600"):
+        with pytest.raises(RequestError):
+            parse_url(url)
 
 
 def test_serial_control_lines() -> None:
