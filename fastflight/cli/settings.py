@@ -53,6 +53,8 @@ MAX_SHARDS = 64
 # Each is a Python of its own, of 150 MB: more than cores are of no use.
 MAX_WORKERS = 64
 MAX_PORT = 65535
+# Python refuses to read some thousand digits, and no port has so many.
+MAX_PORT_DIGITS = 5
 DEFAULT_HOST = "127.0.0.1"
 # Who waits longer than this is better told to come back.
 MAX_WAIT_SECONDS = 300
@@ -295,11 +297,13 @@ def http_address(text: str) -> tuple[str, int]:
     """Host and port of `PORT` or `HOST:PORT`. `RequestError` for one that others than this computer could reach."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else DEFAULT_HOST
-    if not port.isdecimal() or int(port) > MAX_PORT or not host:
-        raise RequestError("not an address", where=f"--http {text}", hint="Give a port or HOST:PORT, as in --http 8000")
+    if not (port.isascii() and port.isdigit() and len(port) <= MAX_PORT_DIGITS) or int(port) > MAX_PORT or not host:
+        raise RequestError(
+            "not an address", where=f"--http {text[:100]}", hint="Give a port or HOST:PORT, as in --http 8000"
+        )
     if not _is_loopback(host):
         raise RequestError(
-            "only this computer's own addresses can be served", where=f"--http {text}", hint=NOT_ENCRYPTED
+            "only this computer's own addresses can be served", where=f"--http {text[:100]}", hint=NOT_ENCRYPTED
         )
     return host, int(port)
 
@@ -311,7 +315,7 @@ def http_origins(texts: Sequence[str]) -> tuple[str, ...]:
         if scheme not in ("http", "https") or not ORIGIN_HOST.fullmatch(host):
             raise RequestError(
                 "not an origin",
-                where=f"--http-origin {text}",
+                where=f"--http-origin {text[:100]}",
                 hint="Give what a page's address begins with, as in http://localhost:5173",
             )
     return tuple(texts)

@@ -34,6 +34,8 @@ EXEC_OPTIONS = ("cwd",)
 SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "heap", "fault", "without", "no-raw-paste", "seed")
 # The ones that may stand more than once.
 SIM_LISTS = ("fault", "without")
+# A command with a long list of arguments. It stands in messages whole.
+MAX_URL_CHARACTERS = 2048
 # Of any number in a URL; Python reads no more than some thousands.
 MAX_DIGITS = 18
 # 0 is how a terminal is told to hang up; the fastest adapters do 12 Mbaud, and a digit too many is a slip.
@@ -44,6 +46,10 @@ _COM_PORT = re.compile(r"COM\d+", re.IGNORECASE)
 
 def parse_url(url: str) -> Address:
     """The address that `url` names. Raises `RequestError` naming the part that is wrong and what is allowed."""
+    if len(url) > MAX_URL_CHARACTERS:
+        raise RequestError(
+            f"{len(url)} characters are too many: {MAX_URL_CHARACTERS} are allowed", where=f"device URL {url[:40]!r}..."
+        )
     if url.startswith("/") or _COM_PORT.fullmatch(url):
         return SerialAddress(url, url)
     scheme, colon, rest = url.partition(":")
