@@ -40,6 +40,8 @@ PING_SECONDS = 15.0
 PONG_SECONDS = 45.0
 # What a client gets to read the end of a WebSocket.
 LINGER_SECONDS = 5.0
+# From connecting to the end of a TLS handshake: a slow phone's.
+HANDSHAKE_SECONDS = 10.0
 # What waits at the operating system while the loop is busy.
 BACKLOG = 1024
 # What open answers get to end by themselves, and then what their sources get for their clean-up.
@@ -50,14 +52,13 @@ STOP_SECONDS = 5.0
 class Gateway:
     """A gateway that answers at `url` until it is closed. Also a context manager."""
 
-    def __init__(
-        self, server: uvicorn.Server, shard: Shard, listener: socket.socket, relay: Relay | None = None
-    ) -> None:
+    def __init__(self, server: _Server, shard: Shard, listener: socket.socket, relay: Relay | None = None) -> None:
         self._server = server
         self._relay = relay
         self._shard = shard
         host, self.port = listener.getsockname()[:2]
-        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        scheme = "http" if server.tls is None else "https"
+        self.url = f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
         self._serving = shard.submit(server.serve(sockets=[listener]))
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
@@ -107,10 +108,12 @@ def listen(
     host: str = DEFAULT_HOST,
     relay: Relay | None = None,
     connections: Connections | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Gateway:
     """Serve `app` on `shard`, which has been started and is the gateway's from now on. Port 0 takes a free one.
 
     WebSockets at the path of `relay` are its own. `connections` are limited, and counted.
+    With `tls` it is HTTPS.
     """
     came = Connections() if connections is None else connections
     config = uvicorn.Config(
@@ -130,7 +133,7 @@ def listen(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         backlog=BACKLOG,
     )
-    return Gateway(uvicorn.Server(config), shard, _listener(host, port), relay)
+    return Gateway(_Server(config, tls), shard, _listener(host, port), relay)
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -153,6 +156,26 @@ def _listener(host: str, port: int) -> socket.socket:
             where=f"http://{host}:{port}",
             hint="Another server may have the port: stop it, or choose another one with --http",
         ) from error
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, with a context for TLS as it is given, and a limit on the time of its handshake."""
+
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
+        super().__init__(config)
+        self.tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        loop = asyncio.get_running_loop()
+        protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        make = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        limit = None if self.tls is None else HANDSHAKE_SECONDS
+        self.servers = [
+            await loop.create_server(make, sock=each, backlog=BACKLOG, ssl=self.tls, ssl_handshake_timeout=limit)
+            for each in sockets or ()
+        ]
+        self.started = True
 
 
 class _Protocol(HttpToolsProtocol):
