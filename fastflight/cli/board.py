@@ -9,17 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import asynchronous
-from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Interrupt, Server
-from fastflight.client import AsyncFastFlightClient
+from fastflight.cli.target import AsJson, Interrupt
 
 DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
 
 
 @asynchronous
-async def devices(json: AsJson = False, server: Server = DEFAULT_LOCATION) -> None:
+@asking
+async def devices(json: AsJson = False, server: Server = HERE) -> None:
     """List the server's devices."""
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         known = await client.devices()
     if json:
         screen.as_json([asdict(device) for device in known])
@@ -29,11 +30,10 @@ async def devices(json: AsJson = False, server: Server = DEFAULT_LOCATION) -> No
 
 
 @asynchronous
-async def info(
-    device: DeviceName, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_LOCATION
-) -> None:
+@asking
+async def info(device: DeviceName, interrupt: Interrupt = False, json: AsJson = False, server: Server = HERE) -> None:
     """Show what a board says of itself: firmware, memory, space, what it can do."""
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         told = await client.info(device, interrupt=interrupt)
     if json:
         screen.as_json(told)
@@ -44,6 +44,7 @@ async def info(
 
 
 @asynchronous
+@asking
 async def exec(
     device: DeviceName,
     code: Annotated[str, typer.Argument(metavar="CODE", help="Python to run on the board; - reads it from stdin.")],
@@ -52,7 +53,7 @@ async def exec(
     ] = None,
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Run code on a device and show its output as it comes.
 
@@ -60,7 +61,7 @@ async def exec(
     """
     program = sys.stdin.read() if code == "-" else code
     async with (
-        AsyncFastFlightClient(server) as client,
+        server.client() as client,
         await client.exec(device, program, timeout=timeout, interrupt=interrupt) as stream,
     ):
         async for batch in stream:
@@ -72,14 +73,15 @@ async def exec(
 
 
 @asynchronous
+@asking
 async def reset(
     device: DeviceName,
     hard: Annotated[bool, typer.Option("--hard", help="Restart the chip, not only its program.")] = False,
     interrupt: Interrupt = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Restart a device."""
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         await client.reset(device, hard=hard, interrupt=interrupt)
 
 

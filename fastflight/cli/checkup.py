@@ -18,7 +18,7 @@ from serial.tools import list_ports
 
 import fastflight
 from fastflight.cli import screen
-from fastflight.client import FastFlightClient
+from fastflight.client import Credentials, FastFlightClient
 from fastflight.device import Capabilities, Inventory, Session
 from fastflight.errors import BusyError, FastFlightError, TransportTimeout
 
@@ -149,11 +149,11 @@ def _holders(url: str) -> list[str]:
     return names
 
 
-def server(location: str) -> Subject:
+def server(location: str, credentials: Credentials) -> Subject:
     """Whether a server answers, and which devices it has."""
     subject = Subject(f"server {location}", False)
     try:
-        with FastFlightClient(location, timeout=SERVER_SECONDS) as client:
+        with FastFlightClient(location, timeout=SERVER_SECONDS, credentials=credentials) as client:
             status = client.health().get("status")
             names = ", ".join(device.name for device in client.devices()) or "none"
         subject.findings.append(Finding("ok", f"{status}; devices: {names}"))

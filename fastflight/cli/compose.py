@@ -10,20 +10,24 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from fastflight.bridge import Bridge, DeviceFront, Ports
+from fastflight.cli.access import access_of
+from fastflight.cli.access_settings import check_location
 from fastflight.cli.running import RunningServer, gateway, listening, location_of
-from fastflight.cli.settings import BridgeSettings, ServeSettings, check_location
+from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.cli.workers.front import open_front
+from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Governor, Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.service import Catalog
 from fastflight.service.actions import Actions, state_actions
+from fastflight.service.authority import Authority
 from fastflight.service.ledger import Ledger
 from fastflight.sources import Recordings, device_actions, device_sources, mock, recording_actions, recording_source
 
 
 def open_server(settings: ServeSettings) -> RunningServer:
     """Start serving. `RequestError` for a wrong setting, `TransportError` where the address cannot be had."""
-    check_location(settings.location)
+    check_location(settings.location, settings.access, DEFAULT_LOCATION)
     # Arrow looks for pandas when it first makes an array of Python's values. That takes seconds on a busy computer, in
     # which no line would be read if the first request had it happen on a loop.
     pa.array([0])
@@ -46,7 +50,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
         ledger = Ledger(settings.limits, governor)
-        server = listening(catalog, on_devices, shards, settings.location, ledger, trace=settings.trace)
+        authority = Authority(inventory.names, None if recordings is None else recordings.names)
+        access = access_of(settings.access, authority)
+        server = listening(catalog, on_devices, shards, settings.location, ledger, access, trace=settings.trace)
         parts.callback(server.close)
         bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
@@ -54,8 +60,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         # Closed before the server, which takes the shards with it.
         http = None
         if settings.http is not None:
-            actions = Actions([*state_actions(ledger, shards), *on_devices])
-            http = parts.enter_context(gateway((catalog, actions, ledger, shards), inventory, settings, bridges)).url
+            actions = Actions([*state_actions(ledger, shards), *on_devices], authority)
+            serving = catalog, actions, ledger, shards
+            http = parts.enter_context(gateway(serving, inventory, settings, access, bridges)).url
             parts.callback(ledger.drain)  # first of all: what is live ends by itself then, on both edges
         return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")

@@ -10,14 +10,16 @@ import typer
 from rich.text import Text
 
 from fastflight.cli import checkup, screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.checkup import Subject
 from fastflight.cli.exits import REFUSED, told_in_one_line
 from fastflight.cli.settings import DEVICE_NAME
-from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Interrupt, Server
+from fastflight.cli.target import AsJson, Interrupt
 
 MARKS = {"ok": ("ok", "green"), "note": ("--", "yellow"), "problem": ("!!", "bold red")}
 
 
+@asking
 def doctor(
     device: Annotated[
         list[str] | None,
@@ -25,7 +27,7 @@ def doctor(
     ] = None,
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Examine this installation, its serial ports and the given devices.
 
@@ -46,7 +48,7 @@ def doctor(
         raise typer.Exit(REFUSED)
 
 
-def _subjects(devices: list[str], interrupt: bool, server: str) -> Iterator[Subject]:
+def _subjects(devices: list[str], interrupt: bool, server: Server) -> Iterator[Subject]:
     yield checkup.installation()
     yield checkup.device("simulated board", "sim:", asked=True, interrupt=False)
     given = dict(_named(text) for text in devices)
@@ -58,7 +60,7 @@ def _subjects(devices: list[str], interrupt: bool, server: str) -> Iterator[Subj
     if not others and not given:
         advice = "Plug a board in, or name one: --device socket://host:port"
         yield Subject("serial ports", False, [checkup.Finding("note", "none found", advice)])
-    yield checkup.server(server)
+    yield checkup.server(server.location, server.credentials)
 
 
 def _named(text: str) -> tuple[str, str]:

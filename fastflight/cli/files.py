@@ -8,23 +8,24 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.options import DevicePath
-from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Interrupt, Server, target
-from fastflight.client import AsyncFastFlightClient
+from fastflight.cli.target import AsJson, Interrupt, target
 
 
 @asynchronous
+@asking
 async def ls(
     folder: Annotated[str, typer.Argument(metavar="DEVICE[:PATH]", help="A device, and a folder on it.")],
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders in folders too.")] = False,
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """List a folder on a device."""
     at = target(folder, folder=True)
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         entries = await client.ls(at.device, at.path, recursive=recursive, interrupt=interrupt)
     if json:
         screen.as_json([asdict(entry) for entry in entries])
@@ -43,36 +44,39 @@ async def ls(
 
 
 @asynchronous
+@asking
 async def rm(
     path: DevicePath,
     interrupt: Interrupt = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Remove a file or an empty folder of a device."""
     at = target(path)
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         await client.remove(at.device, at.path, interrupt=interrupt)
 
 
 @asynchronous
-async def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server = DEFAULT_LOCATION) -> None:
+@asking
+async def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server = HERE) -> None:
     """Make a folder on a device."""
     at = target(path)
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         await client.mkdir(at.device, at.path, interrupt=interrupt)
 
 
 @asynchronous
+@asking
 async def mv(
     path: DevicePath,
     to: Annotated[str, typer.Argument(metavar="PATH", help="The new path on the same device.")],
     interrupt: Interrupt = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Rename a file or folder of a device."""
     at = target(path)
     new = target(to) if ":" in to else target(f"{at.device}:{to}")
     if new.device != at.device:
         raise typer.BadParameter("both paths must be on one device; use get and put between devices")
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         await client.rename(at.device, at.path, new.path, interrupt=interrupt)

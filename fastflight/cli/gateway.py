@@ -7,22 +7,19 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
 from fastflight.cli.options import HttpOrigins, RelayAllow
 from fastflight.cli.serve import on_signals
 from fastflight.cli.settings import http_address, http_origins
-from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 
 DEFAULT_HTTP = "8000"
 
 
+@asking
 def gateway(
-    server: Annotated[
-        str,
-        typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="The server to stand in front of."),
-    ] = DEFAULT_LOCATION,
     http: Annotated[
         str, typer.Option("--http", metavar="[HOST:]PORT", help="Where to listen, on this computer only.")
     ] = DEFAULT_HTTP,
@@ -30,8 +27,12 @@ def gateway(
     relay_allow: RelayAllow = None,
     log_json: AsJsonLines = False,
     log_debug: InDetail = False,
+    server: Server = HERE,
 ) -> None:
-    """Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process."""
+    """Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process.
+
+    What the server grants the gateway's own token, it grants to all who reach the gateway.
+    """
     # FastAPI takes longer to load than most commands to run.
     from fastflight.cli.web import open_remote_gateway
 
@@ -42,7 +43,14 @@ def gateway(
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         wait_for_signal = on_signals()
-        with open_remote_gateway(server, address, relay_allow or [], origins, timing=log_debug) as running:
-            screen.line(f"listening on {running.url}; in front of {server}")
+        with open_remote_gateway(
+            server.location,
+            address,
+            relay_allow or [],
+            origins,
+            timing=log_debug,
+            credentials=server.credentials,
+        ) as running:
+            screen.line(f"listening on {running.url}; in front of {server.location}")
             wait_for_signal()
             screen.complain("stopping: open answers may end; once more stops at once")

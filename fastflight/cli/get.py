@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.course import course, tell_file, tell_tree
 from fastflight.cli.exits import REFUSED, asynchronous
 from fastflight.cli.options import (
@@ -26,7 +27,7 @@ from fastflight.cli.options import (
     TransferOption,
 )
 from fastflight.cli.preview import Preview
-from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Interrupt, Server, Target, schema_of, target
+from fastflight.cli.target import AsJson, Interrupt, Target, schema_of, target
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream
 from fastflight.client.local import copied_as_is
 from fastflight.client.saving import LocalFile
@@ -40,6 +41,7 @@ GLOB = set("*?[")
 
 
 @asynchronous
+@asking
 async def get(
     file: DevicePath,
     to: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The same as -o; with -r, a folder.")] = None,
@@ -63,7 +65,7 @@ async def get(
     mode: ModeOption = "async",
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Read a file of a device: as it is, converted, or onto the screen.
 
@@ -86,7 +88,7 @@ async def get(
         raise typer.BadParameter("-r and --skip-unchanged are for one device: name it")
     place = output if to is None else to
     how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         if recursive:
             await _folder(client, at, _under(place or "./", at.name), skip_unchanged, how, json)
             return

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from fastflight.cli import board, bridge, doctor, files, gateway, get, plot, put, record, replay, serve, tail
+from fastflight.cli import (
+    board,
+    bridge,
+    cert,
+    doctor,
+    files,
+    gateway,
+    get,
+    plot,
+    put,
+    record,
+    replay,
+    serve,
+    tail,
+    token,
+)
 
 app = typer.Typer(
     help="MicroPython devices as tables. `serve` and `bridge` own boards; the other commands ask a server.",
@@ -32,3 +47,5 @@ app.command()(files.mv)
 app.command()(board.info)
 app.command()(board.reset)
 app.command()(doctor.doctor)
+app.add_typer(token.app, name="token")
+app.add_typer(cert.app, name="cert")

@@ -9,11 +9,11 @@ import pyarrow as pa
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.options import ModeOption, Ticks
-from fastflight.cli.target import DEFAULT_LOCATION, Server, schema_of
-from fastflight.client import AsyncFastFlightClient
+from fastflight.cli.target import schema_of
 from fastflight.errors import DataError
 from fastflight.service.requests import SessionFormat
 
@@ -23,6 +23,7 @@ DPI = 150
 
 
 @asynchronous
+@asking
 async def plot(
     device: DeviceName,
     column: Annotated[
@@ -42,14 +43,14 @@ async def plot(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="The PNG; DEVICE.png if left out.")
     ] = None,
     mode: ModeOption = "async",
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Draw columns of what a device says, into a PNG."""
     if format == "csv" and schema is None:
         raise typer.BadParameter("csv lines have no names: give all columns with --schema")
     path = output or Path(f"{device}.png")
     async with (
-        AsyncFastFlightClient(server) as client,
+        server.client() as client,
         await client.session(
             device,
             since_seconds=since,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.course import course, tell_file, tell_tree
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.options import (
@@ -24,12 +25,12 @@ from fastflight.cli.options import (
     SkipUnchanged,
     TransferOption,
 )
-from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Interrupt, Server, last_name, target
-from fastflight.client import AsyncFastFlightClient
+from fastflight.cli.target import AsJson, Interrupt, last_name, target
 from fastflight.client.local import copied_as_is
 
 
 @asynchronous
+@asking
 async def put(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A local file; with -r, a folder.")],
     to: DevicePath,
@@ -44,7 +45,7 @@ async def put(
     mode: ModeOption = "async",
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Write a local file to a device: as it is where the endings agree, converted where they do not.
 
@@ -61,7 +62,7 @@ async def put(
     at = target(to, folder=True).under(last_name(file))
     how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     told = {"device": at.device, "path": at.path}
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         if recursive:
             with course(str(at), hidden=json) as followed:
                 tree = await client.put_tree(

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import Interrupted, asynchronous
 from fastflight.cli.log import log_to_stderr
 from fastflight.cli.offline import reader_of
 from fastflight.cli.replay import Folder
 from fastflight.cli.settings import DEVICE_NAME
-from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Server
-from fastflight.client import AsyncFastFlightClient
+from fastflight.cli.target import AsJson
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import TransportError
@@ -31,6 +31,7 @@ UNNAMED = "device"
 
 
 @asynchronous
+@asking
 async def record(
     device: Annotated[
         str, typer.Argument(metavar="DEVICE|URL", help="A device of the server; with --to, the URL of one.")
@@ -47,7 +48,7 @@ async def record(
         float | None, typer.Option("--seconds", min=0, metavar="N", help="With --to: end after so many seconds.")
     ] = None,
     json: AsJson = False,
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Have the server record a device from now on, or record one here (--to DIR).
 
@@ -62,7 +63,7 @@ async def record(
         return
     if name is not None or seconds is not None:
         raise typer.BadParameter("--name and --seconds are for recording here: give --to DIR")
-    async with AsyncFastFlightClient(server) as client:
+    async with server.client() as client:
         given = await (client.stop_recording(device) if stop else client.start_recording(device))
     if json:
         screen.as_json(asdict(given))
@@ -73,13 +74,14 @@ async def record(
 
 
 @asynchronous
-async def recordings(recordings: Folder = None, json: AsJson = False, server: Server = DEFAULT_LOCATION) -> None:
+@asking
+async def recordings(recordings: Folder = None, json: AsJson = False, server: Server = HERE) -> None:
     """List recordings: those of the server, or of a folder."""
     if recordings is not None:
         reader = reader_of(recordings)
         rows = [told(status_of(name, reader.log(name).statistics())) for name in reader.names()]
     else:
-        async with AsyncFastFlightClient(server) as client:
+        async with server.client() as client:
             rows = [asdict(each) for each in await client.recordings()]
     if json:
         screen.as_json(rows)

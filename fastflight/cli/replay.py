@@ -14,12 +14,13 @@ import pyarrow as pa
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.offline import OfflineRows, offline
 from fastflight.cli.options import Columns, ModeOption, Ticks
 from fastflight.cli.tail import Show, Stream, follow, one_way, printer
-from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Server, schema_of
-from fastflight.client import AsyncFastFlightClient, Missed
+from fastflight.cli.target import AsJson, schema_of
+from fastflight.client import Missed
 from fastflight.client.call import build
 from fastflight.service.requests import Recording, SessionFormat
 
@@ -37,6 +38,7 @@ _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(\.\d+)?)?")
 
 
 @asynchronous
+@asking
 async def replay(
     name: RecordingName,
     start: Annotated[
@@ -65,7 +67,7 @@ async def replay(
     json: AsJson = False,
     recordings: Folder = None,
     mode: ModeOption = "async",
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Show what was recorded of a device: lines with their times, and where some are missing, why."""
     one_way(raw, as_csv, json)
@@ -93,11 +95,11 @@ async def replay(
 
 
 @asynccontextmanager
-async def _opened(request: Recording, folder: Path | None, server: str) -> AsyncIterator[Stream]:
+async def _opened(request: Recording, folder: Path | None, server: Server) -> AsyncIterator[Stream]:
     if folder is not None:
         yield OfflineRows(await offline(folder).aread(request))
         return
-    async with AsyncFastFlightClient(server) as client, await client.read_request(request) as stream:
+    async with server.client() as client, await client.read_request(request) as stream:
         yield stream
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from fastflight.bridge import Ports
+from fastflight.cli.access import Access
 from fastflight.cli.settings import DEFAULT_HOST, ServeSettings
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
@@ -68,6 +69,7 @@ def gateway(
     serving: tuple[Catalog, Actions, Ledger, Shards],
     inventory: Inventory | None,
     settings: ServeSettings,
+    access: Access,
     bridges: Mapping[str, Ports] = NO_BRIDGES,
 ) -> Gateway:
     """Serve the same over HTTP, and relay to what is allowed and to devices that are targets of the relay.
@@ -88,7 +90,7 @@ def gateway(
     for device in relayed:
         device.tap.begin_line("")
     return open_gateway(
-        LocalBackend(*serving),
+        LocalBackend(*serving, authority=access.authority, authenticator=access.authenticator),
         settings.http,
         AllowedTargets((*settings.relay, *targets), devices=lines | targets) if settings.relay or targets else None,
         settings.origins,
@@ -105,15 +107,29 @@ def listening(
     shards: Shards,
     location: str,
     ledger: Ledger,
+    access: Access,
     state: list[Action] | None = None,
     trace: bool = False,
 ) -> FlightServer:
     """A Flight server at `location`; `state` are its `health` and `stats`, where they say more than everywhere."""
     try:
-        return FlightServer(catalog, actions, shards=shards, location=location, ledger=ledger, state=state, trace=trace)
+        return FlightServer(
+            catalog,
+            actions,
+            shards=shards,
+            location=location,
+            ledger=ledger,
+            state=state,
+            authority=access.authority,
+            authenticator=access.authenticator,
+            tls=access.tls,
+            trace=trace,
+        )
     except (pa.ArrowException, OSError) as error:
         raise TransportError(
             "cannot listen there",
             where=location,
-            hint="Another server may have the port: stop it, or choose another one with --server",
+            hint="Another server may have the port: stop it, or choose another one with --server"
+            if access.tls is None
+            else "Another server may have the port, or the TLS files do not belong together",
         ) from error

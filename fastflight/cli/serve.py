@@ -99,6 +99,20 @@ def serve(
             help="Processes that share the devices. Nothing is recorded.",
         ),
     ] = 1,
+    tokens: Annotated[
+        Path | None,
+        typer.Option("--tokens", metavar="FILE", help="Who may what, as `fastflight token` writes it."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="The server's certificate, PEM, for grpc+tls://.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, as `fastflight cert` makes both.")
+    ] = None,
+    client_ca: Annotated[
+        Path | None,
+        typer.Option("--client-ca", metavar="FILE", help="The CA of the certificates that clients have to show."),
+    ] = None,
     log_json: AsJsonLines = False,
     log_debug: InDetail = False,
     trace: Annotated[
@@ -109,6 +123,8 @@ def serve(
     ] = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
+
+    Others than this computer are served with TLS and tokens alone.
 
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
@@ -132,6 +148,10 @@ def serve(
             relay=relay_allow or [],
             origins=http_origin or [],
             workers=workers,
+            tokens=tokens,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            client_ca=client_ca,
         )
         settings = replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
     except RequestError as error:

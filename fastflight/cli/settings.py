@@ -14,12 +14,12 @@ Devices come from `--device NAME=URL` and from a fleet file, where unknown keys 
     [relay]
     allow = ["127.0.0.1:2218"]
 
-What is recorded and where to is said in `fastflight.cli.recording_settings`.
+What is recorded and where to is said in `fastflight.cli.recording_settings`, who may ask in
+`fastflight.cli.access_settings`.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import tomllib
@@ -27,11 +27,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from fastflight.bridge import Ports
+from fastflight.cli.access_settings import (
+    AUTH_EXAMPLE,
+    OPEN,
+    TLS_EXAMPLE,
+    AccessSettings,
+    FleetAuth,
+    FleetTls,
+    access_settings,
+    check_location,
+    is_loopback,
+)
 from fastflight.cli.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
 from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, bytes_of, recording_settings
 from fastflight.client import DEFAULT_LOCATION
@@ -45,7 +55,6 @@ DEFAULT_DEVICES = {"demo": "sim:"}
 DEVICE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 # A fleet of thousands of boards fits; a disk image given by mistake is not read to its end.
 MAX_FLEET_BYTES = 1024 * 1024
-SCHEMES = ("grpc", "grpc+tcp")
 # All of a process's loops share one interpreter lock: more of them only keep what is slow apart.
 MAX_DEFAULT_SHARDS = 4
 # Each has its threads.
@@ -65,7 +74,7 @@ ORIGIN_HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
 BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
 NOT_ENCRYPTED = (
-    "There is no encryption and no login yet: whoever reaches the port owns the boards. "
+    "There is no encryption and no login here: whoever reaches the port owns the boards. "
     "Use 127.0.0.1, and a tunnel (ssh -L) from elsewhere"
 )
 
@@ -117,6 +126,8 @@ class ServeSettings:
     # What is kept of the devices' traffic; None where nothing is.
     recordings: RecordingSettings | None = None
     workers: int = 1
+    # Who may ask, and what the server proves itself with.
+    access: AccessSettings = OPEN
     log_json: bool = False
     log_debug: bool = False
     # Take request ids and trace context from clients that nobody authenticates, too.
@@ -174,6 +185,8 @@ class _Fleet(BaseModel):
     limits: _FleetLimits = _FleetLimits()
     recordings: FleetRecordings | None = None
     relay: _FleetRelay = _FleetRelay(allow=[])
+    auth: FleetAuth | None = None
+    tls: FleetTls | None = None
 
 
 # The tables of a fleet file that do not name devices.
@@ -181,11 +194,15 @@ TABLES: Mapping[int | str, type[BaseModel]] = {
     "limits": _FleetLimits,
     "recordings": FleetRecordings,
     "relay": _FleetRelay,
+    "auth": FleetAuth,
+    "tls": FleetTls,
 }
 TABLE_EXAMPLES: Mapping[int | str, str] = {
     "limits": LIMITS_EXAMPLE,
     "recordings": RECORDINGS_EXAMPLE,
     "relay": RELAY_EXAMPLE,
+    "auth": AUTH_EXAMPLE,
+    "tls": TLS_EXAMPLE,
 }
 
 
@@ -202,13 +219,21 @@ def settings_of(
     relay: Sequence[str] = (),
     origins: Sequence[str] = (),
     workers: int = 1,
+    tokens: Path | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    client_ca: Path | None = None,
 ) -> ServeSettings:
     """The settings that a command line means. `RequestError` names the option and what is wrong with it.
 
     `limits` come before those of the fleet file, save those that are None; `relay` comes beside its targets.
     """
-    check_location(location)
     read = _from_fleet(fleet) if fleet is not None else _Fleet(devices={})
+    beside = fleet.parent if fleet is not None else None
+    access = access_settings(
+        read.auth, read.tls, beside, tokens=tokens, cert=tls_cert, key=tls_key, client_ca=client_ca
+    )
+    check_location(location, access, DEFAULT_LOCATION)
     known = read.devices
     chosen = {name: device.url for name, device in known.items()}
     for text in devices:
@@ -222,7 +247,7 @@ def settings_of(
         chosen,
         marked=[name for name, device in known.items() if device.record],
         table=read.recordings,
-        beside=fleet.parent if fleet is not None else None,
+        beside=beside,
         folder=recordings,
         record=record,
         environment=os.environ,
@@ -256,6 +281,7 @@ def settings_of(
         recordings=kept,
         limits=_limits(read.limits, told),
         workers=workers,
+        access=access,
     )
 
 
@@ -269,27 +295,9 @@ def _limits(read: _FleetLimits, told: Mapping[str, Any]) -> Limits:
         raise RequestError(what, where=f"the limit {first['loc'][0]}", hint=LIMITS_EXAMPLE) from error
 
 
-def check_location(location: str) -> None:
-    """Refuse an address that cannot be listened on, or that others than this computer could reach."""
-    hint = f"Give one as {DEFAULT_LOCATION}"
-    try:
-        parts = urlsplit(location)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise RequestError(f"not an address: {error}", where=location, hint=hint) from error
-    if parts.scheme not in SCHEMES or not host or port is None or parts.path.strip("/"):
-        raise RequestError("not an address of a server", where=location, hint=hint)
-    if not _is_loopback(host):
-        raise RequestError(
-            "only this computer's own addresses can be served",
-            where=location,
-            hint=NOT_ENCRYPTED,
-        )
-
-
 def check_host(host: str) -> None:
     """Refuse to have a bridge where others than this computer could reach it."""
-    if not _is_loopback(host):
+    if not is_loopback(host):
         raise RequestError("only this computer's own addresses can be bridged to", where=host, hint=NOT_ENCRYPTED)
 
 
@@ -301,7 +309,7 @@ def http_address(text: str) -> tuple[str, int]:
         raise RequestError(
             "not an address", where=f"--http {text[:100]}", hint="Give a port or HOST:PORT, as in --http 8000"
         )
-    if not _is_loopback(host):
+    if not is_loopback(host):
         raise RequestError(
             "only this computer's own addresses can be served", where=f"--http {text[:100]}", hint=NOT_ENCRYPTED
         )
@@ -319,15 +327,6 @@ def http_origins(texts: Sequence[str]) -> tuple[str, ...]:
                 hint="Give what a page's address begins with, as in http://localhost:5173",
             )
     return tuple(texts)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _from_option(text: str) -> tuple[str, str]:

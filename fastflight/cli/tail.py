@@ -17,11 +17,12 @@ from rich.live import Live
 from rich.text import Text
 
 from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import Interrupted, asynchronous
 from fastflight.cli.options import Columns, ModeOption, Ticks
-from fastflight.cli.target import DEFAULT_LOCATION, AsJson, Server, schema_of
-from fastflight.client import AsyncFastFlightClient, Missed
+from fastflight.cli.target import AsJson, schema_of
+from fastflight.client import Missed
 from fastflight.service.requests import SessionFormat
 from fastflight.tables import Layout, open_writer
 
@@ -34,6 +35,7 @@ Show = Callable[[pa.RecordBatch], None]
 
 
 @asynchronous
+@asking
 async def tail(
     device: DeviceName,
     since: Annotated[
@@ -56,13 +58,13 @@ async def tail(
     json: AsJson = False,
     reconnect: Annotated[bool, typer.Option("--reconnect", help="Go on when the device is gone and back.")] = False,
     mode: ModeOption = "async",
-    server: Server = DEFAULT_LOCATION,
+    server: Server = HERE,
 ) -> None:
     """Follow what a device says, without interrupting its program. Ctrl-C ends it."""
     one_way(raw, as_csv, json)
     asked: SessionFormat = "bytes" if raw else format
     async with (
-        AsyncFastFlightClient(server) as client,
+        server.client() as client,
         await client.session(
             device,
             since_seconds=since,

@@ -10,16 +10,8 @@ from typing import Annotated
 
 import typer
 
-from fastflight.client import DEFAULT_LOCATION
-
-Server = Annotated[
-    str,
-    typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="The server to ask."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Interrupt = Annotated[bool, typer.Option("--interrupt", help="Stop the program that runs on the device.")]
-
-__all__ = ["DEFAULT_LOCATION", "AsJson", "Interrupt", "Server", "Target", "last_name", "schema_of", "target"]
 
 
 @dataclass(frozen=True, slots=True)

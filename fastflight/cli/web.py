@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import Connection
+from fastflight.client.credentials import NONE, Credentials
 from fastflight.concurrency import Shard
 from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
 
@@ -53,15 +54,16 @@ def open_remote_gateway(
     origins: Sequence[str] = (),
     *,
     timing: bool = False,
+    credentials: Credentials = NONE,
 ) -> Iterator[Gateway]:
-    """The same in front of the server at `location`, for the length of the block; that one may start later.
+    """The same in front of the server at `location`, which is shown `credentials`; that one may start later.
 
     The relay is this computer's: it connects from here, and to where this gateway may. `RequestError` names a target
     that is none.
     """
     allowed = AllowedTargets(relay) if relay else None
     pa.array([0])  # as in `open_server`: it has Arrow look for pandas now, and not on the loop
-    connection = Connection(location, DEFAULT_TIMEOUT)
+    connection = Connection(location, DEFAULT_TIMEOUT, credentials)
     backend = RemoteBackend(connection)
     with contextlib.closing(connection), open_gateway(backend, address, allowed, origins, timing=timing) as gateway:
         yield gateway

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from fastflight.cli.access import access_of
 from fastflight.cli.running import RunningServer, gateway, listening, location_of
 from fastflight.cli.settings import ServeSettings
 from fastflight.cli.workers.actions import forwarded_actions, front_actions
@@ -13,6 +14,7 @@ from fastflight.cli.workers.share import memory_of
 from fastflight.concurrency import Governor, Shards
 from fastflight.service import Catalog
 from fastflight.service.actions import Actions
+from fastflight.service.authority import Authority
 from fastflight.service.ledger import Ledger
 from fastflight.sources import recording_actions, recording_source
 
@@ -30,12 +32,14 @@ def open_front(settings: ServeSettings) -> RunningServer:
         on_devices = [*forwarded_actions(pool), *recording_actions(None)]
         ledger = Ledger(settings.limits, governor)
         state = front_actions(ledger, shards, pool)
-        server = listening(catalog, on_devices, shards, settings.location, ledger, state, settings.trace)
+        authority = Authority(pool.names)
+        access = access_of(settings.access, authority)
+        server = listening(catalog, on_devices, shards, settings.location, ledger, access, state, settings.trace)
         parts.callback(server.close)
         http = None
         if settings.http is not None:
             http = parts.enter_context(
-                gateway((catalog, Actions([*state, *on_devices]), ledger, shards), None, settings)
+                gateway((catalog, Actions([*state, *on_devices], authority), ledger, shards), None, settings, access)
             ).url
         # First of all: what is live ends by itself then, here and at the workers.
         parts.callback(pool.stop)

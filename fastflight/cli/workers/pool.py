@@ -23,7 +23,9 @@ import structlog
 from fastflight.bridge import Ports
 from fastflight.cli.settings import ServeSettings
 from fastflight.cli.workers import share
+from fastflight.cli.workers.trust import trust
 from fastflight.client.connection import Connection
+from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.failure import of_description
 from fastflight.concurrency import Governor
 from fastflight.errors import FastFlightError, TransportClosed, TransportError, UnknownName, nearest
@@ -47,9 +49,12 @@ ACTION_SECONDS = 86_400.0
 class Worker:
     """One worker: its process, which may be another one later, and the connection to it."""
 
-    def __init__(self, number: int, settings: ServeSettings, governor: Governor) -> None:
-        """`governor` is the one of what waits in the front."""
+    def __init__(
+        self, number: int, settings: ServeSettings, governor: Governor, credentials: Credentials = NONE
+    ) -> None:
+        """`governor` is the one of what waits in the front, `credentials` what the front shows."""
         self.governor = governor
+        self._credentials = credentials
         self.number = number
         self.settings = settings
         self.bridges: Mapping[str, Ports] = {}
@@ -92,7 +97,7 @@ class Worker:
             late.cancel()
         self.settings = replace(self.settings, location=word["location"])
         self.bridges = {name: Ports(**ports) for name, ports in word["bridges"].items()}
-        self._connection = Connection(self.location, ACTION_SECONDS)
+        self._connection = Connection(self.location, ACTION_SECONDS, self._credentials)
 
     def wait(self) -> int:
         """Wait for the process to end; its exit code."""
@@ -153,7 +158,11 @@ class Pool:
         """Start them all; raises the first error of one that cannot start, and then there are none."""
         self._devices = settings.devices
         self._closing = threading.Event()
-        self.workers = [Worker(number, each, governor) for number, each in enumerate(share.shares(settings))]
+        shown = trust(settings.access)
+        self.workers = [
+            Worker(number, each, governor, shown.credentials)
+            for number, each in enumerate(share.shares(settings, shown.known))
+        ]
         try:
             with ThreadPoolExecutor(len(self.workers), "worker-start") as starting:
                 for started in [starting.submit(worker.start) for worker in self.workers]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pydantic import TypeAdapter
 
+from fastflight.cli.access_settings import ENCRYPTED, FrontKnown
 from fastflight.cli.settings import ServeSettings
 from fastflight.concurrency.governor import MIN_MEMORY_BYTES
 
@@ -24,16 +25,16 @@ def owner_of(name: str, workers: int) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8, person=PERSON).digest()) % workers
 
 
-def shares(settings: ServeSettings) -> list[ServeSettings]:
+def shares(settings: ServeSettings, front: FrontKnown | None = None) -> list[ServeSettings]:
     """The settings of each worker: a port of its own, its devices and their bridges, its part of the event loops.
 
     To a worker, all that comes through the front comes from one client: it has no limit for each. Memory is for the
-    front and its workers alike.
+    front and its workers alike. `front` is how they know the front, where clients have to say who they are.
     """
     return [
         replace(
             settings,
-            location="grpc://127.0.0.1:0",
+            location="grpc://127.0.0.1:0" if settings.access.tls is None else f"{ENCRYPTED}://127.0.0.1:0",
             devices={name: url for name, url in settings.devices.items() if owner_of(name, settings.workers) == number},
             bridges={name: it for name, it in settings.bridges.items() if owner_of(name, settings.workers) == number},
             shards=max(1, settings.shards // settings.workers),
@@ -46,6 +47,7 @@ def shares(settings: ServeSettings) -> list[ServeSettings]:
             relay=(),
             origins=(),
             workers=1,
+            access=replace(settings.access, front=front),
         )
         for number in range(settings.workers)
     ]

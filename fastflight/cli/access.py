@@ -1,0 +1,58 @@
+"""The doorkeeper of a server, put together from settings: who may what, who asks, and TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastflight.cli.access_settings import AccessSettings
+from fastflight.cli.token_file import TokenFile
+from fastflight.errors import RequestError
+from fastflight.server import Tls
+from fastflight.service.authenticator import Authenticator
+from fastflight.service.authority import Authority
+
+# A chain of certificates is some kilobytes, a bundle of CAs some hundred.
+MAX_PEM_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What each edge of a server is given. Without an `authenticator`, whoever reaches the port is `ANYBODY`."""
+
+    authority: Authority
+    authenticator: Authenticator | None = None
+    tls: Tls | None = None
+
+
+def access_of(settings: AccessSettings, authority: Authority) -> Access:
+    """Read the files that `settings` name. `RequestError` names the one that is not good."""
+    authenticator = None
+    front = settings.front
+    if settings.tokens is not None:
+        beside = [] if front is None else [front.token]
+        try:
+            authenticator = Authenticator(TokenFile(settings.tokens), beside=beside)
+        except RequestError as error:
+            if str(settings.tokens) in error.where:
+                raise
+            where = f"{settings.tokens}: {error.where}" if error.where else str(settings.tokens)
+            raise RequestError(error.what, where=where, hint=error.hint) from error
+    if settings.tls is None:
+        return Access(authority, authenticator)
+    client_ca = None if settings.tls.client_ca is None else pem(settings.tls.client_ca)
+    if client_ca is not None and front is not None and front.ca is not None:
+        client_ca += front.ca.encode()
+    return Access(authority, authenticator, Tls(pem(settings.tls.cert), pem(settings.tls.key), client_ca))
+
+
+def pem(path: Path) -> bytes:
+    """A file of certificates, or a key. `RequestError` where it is none."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_PEM_BYTES + 1)
+    except OSError as error:
+        raise RequestError(error.strerror or "cannot be read", where=str(path)) from error
+    if len(content) > MAX_PEM_BYTES or b"-----BEGIN " not in content:
+        raise RequestError("not a PEM file", where=str(path), hint="It begins with -----BEGIN")
+    return content

@@ -1,0 +1,93 @@
+"""The file of tokens: read, watched, and changed.
+
+It is JSON (`service.tokens.Book`), readable by its owner alone when made here. One that others may write is not read:
+they could let themselves in. Changes are made in a file beside it, which takes its place when it is whole; that one is
+there while somebody makes a change, and so there is one change at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fastflight.errors import RequestError
+from fastflight.service.tokens import MAX_BOOK_BYTES, Book
+
+# What may not be set: that its group, or others, may write.
+WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class TokenFile:
+    """What `Authenticator` reads: the content of `path` where it changed since the last time, else None."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, ...] | None = None
+
+    def __call__(self) -> bytes | None:
+        """`RequestError` for what cannot be read, once for each change."""
+        try:
+            state = self._path.stat()
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+        seen = (state.st_mtime_ns, state.st_size, state.st_ino, state.st_mode, state.st_uid)
+        if seen == self._seen:
+            return None
+        self._seen = seen
+        return read(self._path)
+
+
+def read(path: Path) -> bytes:
+    """The content of a file of tokens. `RequestError` for one that others may write."""
+    try:
+        with path.open("rb") as file:
+            _check_owned(path, os.fstat(file.fileno()))
+            return file.read(MAX_BOOK_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def book(path: Path) -> Book:
+    """What it says; of a file that is not there, an empty one."""
+    return Book.decode(read(path)) if path.exists() else Book()
+
+
+def change(path: Path, changed: Callable[[Book], Book]) -> None:
+    """Write what `changed` makes of the book. `RequestError` if that is refused, or the file cannot be written."""
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise RequestError(
+            "somebody else is changing it", where=str(path), hint=f"If nobody is, remove {beside.name} beside it"
+        ) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(changed(book(path)).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def _check_owned(path: Path, state: os.stat_result) -> None:
+    if sys.platform == "win32":  # its rights are not in the mode
+        return
+    if state.st_mode & WRITABLE:
+        raise RequestError("others may write it, and so let themselves in", where=str(path), hint=f"chmod 600 {path}")
+    if state.st_uid not in (os.geteuid(), 0):
+        raise RequestError("it belongs to another user", where=str(path), hint="Use a file of your own")
+
+
+def _unreadable(path: Path, error: OSError) -> RequestError:
+    return RequestError(error.strerror or "cannot be read", where=str(path))
