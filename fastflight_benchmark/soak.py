@@ -1,0 +1,212 @@
+"""A server under clients that come and go, for minutes or hours: does it lose a row, or keep what it should give back?
+
+    python soak.py --minutes 10
+    python soak.py --hours 24 --boards 100 --clients 50
+
+One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
+Clients (`soaking.visits`) read files, follow sessions, write and verify, type, come by HTTP and WebSocket, read
+slowly, and hang up. The server's process is sampled into a CSV beside a plot. Ends with 1 unless all holds that the
+last lines say: memory flat after the warm-up, descriptors and threads back, each row accounted for, no error untyped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from fastflight.client import FastFlightClient
+from fastflight_benchmark import machine, output
+from fastflight_benchmark.live.fleet import printing
+from fastflight_benchmark.live.printing import Options
+from fastflight_benchmark.live.recorded import Kept, replayed
+from fastflight_benchmark.soaking.coming import Coming, Outcome
+from fastflight_benchmark.soaking.plot import drawn
+from fastflight_benchmark.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
+from fastflight_benchmark.soaking.visits import FILE, VISITS, Place
+from fastflight_benchmark.spawned import spawned
+
+# One in so many boards is one that can do more than print.
+PRINTING_PER_BOARD = 10
+ROWS_PER_SECOND = 5.0
+# What is loaded, grown and cached once is no leak: this part of the time, but not more than so long.
+WARM_UP_SHARE, MOST_WARM_UP_SECONDS = 0.25, 600.0
+# After the last client has left: a connection that was cut is noticed by then.
+REST_SECONDS = 20.0
+POLL_SECONDS = 0.5
+# Descriptors that may come and go by themselves: a segment of a recording that is closed and the next one opened, the
+# pipe or socket that gRPC keeps ready.
+SPARE_DESCRIPTORS = 8
+# Sampled so often, and less often where it takes hours.
+INTERVAL_SECONDS, MOST_SAMPLES = 2.0, 5000
+# In the samples that are too few to say anything, of seconds.
+LEAST_SAMPLES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Soaked:
+    """What a soak found."""
+
+    outcome: Outcome
+    kept: Kept
+    printed_rows: int
+    start: Sample
+    end: Sample
+    slope: Slope
+    samples: Sequence[Sample]
+    warm_up_seconds: float
+
+    def verdicts(self) -> dict[str, bool]:
+        """What was promised, and whether it held."""
+        many = len(self.samples) >= LEAST_SAMPLES
+        counted = self.outcome.counted
+        grew = self.slope
+        return {
+            f"memory is flat: {grew.mb_per_hour:+.1f} MB per hour, 95 % within {grew.low:+.1f} and {grew.high:+.1f}, "
+            f"{self.end.rss_mb:.0f} MB at the end"
+            if many
+            else "memory: too short to tell": not many or grew.flat,
+            f"descriptors are back: {self.start.descriptors} at the start, {self.end.descriptors} at the end": (
+                self.end.descriptors <= self.start.descriptors + SPARE_DESCRIPTORS
+            ),
+            f"threads are back, but for pools: {self.start.lasting_threads}, then {self.end.lasting_threads} "
+            f"(in all {self.start.threads}, then {self.end.threads})": (
+                self.end.lasting_threads <= self.start.lasting_threads
+            ),
+            f"no stream is left: {self.end.streams}": self.end.streams == 0,
+            f"tasks are back: {self.start.tasks}, then {self.end.tasks}": self.end.tasks <= self.start.tasks,
+            f"all {self.printed_rows} printed rows are kept: {self.kept.rows}": (
+                self.kept.rows == self.printed_rows and not self.kept.wrong
+            ),
+            f"of {counted.read} rows read and {counted.written} written {counted.wrong} are wrong "
+            f"({counted.told_missing} gaps were told)": counted.wrong == 0 and counted.read > 0,
+            f"errors have a code: {dict(self.outcome.errors)}": not self.outcome.untyped,
+        }
+
+
+def soak(seconds: float, boards: int, clients: int, seed: int, interval: float) -> Soaked:
+    """Run it. What it says is for `Soaked.verdicts`."""
+    chance = random.Random(seed)
+    full = max(1, boards // PRINTING_PER_BOARD)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-soak-")))
+        fleet = stack.enter_context(printing(Options(boards - full, rows_per_second=ROWS_PER_SECOND)))
+        devices = {f"board-{number}": url for number, url in enumerate(fleet.urls)}
+        devices |= {f"sim-{number}": "sim:?telemetry=10" for number in range(full)}
+        (folder / "fleet.toml").write_text(
+            "".join(f'[devices.{name}]\nurl = "{url}"\n' for name, url in devices.items())
+        )
+        kept_in = folder / "recordings"
+        port = _free_port()
+        server = stack.enter_context(
+            spawned(
+                "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(folder / "fleet.toml"),
+                "--record", "*", "--recordings", str(kept_in), "--http", str(port), "--log-json",
+            )
+        )  # fmt: skip
+        names = tuple(devices)
+        with FastFlightClient(server.location) as client:
+            file_rows = client.read("sim-0", FILE).to_arrow().num_rows
+        place = Place(
+            server.location, f"http://127.0.0.1:{port}", names[: len(fleet.urls)], names[len(fleet.urls) :], file_rows
+        )
+        coming = Coming(place, clients, seed)
+        sampling = Sampling(server.pid, server.location, kept_in, interval)
+        # What begins with the first of its kind (a board's line, a pool) is there from then on.
+        for name in place.boards:
+            with FastFlightClient(server.location) as client:
+                client.ls(name)
+        for kind in VISITS:
+            coming.visit(kind, chance, "soak-first")
+        start = _rested(sampling, None)
+        with sampling:
+            coming.start()
+            time.sleep(seconds)
+            coming.stop()
+            samples = list(sampling.samples)
+        end = _rested(sampling, start)
+        printed = fleet.stop()
+        kept = replayed(server.location, printed)
+    warm_up = min(WARM_UP_SHARE * seconds, MOST_WARM_UP_SECONDS)
+    began = samples[0].seconds if samples else 0.0
+    warm = [each for each in samples if each.seconds - began >= warm_up]
+    rows = sum(board.rows for board in printed)
+    return Soaked(coming.outcome, kept, rows, start, end, slope(warm), samples, warm_up)
+
+
+def _rested(sampling: Sampling, start: Sample | None) -> Sample:
+    """The process with no client: as it is when it has come to rest, or when it was given long enough to."""
+    deadline = time.monotonic() + REST_SECONDS
+    while True:
+        sample = sampling.take()
+        back = start is None or (
+            sample.descriptors <= start.descriptors and sample.lasting_threads <= start.lasting_threads
+        )
+        if (sample.streams == 0 and back and start is not None) or time.monotonic() > deadline:
+            return sample
+        if start is None and time.monotonic() > deadline - REST_SECONDS / 2 and sample.streams == 0:
+            return sample
+        time.sleep(POLL_SECONDS)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def main(
+    hours: Annotated[float, typer.Option(min=0, help="How long, in hours.")] = 0.0,
+    minutes: Annotated[float, typer.Option(min=0, help="How long, in minutes, beside the hours.")] = 10.0,
+    boards: Annotated[int, typer.Option(min=2, help="Boards, one in ten of them with files.")] = 100,
+    clients: Annotated[int, typer.Option(min=1, help="Clients at a time.")] = 50,
+    seed: Annotated[int, typer.Option(help="Of what clients do.")] = 1,
+    path: Annotated[Path | None, typer.Option("--output", help="The CSV; a plot and the verdicts lie beside.")] = None,
+) -> None:
+    """Soak a server, and say whether it is as it was."""
+    seconds = (hours * 60 + (0 if hours and minutes == 10.0 else minutes)) * 60
+    path = path or output.default_path("soak")
+    typer.echo(f"{boards} boards, {clients} clients, {seconds:.0f} s")
+    found = soak(seconds, boards, clients, seed, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES))
+    verdicts = found.verdicts()
+    frame = pd.DataFrame([asdict(each) for each in found.samples])
+    description: dict[str, Any] = {
+        "suite": "soak",
+        "seconds": seconds,
+        "boards": boards,
+        "clients": clients,
+        "seed": seed,
+        "flat_mb_per_hour": FLAT_MB_PER_HOUR,
+        "slope": asdict(found.slope),
+        "start": asdict(found.start),
+        "end": asdict(found.end),
+        "visits": dict(found.outcome.visits),
+        "errors": dict(found.outcome.errors),
+        "untyped": found.outcome.untyped,
+        "verdicts": verdicts,
+        "machine": machine.describe(),
+    }
+    output.save(path, frame, {}, description)
+    if found.samples:
+        drawn(frame, found.warm_up_seconds, description).savefig(path.with_suffix(".png"))
+    typer.echo(f"{found.outcome.visits.total()} visits: {dict(found.outcome.visits)}")
+    for text, held in verdicts.items():
+        typer.echo(f"{'held  ' if held else 'FAILED'}  {text}")
+    for text in found.outcome.untyped:
+        typer.echo(f"        {text}")
+    typer.echo(f"{machine.in_one_line(description['machine'])}\n{path}")
+    sys.exit(0 if all(verdicts.values()) else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

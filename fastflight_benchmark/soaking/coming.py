@@ -1,0 +1,83 @@
+"""Clients that come and go: so many at a time, each a thread that visits, rests a little, and visits again."""
+
+from __future__ import annotations
+
+import random
+import threading
+import urllib.error
+from collections import Counter
+from dataclasses import dataclass, field
+
+from websockets.exceptions import WebSocketException
+
+from fastflight.errors import FastFlightError
+from fastflight_benchmark.soaking.visits import VISITS, Counted, Place
+
+REST_SECONDS = (0.1, 2.0)
+# One that was not foreseen.
+INTERNAL = FastFlightError.code
+# What is shown of what should not be.
+MAX_SHOWN = 20
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All visits together. `errors` are those with a code, `untyped` texts of all others."""
+
+    visits: Counter[str] = field(default_factory=Counter)
+    counted: Counted = field(default_factory=Counted)
+    errors: Counter[str] = field(default_factory=Counter)
+    untyped: list[str] = field(default_factory=list)
+
+
+class Coming:
+    """`clients` of `place`, from `start` to `stop`."""
+
+    def __init__(self, place: Place, clients: int, seed: int) -> None:
+        self.outcome = Outcome()
+        self._place = place
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._come_and_go, args=(number, random.Random(seed * 1000 + number)))
+            for number in range(clients)
+        ]
+
+    def start(self) -> None:
+        """Have them come."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Have them leave; returns when the last one has."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _come_and_go(self, number: int, chance: random.Random) -> None:
+        while not self._over.wait(chance.uniform(*REST_SECONDS)):
+            self.visit(chance.choice(list(VISITS)), chance, f"soak-{number}")
+
+    def visit(self, kind: str, chance: random.Random, own: str) -> None:
+        """One visit, counted."""
+        code, untyped, counted = "", "", Counted()
+        try:
+            counted = VISITS[kind](self._place, chance, own)
+        except FastFlightError as error:
+            code, untyped = error.code, f"{kind}: {error}" if error.code == INTERNAL else ""
+        except urllib.error.HTTPError as error:
+            with error:
+                code, untyped = f"http {error.code}", f"{kind}: {error}" if error.code == 500 else ""
+        except (WebSocketException, OSError, ValueError) as error:
+            untyped = f"{kind}: {type(error).__name__}: {error}"
+        with self._lock:
+            self.outcome.visits[kind] += 1
+            for name in ("read", "written", "wrong", "told_missing"):
+                total = self.outcome.counted
+                setattr(total, name, getattr(total, name) + getattr(counted, name))
+            if counted.wrong:
+                self.outcome.untyped.append(f"{kind}: {counted.wrong} wrong rows")
+            if code:
+                self.outcome.errors[code] += 1
+            if untyped and len(self.outcome.untyped) < MAX_SHOWN:
+                self.outcome.untyped.append(untyped)

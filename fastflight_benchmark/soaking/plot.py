@@ -1,0 +1,50 @@
+"""The plot of a soak: what the server's process held, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # before pyplot: there may be no display
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from fastflight_benchmark import machine
+
+COLOUR, SHADE = "#2f6f9f", "#dddddd"
+DPI = 120
+
+
+def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[str, Any]) -> Figure:
+    """Four panels with one axis of time. The warm-up, which the slope leaves out, is shaded."""
+    figure, panels = plt.subplots(4, 1, figsize=(9, 8.5), sharex=True, dpi=DPI)
+    began = samples["seconds"].iloc[0]
+    minutes = (samples["seconds"] - began) / 60
+    grew = description["slope"]
+    for axes, (title, columns) in zip(
+        panels,
+        (
+            (f"memory, MB (RSS): {grew['mb_per_hour']:+.1f} MB per hour after the warm-up", ["rss_mb"]),
+            ("open descriptors", ["descriptors"]),
+            ("threads (light: but for pools)", ["threads", "lasting_threads"]),
+            ("open streams", ["streams"]),
+        ),
+        strict=True,
+    ):
+        axes.axvspan(0, warm_up_seconds / 60, color=SHADE, linewidth=0)
+        for place, column in enumerate(columns):
+            known = samples[column].where(samples[column] >= 0)
+            axes.plot(minutes, known, color=COLOUR, alpha=1 if not place else 0.45, linewidth=1.2)
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y", linewidth=0.4)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[-1].set_xlabel("minutes (shaded: warm-up)")
+    figure.suptitle(f"{description['boards']} boards, {description['clients']} clients that come and go", fontsize=12)
+    figure.text(0.01, 0.005, machine.in_one_line(description["machine"]), fontsize=6.5, color="#666666")
+    figure.tight_layout(rect=(0, 0.015, 1, 1))
+    return figure

@@ -1,0 +1,136 @@
+"""What a server's process holds, every few seconds, and whether that grows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from fastflight.client import FastFlightClient
+from fastflight.errors import FastFlightError
+
+MB = 1e6
+# Of samples so close in time each knows what the one before was: they are averaged to so many before a slope is taken.
+BLOCKS = 30
+# What a slope's interval is to hold with.
+CONFIDENCE = 0.95
+# Memory that grows by less is called flat even where the interval does not hold 0: a week of it is what one large
+# answer takes for a moment.
+FLAT_MB_PER_HOUR = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`."""
+
+    seconds: float
+    rss_mb: float
+    descriptors: int
+    threads: int
+    lasting_threads: int
+    tasks: int
+    streams: int
+    disk_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """MB per hour, and the interval that holds it."""
+
+    mb_per_hour: float
+    low: float
+    high: float
+
+    @property
+    def flat(self) -> bool:
+        """Whether memory may be said not to grow."""
+        return self.low <= 0 or self.mb_per_hour < FLAT_MB_PER_HOUR
+
+
+class Sampling:
+    """A thread that samples every `interval` seconds, while the context lasts."""
+
+    def __init__(self, pid: int, location: str, folder: Path, interval: float) -> None:
+        self.samples: list[Sample] = []
+        self._process = psutil.Process(pid)
+        self._location = location
+        self._folder = folder
+        self._interval = interval
+        self._began = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def take(self) -> Sample:
+        """One sample, now. Asking `stats` is a client, too: it has left when the process is looked at."""
+        tasks = streams = pooled = -1
+        try:
+            with FastFlightClient(self._location) as client:
+                told = client.stats()
+            tasks = sum(shard["tasks"] for shard in told["shards"])
+            streams = told["open"]
+            pooled = told["threads"]["offload"] + told["threads"]["other"]
+        except FastFlightError:
+            pass  # it has no room for it just now
+        with self._process.oneshot():
+            threads = self._process.num_threads()
+            return Sample(
+                round(time.monotonic() - self._began, 1),
+                self._process.memory_info().rss / MB,
+                self._process.num_fds(),
+                threads,
+                -1 if pooled < 0 else threads - pooled,
+                tasks,
+                streams,
+                sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file()) / MB,
+            )
+
+    def __enter__(self) -> Sampling:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._interval):
+            self.samples.append(self.take())
+
+
+def slope(samples: Sequence[Sample]) -> Slope:
+    """Theil-Sen: the median of the slopes between all pairs of averaged samples, and Sen's interval (1968) for it.
+
+    A step up and down again, of a large answer that was being sent, hardly moves it.
+    """
+    points = _blocks(samples)
+    slopes = sorted(
+        (later[1] - earlier[1]) / (later[0] - earlier[0]) * 3600
+        for place, earlier in enumerate(points)
+        for later in points[place + 1 :]
+    )
+    if not slopes:
+        return Slope(math.nan, -math.inf, math.inf)
+    n, pairs = len(points), len(slopes)
+    z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    half = z * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    low, high = math.floor((pairs - half) / 2), math.ceil((pairs + half) / 2)
+    return Slope(
+        statistics.median(slopes),
+        slopes[low] if low >= 0 else -math.inf,
+        slopes[high] if high < pairs else math.inf,
+    )
+
+
+def _blocks(samples: Sequence[Sample]) -> list[tuple[float, float]]:
+    size = max(1, len(samples) // BLOCKS)
+    groups = [samples[start : start + size] for start in range(0, len(samples) - size + 1, size)]
+    return [
+        (statistics.fmean(each.seconds for each in group), statistics.fmean(each.rss_mb for each in group))
+        for group in groups
+    ]

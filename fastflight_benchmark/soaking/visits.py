@@ -1,0 +1,218 @@
+"""One visit of a client: it connects, does one thing, counts what came, and leaves, well or not.
+
+Each kind counts rows that it got, and those that are `wrong`: that are missing without a word, come twice, or are not
+what was written. What a visit raises is for its caller to sort: an error with a code is an answer, any other a defect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from websockets.sync.client import connect
+
+from fastflight.client import AsyncFastFlightClient, FastFlightClient, Missed
+from fastflight.service.requests import Mock
+from fastflight_benchmark.live.counting import JSON_SCHEMA
+
+FILE = "/readings.csv"
+WRITTEN_ROWS = 500
+# What a live session is followed for.
+SESSION_SECONDS = (0.5, 3.0)
+# Between the batches of a client that reads slowly.
+SLOW_SECONDS = 0.05
+# A request for the line of a board that others have may wait as long as the server lets it.
+HTTP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where clients go: the server's addresses, boards that print, boards with files, and the rows of `FILE` there."""
+
+    location: str
+    http: str
+    printing: tuple[str, ...]
+    boards: tuple[str, ...]
+    file_rows: int
+
+
+@dataclass(slots=True)
+class Counted:
+    """Rows that came, rows that went, and rows that are not what they should be."""
+
+    read: int = 0
+    written: int = 0
+    wrong: int = 0
+    told_missing: int = 0
+
+
+Visit = Callable[[Place, random.Random, str], Counted]
+
+
+def reading(place: Place, chance: random.Random, own: str) -> Counted:
+    """A file, whole."""
+    with FastFlightClient(place.location) as client:
+        with client.read(chance.choice(place.boards), FILE, mode=chance.choice(("sync", "async"))) as rows:
+            count = sum(batch.num_rows for batch in rows)
+    return Counted(read=count, wrong=abs(count - place.file_rows))
+
+
+def areading(place: Place, chance: random.Random, own: str) -> Counted:
+    """The same by the async client, twice at a time."""
+
+    async def read(client: AsyncFastFlightClient) -> int:
+        stream = await client.read(chance.choice(place.boards), FILE)
+        async with stream as rows:
+            return sum([batch.num_rows async for batch in rows])
+
+    async def both() -> Counted:
+        async with AsyncFastFlightClient(place.location) as client:
+            counts = await asyncio.gather(read(client), read(client))
+        return Counted(read=sum(counts), wrong=sum(abs(count - place.file_rows) for count in counts))
+
+    return asyncio.run(both())
+
+
+def following(place: Place, chance: random.Random, own: str) -> Counted:
+    """A board's rows as it prints them: no number is missing but those that the server tells of."""
+    counted = Counted()
+    with FastFlightClient(place.location) as client:
+        with client.session(
+            chance.choice(place.printing),
+            format="jsonl",
+            schema=JSON_SCHEMA,
+            limit_seconds=chance.uniform(*SESSION_SECONDS),
+            mode=chance.choice(("sync", "async")),
+        ) as rows:
+            _follow(((batch, rows.gaps) for batch in rows), counted, slow=False)
+    return counted
+
+
+def dawdling(place: Place, chance: random.Random, own: str) -> Counted:
+    """The same, slowly."""
+    counted = Counted()
+    with FastFlightClient(place.location) as client:
+        board = chance.choice(place.printing)
+        with client.session(
+            board, format="jsonl", schema=JSON_SCHEMA, since_seconds=60, limit_seconds=SESSION_SECONDS[1]
+        ) as rows:
+            _follow(((batch, rows.gaps) for batch in rows), counted, slow=True)
+    return counted
+
+
+def replaying(place: Place, chance: random.Random, own: str) -> Counted:
+    """The last rows of a recording."""
+    counted = Counted()
+    with FastFlightClient(place.location) as client:
+        name = chance.choice(place.printing)
+        with client.recording(name, format="jsonl", schema=JSON_SCHEMA, since_seconds=20) as rows:
+            _follow(((batch, rows.gaps) for batch in rows), counted, slow=False)
+    return counted
+
+
+def writing(place: Place, chance: random.Random, own: str) -> Counted:
+    """Rows put on a board, verified there, read back and removed."""
+    board, path = chance.choice(place.boards), f"/{own}.csv"
+    table = pa.table({"n": range(WRITTEN_ROWS), "x": [chance.randrange(1000) for _ in range(WRITTEN_ROWS)]})
+    with FastFlightClient(place.location) as client:
+        client.write(board, path, table, mode=chance.choice(("sync", "async")))
+        found = client.read(board, path).to_arrow()
+        client.remove(board, path)
+    same = found.num_rows == WRITTEN_ROWS and found.select(["n", "x"]).equals(table)
+    return Counted(read=found.num_rows, written=WRITTEN_ROWS, wrong=0 if same else WRITTEN_ROWS)
+
+
+def talking(place: Place, chance: random.Random, own: str) -> Counted:
+    """A board's REPL, asked a sum."""
+    number = chance.randrange(1000, 10_000)
+    with FastFlightClient(place.location) as client:
+        with client.interact(chance.choice(place.boards)) as repl:
+            repl.send(f"print({number} * 10007)\r")
+            answer = repl.read_until(b"%d" % (number * 10007))
+    return Counted(read=1, written=1, wrong=0 if answer else 1)
+
+
+def fetching(place: Place, chance: random.Random, own: str) -> Counted:
+    """A file's rows over HTTP."""
+    url = f"{place.http}/devices/{chance.choice(place.boards)}/files{FILE}?format=jsonl"
+    with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:
+        count = sum(1 for _ in answer)
+    return Counted(read=count, wrong=abs(count - place.file_rows))
+
+
+def watching(place: Place, chance: random.Random, own: str) -> Counted:
+    """A live session over a WebSocket."""
+    asked = {
+        "type": "device.session",
+        "device": chance.choice(place.printing),
+        "limit_seconds": chance.uniform(*SESSION_SECONDS),
+        "format": "jsonl",
+        "schema": JSON_SCHEMA,
+    }
+    counted, last = Counted(), -1
+    with connect(place.http.replace("http", "ws") + "/ws/session?as=json") as socket:
+        socket.send(json.dumps(asked))
+        for message in socket:
+            told = json.loads(message)
+            for row in told.get("rows", ()):
+                counted.read += 1
+                counted.wrong += last >= 0 and row["n"] != last + 1
+                last = row["n"]
+            if "gap" in told.get("note", {}):
+                counted.told_missing += 1
+                last = -1
+    return counted
+
+
+def leaving(place: Place, chance: random.Random, own: str) -> Counted:
+    """Asks for much, takes one batch, and goes: well, by cancelling, or by closing the connection under it."""
+    client = FastFlightClient(place.location)
+    try:
+        stream = client.read_request(Mock(total_rows=1_000_000, rows_per_batch=10_000))
+        count = next(iter(stream)).num_rows
+        if chance.random() < 0.5:
+            stream.cancel()
+    finally:
+        client.close()
+    return Counted(read=count)
+
+
+def hanging_up(place: Place, chance: random.Random, own: str) -> Counted:
+    """The same over HTTP."""
+    body = json.dumps({"type": "mock", "total_rows": 1_000_000}).encode()
+    with urllib.request.urlopen(f"{place.http}/stream", body, timeout=HTTP_SECONDS) as answer:
+        answer.read(4096)
+    return Counted(read=1)
+
+
+VISITS: dict[str, Visit] = {
+    each.__name__: each
+    for each in (
+        reading, areading, following, dawdling, replaying, writing, talking, fetching, watching, leaving, hanging_up,
+    )
+}  # fmt: skip
+
+
+def _follow(batches: Iterator[tuple[pa.RecordBatch, list[Missed]]], counted: Counted, *, slow: bool) -> None:
+    """Rows of a printing board in the order of their numbers; a place where some are missing is told or wrong."""
+    last, told = -1, 0
+    for batch, gaps in batches:
+        numbers = batch.column("n").to_pylist() if batch.num_rows else []
+        if len(gaps) > told:  # what follows is another run
+            counted.told_missing += len(gaps) - told
+            told, last = len(gaps), -1
+        for number in numbers:
+            # None: a line of which the session has seen the end only.
+            if number is None:
+                continue
+            counted.wrong += last >= 0 and number != last + 1
+            last = number
+        counted.read += len(numbers)
+        if slow:
+            time.sleep(SLOW_SECONDS)
