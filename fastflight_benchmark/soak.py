@@ -145,18 +145,23 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float) 
 
 
 def _rested(sampling: Sampling, start: Sample | None) -> Sample:
-    """The process with no client: as it is when it has come to rest, or when it was given long enough to."""
+    """The process with no client: when it is back at `start`, or stands still, or was given long enough to."""
     deadline = time.monotonic() + REST_SECONDS
+    before: Sample | None = None
     while True:
         sample = sampling.take()
-        back = start is None or (
-            sample.descriptors <= start.descriptors and sample.lasting_threads <= start.lasting_threads
-        )
-        if (sample.streams == 0 and back and start is not None) or time.monotonic() > deadline:
+        if start is not None:
+            settled = sample.descriptors <= start.descriptors and sample.lasting_threads <= start.lasting_threads
+        else:
+            settled = before is not None and _held(before) == _held(sample)
+        if (settled and sample.streams == 0) or time.monotonic() > deadline:
             return sample
-        if start is None and time.monotonic() > deadline - REST_SECONDS / 2 and sample.streams == 0:
-            return sample
+        before = sample
         time.sleep(POLL_SECONDS)
+
+
+def _held(sample: Sample) -> tuple[int, int, int]:
+    return sample.descriptors, sample.threads, sample.tasks
 
 
 def _free_port() -> int:

@@ -1,0 +1,91 @@
+"""The soak: its slope, its verdicts, and all of it for a few seconds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from fastflight.errors import BusyError, FastFlightError
+from fastflight_benchmark import soak
+from fastflight_benchmark.live.recorded import Kept
+from fastflight_benchmark.soaking import visits
+from fastflight_benchmark.soaking.coming import Coming, Outcome
+from fastflight_benchmark.soaking.sampling import Sample, Slope, slope
+from fastflight_benchmark.soaking.visits import VISITS, Counted, Place
+
+REST = Sample(0.0, 200.0, 50, 30, 10, 5, 0, 1.0)
+PLACE = Place("grpc://127.0.0.1:1", "http://127.0.0.1:1", ("board-0",), ("sim-0",), 10)
+
+
+def samples(mb_per_hour: float, noise: float) -> list[Sample]:
+    chance = random.Random(1)
+    return [
+        replace(REST, seconds=2.0 * n, rss_mb=200 + 2 * n / 3600 * mb_per_hour + chance.uniform(-noise, noise))
+        for n in range(300)
+    ]
+
+
+def test_a_slope_is_found_in_noise_and_its_interval_holds_it() -> None:
+    found = slope(samples(60.0, 3.0))
+    assert found.low < 60 < found.high and found.low > 0 and not found.flat
+
+
+def test_noise_without_a_slope_is_flat() -> None:
+    found = slope(samples(0.0, 3.0))
+    assert found.low < 0 < found.high and found.flat
+    assert slope(samples(5.0, 0.01)).flat and slope(samples(5.0, 0.01)).low > 0
+    assert slope([]).low < slope([]).high
+
+
+def test_a_large_answer_in_between_is_no_slope() -> None:
+    told = [replace(each, rss_mb=each.rss_mb + 300 * (280 < n < 290)) for n, each in enumerate(samples(0.0, 1.0))]
+    assert slope(told).flat
+
+
+def soaked(outcome: Outcome, end: Sample, kept: Kept, grew: Slope) -> soak.Soaked:
+    return soak.Soaked(outcome, kept, 100, REST, end, grew, samples(0.0, 1.0), 10.0)
+
+
+def good() -> soak.Soaked:
+    return soaked(Outcome(counted=Counted(read=1)), REST, Kept(rows=100), Slope(1.0, -1.0, 3.0))
+
+
+def test_all_holds_or_is_named() -> None:
+    assert all(good().verdicts().values())
+    bad = soaked(
+        Outcome(counted=Counted(read=1, wrong=1), untyped=["KeyError"]),
+        replace(REST, descriptors=100, lasting_threads=11, tasks=6, streams=1),
+        Kept(rows=99),
+        Slope(50.0, 20.0, 80.0),
+    )
+    assert not any(bad.verdicts().values())
+
+
+@pytest.mark.parametrize(
+    ("error", "codes", "untyped"),
+    [
+        (BusyError("in use"), {"busy": 1}, 0),
+        (FastFlightError("internal error, see the log"), {"internal": 1}, 1),
+        (OSError("cut"), {}, 1),
+    ],
+)
+def test_an_error_without_a_code_is_a_defect(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, codes: dict[str, int], untyped: int
+) -> None:
+    def failing(place: Place, chance: random.Random, own: str) -> Counted:
+        raise error
+
+    monkeypatch.setitem(visits.VISITS, "reading", failing)
+    coming = Coming(PLACE, 1, 1)
+    coming.visit("reading", random.Random(1), "a")
+    assert dict(coming.outcome.errors) == codes and len(coming.outcome.untyped) == untyped
+
+
+def test_a_few_boards_for_a_few_seconds() -> None:
+    found = soak.soak(6.0, 4, 6, seed=2, interval=0.5)
+    failed = [text for text, held in found.verdicts().items() if not held]
+    assert not failed, (failed, found.outcome.untyped)
+    assert set(found.outcome.visits) == set(VISITS)
+    assert found.samples and found.printed_rows > 0
