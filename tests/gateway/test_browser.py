@@ -16,6 +16,7 @@ from fastflight.cli.web import open_remote_gateway
 from fastflight.client import FastFlightClient
 from fastflight.testing.browser import OPTIONS
 
+from .guarded import guarding
 from .speaking import Speaker
 
 # For a browser on a busy machine; what is there is seen at once.
@@ -193,3 +194,49 @@ def test_a_phone_shows_one_thing_at_a_time(browser: Browser) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= 360
             page.get_by_role("button", name="Back to all devices").click()
             expect(page.locator("#fleet")).to_be_visible()
+
+
+def sign_in(page: Page, token: str) -> None:
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_who_signs_in_sees_what_is_theirs(browser: Browser, tmp_path: Path) -> None:
+    with guarding("in one process") as guarded, looking(browser, f"{guarded.gateway.url}/") as page:
+        expect(page.locator("#connection")).to_have_text("not signed in")
+        sign_in(page, "ff_wrong")
+        expect(page.locator("#sign-in-said")).to_contain_text("not known here")
+        sign_in(page, guarded.tokens["operator"])
+        expect(page.locator(".card .name")).to_have_text(["lab-1"])
+        expect(page.locator("#who")).to_have_text("operator")
+        page.get_by_role("button", name="lab-1").click()
+        expect(page.locator("#charts canvas")).to_be_visible()
+        page.get_by_role("tab", name="Files").click()
+        with page.expect_download() as downloading:
+            page.get_by_role("row", name=re.compile("readings.csv")).get_by_role("link", name="CSV").click()
+        downloading.value.save_as(tmp_path / "readings.csv")
+        assert (tmp_path / "readings.csv").read_bytes()[:4] == b"time"
+        page.locator("#upload-file").set_input_files({"name": "new.txt", "mimeType": "", "buffer": b"x"})
+        expect(page.locator("#upload-said")).to_contain_text("written and verified")
+        page.get_by_role("tab", name="Terminal").click()
+        page.get_by_role("button", name="Open the REPL").click()
+        expect(page.locator("#terminal-said")).to_contain_text("Connected")
+        page.reload()  # the token is kept for the tab
+        expect(page.locator("#who")).to_have_text("operator")
+        assert guarded.tokens["operator"] not in page.url
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.locator("#sign-in")).to_be_visible()
+        assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_what_may_not_be_done_is_not_offered_and_who_is_revoked_is_told(browser: Browser) -> None:
+    with guarding("in one process") as guarded, looking(browser, f"{guarded.gateway.url}/#/lab-1/terminal") as page:
+        sign_in(page, guarded.tokens["reader"])
+        expect(page.locator("#not-granted")).to_be_visible()
+        expect(page.get_by_role("tab", name="Terminal")).to_be_hidden()
+        page.get_by_role("tab", name="Files").click()
+        expect(page.get_by_role("row", name=re.compile("readings.csv"))).to_be_visible()
+        expect(page.locator("#upload")).to_be_hidden()
+        guarded.revoke("reader")
+        expect(page.locator("#sign-in-said")).to_contain_text("no longer good")
+        assert page.locator(".card").count() == 0

@@ -1,9 +1,23 @@
 // Asking the gateway. What it refuses is an `Error` whose text is the gateway's: what, where, and what to do next.
 
+const TOKEN = "fastflight-token";
+
+// The token of who looks stays in this tab, and goes nowhere but into a header.
+export const keep = (token) => sessionStorage.setItem(TOKEN, token);
+export const forget = () => sessionStorage.removeItem(TOKEN);
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+
+// What proves who asks: nothing, where nothing is wanted.
+export function proof() {
+  const token = sessionStorage.getItem(TOKEN);
+  // A header holds no other characters; what has some is no token, and the server says so.
+  return token === null ? {} : { Authorization: `Bearer ${token.replace(/[^!-~]/g, "?")}` };
+}
+
 export async function ask(url, options = {}) {
   let answer;
   try {
-    answer = await fetch(url, options);
+    answer = await fetch(url, { ...options, headers: { ...options.headers, ...proof() } });
   } catch {
     throw new Error("the server does not answer; is it still running?");
   }
@@ -12,11 +26,18 @@ export async function ask(url, options = {}) {
 }
 
 export function refusal(status, body) {
+  let text = `the server answered ${status}`;
   try {
-    return new Error(said(JSON.parse(body)));
+    text = said(JSON.parse(body));
   } catch {
-    return new Error(`the server answered ${status}`);
+    // not an error of the gateway's
   }
+  return Object.assign(new Error(text), { status });
+}
+
+// The address of what is at `url`, for an image or a download, which send no header.
+export async function fetched(url) {
+  return hasToken() ? URL.createObjectURL(await (await ask(url)).blob()) : url;
 }
 
 export function said(error) {

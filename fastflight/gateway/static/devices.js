@@ -20,6 +20,11 @@ export class Device {
     else if (points) this.points = this.points.concat(points).slice(-MAX_POINTS);
   }
 
+  // Whether who looks may do that here: "read", "write", "session", "exec".
+  may(verb) {
+    return this.granted?.includes(verb) ?? true;
+  }
+
   // One of STATES, by the server's clock. What nobody hears any more is stale, whatever it was.
   state(now, connected) {
     if (this.trouble) return "trouble";
@@ -32,6 +37,7 @@ export class Device {
     const state = this.state(now, connected);
     const heard = this.last == null ? "" : ago(now - this.last);
     if (state === "trouble") return heard ? `trouble, last data ${heard}` : "trouble";
+    if (!this.may("session")) return state === "closed" ? "not open" : "open; not yours to hear";
     if (state === "quiet") return "open, has said nothing yet";
     if (state === "closed") return "not open";
     return `${state}, ${heard}`;

@@ -1,6 +1,6 @@
 // The files of the chosen device: folders, downloads, uploads.
 
-import { ask, fileUrl, refusal } from "./asking.js";
+import { ask, fetched, fileUrl, hasToken, proof, refusal } from "./asking.js";
 
 // Files that have rows, by their endings, and so can be had as CSV or Parquet, too.
 const ROWS = /\.(csv|jsonl|ndjson|arrow)$/i;
@@ -91,6 +91,7 @@ export class Files {
     // As bytes, whatever the browser takes it for. `fetch` does not tell how far it is.
     const request = new XMLHttpRequest();
     request.open("PUT", fileUrl(this.device, path));
+    for (const [name, value] of Object.entries(proof())) request.setRequestHeader(name, value);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => {
       progress.value = event.lengthComputable ? event.loaded / event.total : 0;
@@ -127,7 +128,25 @@ function link(text, url, name) {
   anchor.textContent = text;
   anchor.href = url;
   anchor.download = name;
+  if (hasToken()) anchor.addEventListener("click", (event) => download(event, url, name));
   return anchor;
+}
+
+// Where a header has to go with it, what is at `url` is fetched first, and then saved.
+async function download(event, url, name) {
+  event.preventDefault();
+  const said = document.getElementById("files-said");
+  tell(said, `${name}: reading…`);
+  try {
+    const anchor = document.createElement("a");
+    anchor.href = await fetched(url);
+    anchor.download = name;
+    anchor.click();
+    setTimeout(() => URL.revokeObjectURL(anchor.href), 60000);
+    tell(said, "");
+  } catch (error) {
+    tell(said, error.message, true);
+  }
 }
 
 function foldersFirst(one, other) {

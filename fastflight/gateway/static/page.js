@@ -1,12 +1,16 @@
 // The page put together. Where somebody is stands in the address, as #/device/tab, so that it can be kept and shared.
 
+import { ask, fetched } from "./asking.js";
 import { Charts } from "./charts.js";
 import { Device, DeviceList, setText } from "./devices.js";
 import { Feed } from "./feed.js";
 import { Files } from "./files.js";
+import { Signing } from "./signing.js";
 import { ReplTerminal } from "./terminal.js";
 
 const TABS = ["live", "files", "terminal"];
+// What each takes; live data are shown as not granted rather than hidden.
+const TAKES = { files: "read", terminal: "exec" };
 const get = (id) => document.getElementById(id);
 
 const devices = new Map();
@@ -20,14 +24,22 @@ const list = new DeviceList((name) => go(name, tab));
 const charts = new Charts(get("charts"));
 const files = new Files();
 const terminal = new ReplTerminal();
-const feed = new Feed(heard, (state) => {
+// The feed begins when it is known who looks.
+let feed = null;
+const signing = new Signing(() => {
+  feed ??= new Feed(heard, changed, () => signing.leave("The token is no longer good. Sign in again."));
+  arrive();
+  showPlots();
+});
+list.changed = drawSoon;
+
+function changed(state) {
   const element = get("connection");
   element.dataset.state = state;
   if (state !== "live") newest = null;
   if (state !== "lost") setText(element, state === "live" ? "connected" : state);
   drawSoon();
-});
-list.changed = drawSoon;
+}
 
 function heard(message) {
   const whole = message.type === "all";
@@ -55,6 +67,7 @@ function drawSoon() {
 }
 
 function draw() {
+  if (feed === null) return;
   const now = feed.now();
   const connected = feed.current === "live";
   if (feed.current === "lost") {
@@ -79,6 +92,13 @@ function drawChosen(device, now, connected) {
   get("state").dataset.state = state;
   setText(get("state"), device.said(now, connected));
   setText(get("url"), device.url ?? "");
+  for (const [each, verb] of Object.entries(TAKES)) {
+    get(`tab-${each}`).hidden = !device.may(verb);
+    if (tab === each && !device.may(verb)) go(chosen, "live");
+  }
+  get("upload").hidden = !device.may("write");
+  get("not-granted").hidden = device.may("session");
+  get("newest").hidden = !device.may("session");
   get("trouble").hidden = !device.trouble;
   setText(get("trouble"), device.trouble ?? "");
   get("device").classList.toggle("old", state === "stale" || state === "trouble");
@@ -90,6 +110,7 @@ function drawChosen(device, now, connected) {
   fact("Recording", device.recording ?? "no");
   if (tab === "live") {
     charts.show(device);
+    if (!device.may("session")) get("no-numbers").hidden = true;
     setText(get("line"), device.line ?? "");
   }
 }
@@ -112,6 +133,7 @@ function go(name, to) {
 }
 
 function arrive() {
+  if (feed === null) return;
   const [, name, to] = location.hash.split("/");
   chosen = name ? decodeURIComponent(name) : null;
   tab = TABS.includes(to) ? to : "live";
@@ -135,7 +157,10 @@ for (const [place, each] of TABS.entries()) {
   button.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step) return;
-    const next = TABS[(place + step + TABS.length) % TABS.length];
+    let to = place;
+    do to = (to + step + TABS.length) % TABS.length;
+    while (get(`tab-${TABS[to]}`).hidden);
+    const next = TABS[to];
     go(chosen, next);
     get(`tab-${next}`).focus();
   });
@@ -144,21 +169,20 @@ get("back").addEventListener("click", () => go(null));
 addEventListener("hashchange", arrive);
 // Ages go on while nothing comes.
 setInterval(drawSoon, 200);
-arrive();
+signing.begin();
 
 async function showPlots() {
-  const { plots } = await (await fetch("/plots")).json();
+  const { plots } = await (await ask("/plots")).json();
   get("plots").hidden = plots.length === 0;
   get("images").replaceChildren(
     ...plots.map((url) => {
       const figure = document.createElement("figure");
       const image = figure.appendChild(document.createElement("img"));
       image.loading = "lazy";
-      image.src = url;
+      fetched(url).then((src) => (image.src = src), () => figure.remove());
       image.alt = decodeURIComponent(url.slice(url.lastIndexOf("/") + 1)).replace(/\.png$/, "").replaceAll("_", " ");
       figure.appendChild(document.createElement("figcaption")).textContent = image.alt;
       return figure;
     }),
   );
 }
-showPlots();
