@@ -67,6 +67,8 @@ MAX_PORT_DIGITS = 5
 DEFAULT_HOST = "127.0.0.1"
 # Who waits longer than this is better told to come back.
 MAX_WAIT_SECONDS = 300
+# A day: who wants no limit may have one that nobody meets.
+MAX_SILENT_SECONDS = 86_400
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
 LIMITS_EXAMPLE = 'As in [limits] streams = 1000, memory = "512MB"'
 # A host, in small letters as browsers send it, and its port; nothing after it.
@@ -169,6 +171,7 @@ class _FleetLimits(BaseModel):
     calls: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.calls
     waiting: Annotated[int, Field(ge=0, strict=True)] = DEFAULT_LIMITS.waiting
     wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = DEFAULT_LIMITS.wait_seconds
+    silent_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.silent_seconds
     memory: Annotated[int, BeforeValidator(bytes_of), Field(ge=MIN_MEMORY_BYTES, strict=True)] = DEFAULT_LIMITS.memory
 
 

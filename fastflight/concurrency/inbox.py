@@ -35,6 +35,12 @@ class Inbox(Iterator[T], Generic[T]):
         self._ended = False
         self._error: BaseException | None = None
         self._closed = False
+        self._exhausted = False
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the consumer has taken everything and seen the end."""
+        return self._exhausted
 
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes."""
@@ -54,8 +60,13 @@ class Inbox(Iterator[T], Generic[T]):
         """There are no more items."""
         self._end(None)
 
-    def fail(self, error: BaseException) -> None:
-        """There are no more items because of `error`."""
+    def fail(self, error: BaseException, *, at_once: bool = False) -> None:
+        """There are no more items because of `error`. With `at_once` what still waits is dropped."""
+        if at_once:
+            with self._changed:
+                self._waiting.clear()
+                self._bytes = 0
+                self._weigh()
         self._end(error)
 
     def close(self) -> None:
@@ -77,6 +88,7 @@ class Inbox(Iterator[T], Generic[T]):
                 return item
             if self._error is not None and not self._closed:
                 raise self._error
+            self._exhausted = self._ended
             raise StopIteration
 
     def _weigh(self) -> None:

@@ -3,7 +3,8 @@
 The handler's thread sends the answer, as do_get's does, to its trailer; another thread takes what the client sends,
 validated as do_put's is. The call ends when the client has ended its side: Flight gives a server no way to end it
 first, and leaving a reader while a thread is in it would crash. So a client that sees the trailer ends its side; one
-that does not is heard, and not listened to, until it leaves or the server shuts down.
+that does not is heard and not listened to, until it leaves, or has said nothing for too long (`server.silence`). Before
+the trailer it may be silent as long as it likes: who listens to a device has nothing to say.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fastflight.concurrency import HandIn, Shard
 from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.server import answers
+from fastflight.server.silence import Silence
 from fastflight.server.uploads import HANDIN_BYTES, Incoming
 from fastflight.service import dispatch
 from fastflight.service.ledger import Stream
@@ -33,8 +35,9 @@ def talk(
     reader: flight.MetadataRecordBatchReader,
     writer: flight.MetadataRecordBatchWriter,
     shard: Shard,
+    cut: Callable[[], int],
 ) -> None:
-    """Carry the exchange out; returns when both sides have ended."""
+    """Carry the exchange out; returns when both sides have ended. `cut`: see `Silence`."""
     sync = dispatch.exchanger(source) if request.mode == "sync" else None
     asynchronous = dispatch.async_exchanger(source) if request.mode == "async" else None
     incoming = Incoming(reader, stream)
@@ -66,7 +69,8 @@ def talk(
     finally:
         messages.close()
         batches.close()
-        taking.join()
+        with Silence(stream, shard.lookout, cut) as silence, silence.waiting():
+            taking.join()
         stream.lasting = False
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
@@ -145,7 +145,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.FlightMetadataWriter,
     ) -> None:
         with self._asked("write", descriptor, context) as (source, request, stream):
-            uploads.take(source, request, stream, reader, writer, self._shard_of(request))
+            uploads.take(source, request, stream, reader, writer, self._shard_of(request), self._cutting(stream))
 
     def do_exchange(
         self,
@@ -155,7 +155,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         with self._asked("exchange", descriptor, context) as (source, request, stream):
-            exchanges.talk(source, request, stream, reader, writer, self._shard_of(request))
+            exchanges.talk(source, request, stream, reader, writer, self._shard_of(request), self._cutting(stream))
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         with mapped():
@@ -223,17 +223,22 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self, name: str, device: str | None, who: Identity, context: flight.ServerCallContext
     ) -> AbstractContextManager[None]:
         """Around a call on `device` that is no stream, and may take as long as that does."""
-        return self._ledger.call(name, device, context.is_cancelled, partial(name_of, who, context))
+        return self._ledger.call(name, device, context.is_cancelled, partial(name_of, who, context), context.peer())
 
     def _shard_of(self, request: Request) -> Shard:
         return self._shards.of(request.belongs_to)
 
     def _open(self, asked: Asked, who: Identity, context: flight.ServerCallContext) -> Stream:
-        if who is ANYBODY:
-            return self._ledger.open(asked, context.is_cancelled, partial(name_of, who, context))
-        stream = self._ledger.open(asked, partial(self._left, who, context), partial(name_of, who, context))
-        stream.identity = who.name
+        left = context.is_cancelled if who is ANYBODY else partial(self._left, who, context)
+        stream = self._ledger.open(asked, left, partial(name_of, who, context))
+        stream.peer = context.peer()
+        if who is not ANYBODY:
+            stream.identity = who.name
         return stream
+
+    def _cutting(self, stream: Stream) -> Callable[[], int]:
+        """What cuts a stream's connection, unless something else runs on it."""
+        return lambda: cut(self.port, stream.peer) if stream.has_connection_alone else 0
 
     def _left(self, who: Identity, context: flight.ServerCallContext) -> bool:
         """Whether a stream's client has gone. Raises `Unauthenticated` when what it began with holds no more."""

@@ -1,9 +1,10 @@
 """do_put: a client's batches into a source.
 
-Every batch is vetted before anything touches it: a bad offset would crash the process at its first use. A
-sync writer runs in the handler's thread; an async one on the shard, fed through a hand-in bounded by bytes. The end of
-the stream counts only while the client is there: a killed client looks like one that has finished. A client whose rows
-fail half-way sends the app metadata `{"abort": true}` without a batch; the write has failed then.
+Every batch is vetted before anything touches it: a bad offset would crash the process at its first use. The handler's
+thread waits for the client; a sync writer runs in a thread beside it, an async one on the shard, fed through what is
+bounded by bytes. So a write can be ended while its client says nothing (`server.silence`). The end of the stream
+counts only while the client is there: a killed client looks like one that has finished. A client whose rows fail
+half-way sends the app metadata `{"abort": true}` without a batch; the write has failed then.
 
 Each accepted batch is acknowledged with `{"rows", "bytes"}`, cumulative; the last message is the writer's summary and
 `"done": true`. Before the first, a source that can go on with an upload that broke off says what is left of it:
@@ -20,7 +21,8 @@ import contextlib
 import json
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
@@ -28,11 +30,13 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from fastflight.concurrency import HandIn, Shard, failure_of
+from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import DataError, FastFlightError, Stopped
+from fastflight.server.silence import Silence
 from fastflight.service import dispatch
 from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary
+from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer
 from fastflight.tables.vetting import vet_batch, vet_schema
 
 # App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.
@@ -56,30 +60,36 @@ def take(
     reader: flight.MetadataRecordBatchReader,
     writer: flight.FlightMetadataWriter,
     shard: Shard,
+    cut: Callable[[], int],
 ) -> None:
-    """Carry the upload out; returns when the source has it all and the client was told."""
-    incoming = Incoming(reader, stream)
-    if request.mode == "sync":
-        write = dispatch.writer(source)
+    """Carry the upload out; returns when the source has it all and the client was told. `cut`: see `Silence`."""
+    with Silence(stream, shard.lookout, cut) as silence:
+        incoming = Incoming(reader, stream, silence)
+        sync = dispatch.writer(source) if request.mode == "sync" else None
         with _Acks(writer, incoming) as acks:
-            summary = write(request, incoming.schema, incoming, acks.tell)
-            incoming.check_taken()
-            acks.done(summary)
-    else:
-        awrite = dispatch.async_writer(source)
-        with _Acks(writer, incoming) as acks:
-            acks.done(_on_loop(awrite, request, incoming, acks, stream, shard))
+            if sync is not None:
+                batches, start = _in_thread(sync, request, incoming.schema, acks, stream, shard)
+            else:
+                awrite = dispatch.async_writer(source)
+                batches, start = _on_loop(awrite, request, incoming.schema, acks, stream, shard)
+            acks.done(_carry_out(batches, start, incoming, acks, stream))
 
 
 class Incoming(Iterator[pa.RecordBatch]):
     """The client's batches, each validated."""
 
-    def __init__(self, reader: flight.MetadataRecordBatchReader, stream: Stream) -> None:
+    def __init__(
+        self, reader: flight.MetadataRecordBatchReader, stream: Stream, silence: Silence | None = None
+    ) -> None:
+        """`silence` is told when it is the client's turn, if somebody minds."""
         self._reader = reader
         self._stream = stream
-        self._ended = False
+        self.awaited: Callable[[], AbstractContextManager[object]] = (
+            contextlib.nullcontext if silence is None else silence.waiting
+        )
         try:
-            self.schema: pa.Schema = reader.schema
+            with self.awaited():
+                self.schema: pa.Schema = reader.schema
         except (pa.ArrowException, OSError) as error:
             raise DataError("the upload does not begin with a schema", where="do_put") from error
         vet_schema(self.schema, "do_put")
@@ -89,7 +99,6 @@ class Incoming(Iterator[pa.RecordBatch]):
             batch = self._read()
             if batch is None:
                 self._stream.check()
-                self._ended = True
                 raise StopIteration
             if batch.app_metadata is not None:
                 self._heed(batch.app_metadata)
@@ -101,11 +110,6 @@ class Incoming(Iterator[pa.RecordBatch]):
         with contextlib.suppress(FastFlightError):
             return self._read() is not None
         return False
-
-    def check_taken(self) -> None:
-        """A writer has returned: raise unless it took everything."""
-        if not self._ended:
-            raise FastFlightError("the source ended before the upload")
 
     @staticmethod
     def _heed(metadata: pa.Buffer) -> None:
@@ -119,7 +123,8 @@ class Incoming(Iterator[pa.RecordBatch]):
 
     def _read(self) -> flight.FlightStreamChunk | None:
         try:
-            return self._reader.read_chunk()
+            with self.awaited():
+                return self._reader.read_chunk()
         except StopIteration:
             return None
         except (pa.ArrowException, OSError) as error:
@@ -135,20 +140,58 @@ class Incoming(Iterator[pa.RecordBatch]):
         return batch
 
 
+Batches = HandIn[pa.RecordBatch] | Inbox[pa.RecordBatch]
+Writing = concurrent.futures.Future[Summary]
+
+
 def _on_loop(
-    write: AsyncWriter[Any], request: Request, incoming: Incoming, acks: _Acks, stream: Stream, shard: Shard
-) -> Summary:
+    write: AsyncWriter[Any], request: Request, schema: pa.Schema, acks: _Acks, stream: Stream, shard: Shard
+) -> tuple[Batches, Callable[[], Writing]]:
+    """Where batches are handed in, and what starts the writer that takes them, on the shard."""
     batches: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, stream.check, shard.governor)
 
     async def consume() -> Summary:
         try:
-            return await write(request, incoming.schema, _each(batches), acks.tell)
+            return await write(request, schema, _each(batches), acks.tell)
         finally:
             await batches.aclose()
 
-    writing = shard.submit(consume())
+    return batches, lambda: shard.submit(consume())
+
+
+def _in_thread(
+    write: Writer[Any], request: Request, schema: pa.Schema, acks: _Acks, stream: Stream, shard: Shard
+) -> tuple[Batches, Callable[[], Writing]]:
+    """The same in a thread: it must not be the one that waits for the client, or nothing could end it meanwhile."""
+    batches: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, stream.check, shard.governor)
+    ended: Writing = concurrent.futures.Future()
+
+    def consume() -> None:
+        try:
+            summary = write(request, schema, batches, acks.tell)
+        except BaseException as error:
+            batches.close()
+            ended.set_exception(failure_of(error))
+        else:
+            batches.close()
+            ended.set_result(summary)
+
+    def start() -> Writing:
+        threading.Thread(target=consume, name="upload-writer", daemon=True).start()
+        return ended
+
+    return batches, start
+
+
+def _carry_out(
+    batches: Batches, start: Callable[[], Writing], incoming: Incoming, acks: _Acks, stream: Stream
+) -> Summary:
+    """Start the writer and hand it what comes."""
+    writing = start()
     # The handler may be waiting for a batch then, and the client for word of the last one.
     writing.add_done_callback(lambda ended: acks.tell(Refused()) if _failed(ended) else None)
+    # A stream that is to end does so at once for its device, whatever its client and this thread wait for.
+    stream.when_stopped(lambda: batches.fail(Stopped(stream.why_stop, hint="Ask again"), at_once=True))
     try:
         for batch in incoming:
             batches.put(batch, pa.ipc.get_record_batch_size(batch))
@@ -159,6 +202,8 @@ def _on_loop(
         batches.fail(error, at_once=True)
         _abort(writing)
         raise
+    finally:
+        stream.when_stopped(None)
     summary = _result(writing)
     if not batches.exhausted:
         raise FastFlightError("the source ended before the upload")
@@ -227,7 +272,8 @@ class _Acks:
         self._thread.join(POLL_SECONDS)
         while self._thread.is_alive() and self._incoming.discard():
             self._thread.join(0)
-        self._thread.join()
+        with self._incoming.awaited():
+            self._thread.join()
 
     def _add(self, message: Summary) -> None:
         with self._changed:

@@ -44,6 +44,9 @@ MAX_WAITING = 64
 WAIT_SECONDS = 5.0
 # A server that lets nobody wait still does not want to be asked without pause.
 MIN_RETRY_SECONDS = 1.0
+# A client that writes and says nothing holds a device and a thread. The slowest source of rows that is worth a write, a
+# person's hand or a sensor that is asked once a minute, gives them in one go, or uses a session.
+SILENT_SECONDS = 60.0
 # How often a waiting thread looks whether its client is still there. gRPC takes up to 0.4 ms to say.
 LOOK_SECONDS = 0.2
 
@@ -64,6 +67,8 @@ class Limits:
     wait_seconds: float = WAIT_SECONDS
     # Bytes that wait in hand-offs, of all streams together.
     memory: int = DEFAULT_MEMORY_BYTES
+    # How long a client that is to send may send nothing, and one that has a device may take nothing.
+    silent_seconds: float = SILENT_SECONDS
 
 
 class _Gate:
@@ -93,6 +98,8 @@ class Place:
     passed = 0
     admitted = False
     left = False
+    # The connection that it came by, as gRPC says it.
+    peer = ""
     wake: Callable[[], object] | None = None
     gates: tuple[_Gate, ...] = ()
 

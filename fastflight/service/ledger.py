@@ -68,6 +68,16 @@ class Stream(Place):
             self._asker = self._who()
         return self._asker
 
+    @property
+    def silent_seconds(self) -> float:
+        """How long its client may let it wait."""
+        return self._ledger.limits.silent_seconds
+
+    @property
+    def has_connection_alone(self) -> bool:
+        """Whether nothing else goes on on its connection, but streams that are to end."""
+        return self._ledger.has_alone(self)
+
     def begin(self) -> None:
         """It is admitted."""
         self.began = self._looked = time.perf_counter()
@@ -182,9 +192,12 @@ class Ledger:
         return stream
 
     @contextmanager
-    def call(self, name: str, device: str | None, left: Callable[[], bool], who: Callable[[], str]) -> Iterator[None]:
+    def call(
+        self, name: str, device: str | None, left: Callable[[], bool], who: Callable[[], str], peer: str = ""
+    ) -> Iterator[None]:
         """Around a call `name` on `device` that is no stream. It is admitted like one, by a limit of its own."""
         place = CallPlace()
+        place.peer = peer
         with self._told(name, device, who()):
             self._admission.acquire(place, device, who, left)
             try:
@@ -236,6 +249,18 @@ class Ledger:
     def draining(self) -> bool:
         """Whether the server shuts down."""
         return self._admission.closed
+
+    @property
+    def limits(self) -> Limits:
+        """What is admitted, and for how long."""
+        return self._admission.limits
+
+    def has_alone(self, stream: Stream) -> bool:
+        """Whether nothing goes on on the connection of `stream` but what is to end."""
+        with self._lock:
+            if any(place.peer == stream.peer for place in self._admission.calls):
+                return False
+            return all(each.why_stop for each in self._streams() if each.peer == stream.peer)
 
     def refuse_while_draining(self) -> None:
         """Raise `Stopped` once the server shuts down."""

@@ -19,6 +19,7 @@ KINDS = (
     ("-lookout", "watchers"),
     ("shard-", "shards"),
     ("acks", "beside_handlers"),
+    ("upload-writer", "beside_handlers"),
     ("exchange-input", "beside_handlers"),
     ("session-input", "beside_handlers"),
     ("held-line", "beside_handlers"),

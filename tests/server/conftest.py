@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -67,6 +67,8 @@ class Trials:
     begun: threading.Event = field(default_factory=threading.Event)
     taken: list[int] = field(default_factory=list)
     broke_off: list[str] = field(default_factory=list)
+    # Called when a write has broken off.
+    ended: Callable[[], object] = lambda: None
 
     def schema(self, request: Trial) -> pa.Schema:
         if request.dictionary:
@@ -131,7 +133,7 @@ class Trials:
             for batch in batches:
                 rows = self._take(request, batch, rows, acknowledge)
         except BaseException as error:
-            self.broke_off.append(type(error).__name__)
+            self._broke_off(error)
             raise
         return {"rows": rows, "bytes": 8 * rows, "sha256": "abc"}
 
@@ -143,9 +145,13 @@ class Trials:
             async for batch in batches:
                 rows = self._take(request, batch, rows, acknowledge)
         except BaseException as error:
-            self.broke_off.append(type(error).__name__)
+            self._broke_off(error)
             raise
         return {"rows": rows, "bytes": 8 * rows, "sha256": "abc"}
+
+    def _broke_off(self, error: BaseException) -> None:
+        self.broke_off.append(type(error).__name__)
+        self.ended()
 
     def _take(self, request: Trial, batch: pa.RecordBatch, rows: int, acknowledge: Acknowledge) -> int:
         if request.error and rows:
