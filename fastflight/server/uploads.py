@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import contextvars
 import json
 import threading
 from collections import deque
@@ -177,7 +178,8 @@ def _in_thread(
             ended.set_result(summary)
 
     def start() -> Writing:
-        threading.Thread(target=consume, name="upload-writer", daemon=True).start()
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(consume,), name="upload-writer", daemon=True).start()
         return ended
 
     return batches, start
