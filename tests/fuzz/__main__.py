@@ -29,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     chosen = names() if "all" in (asked.target or ["all"]) else asked.target
     if asked.input:
-        load(chosen[0]).run(asked.input.read_bytes())
+        target = load(chosen[0])
+        with target.running():
+            target.run(asked.input.read_bytes())
         return 0
     seconds = asked.seconds or (0 if asked.runs else 60)
     outcomes: list[Outcome] = []

@@ -30,6 +30,8 @@ def main() -> None:
         count[0] += 1
         target.run(data)
 
+    # atheris ends the process by itself: what was running goes with it.
+    target.running().__enter__()
     gc.freeze()
     atheris.Setup([name, *options], once)
     atheris.Fuzz()

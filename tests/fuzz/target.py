@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,8 @@ class Target:
     seconds: int = 5
     # Of the whole process, with what it imports.
     max_megabytes: int = 1024
+    # Around all executions: what the target needs to be running.
+    running: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def names() -> list[str]:

@@ -14,9 +14,10 @@ TARGETS = {name: load(name) for name in names()}
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_what_is_kept_of_each_target_holds(target: Target) -> None:
     assert target.seeds
-    for data in (*target.seeds, *target.past):
-        assert len(data) <= target.max_bytes
-        target.run(data)
+    with target.running():
+        for data in (*target.seeds, *target.past):
+            assert len(data) <= target.max_bytes
+            target.run(data)
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
@@ -32,4 +33,5 @@ def test_any_bytes_hold(target: Target) -> None:
     def holds(data: bytes) -> None:
         target.run(data[: target.max_bytes])
 
-    holds()
+    with target.running():
+        holds()

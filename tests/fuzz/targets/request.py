@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, Source, decode, decode_path, encode, requests
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS, parse, validate
@@ -21,6 +24,12 @@ for _request in (
     requests.Mock,
 ):
     CATALOG.add(Source(_request))
+# For keys that are there, made to fit together seldom enough.
+VALUES: tuple[Any, ...] = (
+    "demo", "/a.csv", "csv", "sync", "raw", "", "\ud800", "x" * 300, True, False, None, 0, 1, -1, 5, 1.5, 2**53, 2**64,
+    10**400, float("nan"), float("inf"), [], ["a"], ["a", 1], {}, {"a": "int64"}, {"column": "t"}, {"a": 1}, [[[[]]]],
+    "2025-01-01T00:00:00Z", "2025-01-01", "0" * 64,
+)  # fmt: skip
 BODIES = (Hash, Rename, Execute, Reset)
 # More than a key, what was given, what is allowed and a hint: a message for people.
 MAX_MESSAGE_CHARACTERS = 2000
@@ -36,6 +45,15 @@ def run(data: bytes) -> None:
             body = BODIES[kind >> 3 & 3]
             validate(body, parse(material.stretched(), "action"))
             return
+        elif kind & 7 >= 3:
+            model = tuple(CATALOG)[kind >> 3 & 7].request
+            given: dict[str, Any] = (
+                {"type": model.type, "device": "demo", "path": "/a.csv"} if kind & 64 else {"type": model.type}
+            )
+            keys = [each.alias or name for name, each in model.model_fields.items()]
+            while material:
+                given[material.pick(keys)] = material.pick(VALUES)
+            request = decode(json.dumps(given).encode(), CATALOG)
         else:
             request = decode(material.stretched(), CATALOG)
     except RequestError as error:
@@ -57,6 +75,9 @@ TARGET = Target(
         b'\x00\x00{"type":"device.exec","device":"demo","code":"print(1)","timeout":1e3,"mode":"sync"}',
         b'\x00\x00{"type":"mock","rows_per_batch":5,"variant":"complex","delay_per_row":0.0,"endpoints":3}',
         b'\x00\x00{"type":"device.listing","device":"demo","recursive":true,"mode":"async"}',
+        b"\x43\x02\x02\x05\x0e\x06\x16",
+        b"\x2b\x00\x03\x04\x1a\x06\x19\x08\x0c",
+        b"\x33\x02\x1c\x03\x0c",
         b"\x07\x04demo/readings.csv",
         b'\x06\x00{"device":"demo","path":"/a","limit":5,"recursive":false}',
         b'\x16\x00{"device":"demo","code":"1/0","timeout":0.5}',
