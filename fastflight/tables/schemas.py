@@ -17,6 +17,8 @@ from fastflight.errors import DataError, RequestError, nearest
 MAX_TYPE_DEPTH = 8
 # As many columns as a request may name; a header of a million commas is not a table.
 MAX_COLUMNS = 4096
+# Of a decimal, by its width in bits. Arrow takes a scale beyond, and writes an apology in place of each value.
+MAX_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 # "struct<...>" with a few hundred fields; longer is an attack on the parser below.
 MAX_TYPE_NAME_CHARACTERS = 8192
 
@@ -86,6 +88,8 @@ def _decimal(precision: int, scale: int, column: str) -> pa.DataType:
         raise RequestError(
             f"a precision of {precision}", where=f"schema.{column}", hint="decimal128 has 1 to 38 digits"
         )
+    if abs(scale) > MAX_DIGITS[128]:
+        raise RequestError(f"a scale of {scale}", where=f"schema.{column}", hint="decimal128 has a scale of -38 to 38")
     return pa.decimal128(precision, scale)
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from fastflight.errors import DataError
 from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
-from fastflight.tables.schemas import MAX_COLUMNS
+from fastflight.tables.schemas import MAX_COLUMNS, MAX_DIGITS
 
 # Columns and all that is nested in them. Arrow allows any number, and each costs some hundred bytes for each batch.
 MAX_FIELDS = 4 * MAX_COLUMNS
@@ -54,6 +54,10 @@ def vet_schema(schema: pa.Schema, where: str) -> None:
         raise DataError(f"more than {MAX_FIELDS} fields, nested ones counted", where=where, hint=hint)
     if any(depth > MAX_DEPTH for _, depth in types):
         raise DataError(f"columns nest deeper than {MAX_DEPTH}", where=where, hint=hint)
+    odd = next((type_ for type_, _ in types if pa.types.is_decimal(type_) and _is_beyond(type_)), None)
+    if odd is not None:
+        most = MAX_DIGITS[odd.bit_width]
+        raise DataError(f"values of {odd} cannot be written", where=where, hint=f"Give it a scale of {-most} to {most}")
     for field in schema:
         if _hides(field.type):
             raise DataError(
@@ -123,6 +127,10 @@ def _hides(type_: pa.DataType) -> bool:
     if _is_encoded(type_):
         return bool(pa.types.is_nested(type_.value_type) or _is_encoded(type_.value_type))
     return any(_is_encoded(inner) or _hides(inner) for inner in _inner(type_))
+
+
+def _is_beyond(decimal: pa.DataType) -> bool:
+    return abs(decimal.scale) > MAX_DIGITS[decimal.bit_width]
 
 
 def _is_encoded(type_: pa.DataType) -> bool:

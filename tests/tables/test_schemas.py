@@ -38,6 +38,8 @@ def test_common_spellings() -> None:
         "struct<x>",
         "timestamp[us, ;]",
         "decimal128(99, 2)",
+        "decimal128(9, 39)",
+        "decimal128(9, -39)",
         "list<" * 50 + "int8" + ">" * 50,
     ],
 )

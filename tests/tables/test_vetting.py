@@ -39,6 +39,8 @@ def batch(column: pa.Array) -> pa.RecordBatch:
         ),
         (pa.schema([("v", nested(MAX_DEPTH + 1))]), f"nest deeper than {MAX_DEPTH}"),
         (pa.schema([("v", pa.int8())], {"k": "x" * MAX_METADATA_BYTES}), f"{MAX_METADATA_BYTES} are allowed"),
+        (pa.schema([("v", pa.list_(pa.decimal128(5, 39)))]), r"values of decimal128\(5, 39\) cannot be written"),
+        (pa.schema([("v", pa.decimal256(5, -77))]), "cannot be written. Give it a scale of -76 to 76"),
         (pa.schema([("v", pa.list_(pa.dictionary(pa.int8(), pa.string())))]), "a dictionary or runs inside of list"),
         (pa.schema([("v", pa.dictionary(pa.int8(), nested(2)))]), "a dictionary or runs inside of dictionary"),
     ],

@@ -78,5 +78,6 @@ TARGET = Target(
         b"\x00\x00\xff" + STREAMS[0][:200],
         b"\x00\x00\xff\xff\xff\xff\xff\x10\x00\x00\x00" + bytes(16),
     ),
+    past=(b"^\x00-\x1e%\xfd\xfd",),
     max_bytes=256,
 )
