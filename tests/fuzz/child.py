@@ -31,7 +31,8 @@ def main() -> None:
         target.run(data)
 
     # atheris ends the process by itself: what was running goes with it.
-    target.running().__enter__()
+    running = target.running()
+    running.__enter__()
     gc.freeze()
     atheris.Setup([name, *options], once)
     atheris.Fuzz()
