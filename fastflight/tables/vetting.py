@@ -130,7 +130,7 @@ def _hides(type_: pa.DataType) -> bool:
 
 
 def _is_beyond(decimal: pa.DataType) -> bool:
-    return abs(decimal.scale) > MAX_DIGITS[decimal.bit_width]
+    return bool(abs(decimal.scale) > MAX_DIGITS[decimal.bit_width])
 
 
 def _is_encoded(type_: pa.DataType) -> bool:
