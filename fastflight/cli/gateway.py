@@ -9,10 +9,10 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import told_in_one_line
+from fastflight.cli.http_settings import http_address, http_origins
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
 from fastflight.cli.options import HttpOrigins, RelayAllow
 from fastflight.cli.serve import on_signals
-from fastflight.cli.settings import http_address, http_origins
 from fastflight.errors import RequestError
 
 DEFAULT_HTTP = "8000"
@@ -31,7 +31,8 @@ def gateway(
 ) -> None:
     """Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process.
 
-    What the server grants the gateway's own token, it grants to all who reach the gateway.
+    Who shows the gateway a token is served as the server serves that token. What the server grants the gateway's own,
+    it grants to all who show none.
     """
     # FastAPI takes longer to load than most commands to run.
     from fastflight.cli.web import open_remote_gateway

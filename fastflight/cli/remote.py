@@ -53,8 +53,16 @@ HANDIN_BYTES = 1024 * 1024
 class RemoteBackend:
     """Serves by asking the server of `connection`, which serves requests of these `kinds`."""
 
-    def __init__(self, connection: Connection, kinds: Sequence[type[Request]] = REQUESTS) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        kinds: Sequence[type[Request]] = REQUESTS,
+        *,
+        passing: Connection | None = None,
+    ) -> None:
+        """`passing` is the way for callers who show a token: one that shows none of its own."""
         self._connection = connection
+        self._passing = passing or connection
         # Only the server knows whom it lets in.
         self.guarded: bool | None = None
         self._catalog = Catalog()
@@ -66,7 +74,7 @@ class RemoteBackend:
         name, token = shown(authorization)
         if authorization and not token:
             raise unproven()
-        asking = self._connection.showing(bearer(token)) if token else self._connection
+        asking = self._passing.showing(bearer(token)) if token else self._connection
         (told,) = await off_loop(asking.results, "identity", b"{}")
         identity = Identity(str(told["name"]), scopes(told["scopes"]))
         if identity == ANYBODY:
@@ -130,7 +138,7 @@ class RemoteBackend:
 
     def _of(self, caller: Caller) -> Connection:
         """The way to the server for what `caller` asks."""
-        return self._connection.showing(caller.authorization) if caller.authorization else self._connection
+        return self._passing.showing(caller.authorization) if caller.authorization else self._connection
 
 
 async def _left(sending: asyncio.Task[None], interaction: Interaction) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from fastflight.bridge import Ports
 from fastflight.cli.access import Access
-from fastflight.cli.settings import DEFAULT_HOST, ServeSettings
+from fastflight.cli.http_settings import DEFAULT_HOST
+from fastflight.cli.settings import ServeSettings
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
@@ -94,6 +95,8 @@ def gateway(
         settings.http,
         AllowedTargets((*settings.relay, *targets), devices=lines | targets) if settings.relay or targets else None,
         settings.origins,
+        hosts=settings.http_hosts,
+        tls=settings.access.tls,
         taps={device.name: device.tap for device in relayed}.get,
         hear=None if inventory is None else taps(inventory),
         plots=settings.plots,

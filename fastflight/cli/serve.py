@@ -47,9 +47,15 @@ def serve(
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="[HOST:]PORT", help="Serve the same over HTTP, on this computer only."),
+        typer.Option("--http", metavar="[HOST:]PORT", help="Serve the same over HTTP, or HTTPS with --tls-cert."),
     ] = None,
     http_origin: HttpOrigins = None,
+    http_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--http-host", metavar="NAME", help="A name by which others reach the gateway; may be given again."
+        ),
+    ] = None,
     plots: Annotated[
         Path | None,
         typer.Option("--plots", metavar="DIR", help="PNGs to show on the page of --http, as the benchmark makes them."),
@@ -147,6 +153,7 @@ def serve(
             http=http,
             relay=relay_allow or [],
             origins=http_origin or [],
+            http_host=http_host or [],
             workers=workers,
             tokens=tokens,
             tls_cert=tls_cert,

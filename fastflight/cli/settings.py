@@ -42,6 +42,7 @@ from fastflight.cli.access_settings import (
     check_location,
     is_loopback,
 )
+from fastflight.cli.http_settings import http_address, http_hosts, http_origins
 from fastflight.cli.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
 from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, bytes_of, recording_settings
 from fastflight.client import DEFAULT_LOCATION
@@ -61,18 +62,12 @@ MAX_DEFAULT_SHARDS = 4
 MAX_SHARDS = 64
 # Each is a Python of its own, of 150 MB: more than cores are of no use.
 MAX_WORKERS = 64
-MAX_PORT = 65535
-# Python refuses to read some thousand digits, and no port has so many.
-MAX_PORT_DIGITS = 5
-DEFAULT_HOST = "127.0.0.1"
 # Who waits longer than this is better told to come back.
 MAX_WAIT_SECONDS = 300
 # A day: who wants no limit may have one that nobody meets.
 MAX_SILENT_SECONDS = 86_400
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
 LIMITS_EXAMPLE = 'As in [limits] streams = 1000, memory = "512MB"'
-# A host, in small letters as browsers send it, and its port; nothing after it.
-ORIGIN_HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
 BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
 NOT_ENCRYPTED = (
@@ -118,6 +113,8 @@ class ServeSettings:
     shards: int = field(default_factory=default_shards)
     # Where the gateway listens, host and port; None for no gateway.
     http: tuple[str, int] | None = None
+    # Names by which it is asked for from elsewhere.
+    http_hosts: tuple[str, ...] = ()
     # A folder of PNGs that its page shows; None for those of the checkout, if this is one.
     plots: Path | None = None
     limits: Limits = DEFAULT_LIMITS
@@ -219,6 +216,7 @@ def settings_of(
     recordings: Path | None = None,
     record: Sequence[str] = (),
     http: str | None = None,
+    http_host: Sequence[str] = (),
     relay: Sequence[str] = (),
     origins: Sequence[str] = (),
     workers: int = 1,
@@ -272,13 +270,15 @@ def settings_of(
             where=f"--workers {workers}",
             hint="Leave it out, or record nothing",
         )
+    address = None if http is None else http_address(http, access)
     told = {name: limit for name, limit in limits.items() if limit is not None}
     return ServeSettings(
         location,
         chosen,
         bridges,
         shards or default_shards(),
-        http=None if http is None else http_address(http),
+        http=address,
+        http_hosts=http_hosts(http_host, address),
         relay=allowed,
         origins=http_origins(origins),
         recordings=kept,
@@ -302,34 +302,6 @@ def check_host(host: str) -> None:
     """Refuse to have a bridge where others than this computer could reach it."""
     if not is_loopback(host):
         raise RequestError("only this computer's own addresses can be bridged to", where=host, hint=NOT_ENCRYPTED)
-
-
-def http_address(text: str) -> tuple[str, int]:
-    """Host and port of `PORT` or `HOST:PORT`. `RequestError` for one that others than this computer could reach."""
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") if colon else DEFAULT_HOST
-    if not (port.isascii() and port.isdigit() and len(port) <= MAX_PORT_DIGITS) or int(port) > MAX_PORT or not host:
-        raise RequestError(
-            "not an address", where=f"--http {text[:100]}", hint="Give a port or HOST:PORT, as in --http 8000"
-        )
-    if not is_loopback(host):
-        raise RequestError(
-            "only this computer's own addresses can be served", where=f"--http {text[:100]}", hint=NOT_ENCRYPTED
-        )
-    return host, int(port)
-
-
-def http_origins(texts: Sequence[str]) -> tuple[str, ...]:
-    """Origins as browsers send them. `RequestError` for one that no browser would send."""
-    for text in texts:
-        scheme, _, host = text.partition("://")
-        if scheme not in ("http", "https") or not ORIGIN_HOST.fullmatch(host):
-            raise RequestError(
-                "not an origin",
-                where=f"--http-origin {text[:100]}",
-                hint="Give what a page's address begins with, as in http://localhost:5173",
-            )
-    return tuple(texts)
 
 
 def _from_option(text: str) -> tuple[str, str]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
+from fastflight.cli.access_settings import TlsFiles
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import Connection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.concurrency import Shard
+from fastflight.errors import RequestError
 from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
 
 # In a checkout, where the benchmark leaves its plots; elsewhere it is not there, and the page shows none.
@@ -26,6 +30,8 @@ def open_gateway(
     relay: AllowedTargets | None = None,
     origins: Sequence[str] = (),
     *,
+    hosts: Sequence[str] = (),
+    tls: TlsFiles | None = None,
     taps: Taps = lambda device: None,
     hear: Hear | None = None,
     plots: Path | None = None,
@@ -34,13 +40,16 @@ def open_gateway(
     """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one, and
     `taps` see what it carries to devices; with `timing` it logs how long its reads and sends take.
 
-    `origins`: pages of other origins that may ask; `hear`, `plots`: see `application`.
+    `origins`: pages of other origins that may ask; `hosts`: names by which it is asked for from elsewhere; `hear`,
+    `plots`: see `application`. With `tls` it is HTTPS; `RequestError` where the files do not belong together.
     """
-    relayed = Relay(relay, Door(origins), taps=taps, timing=timing) if relay else None
+    door = Door(origins, hosts, secure=tls is not None)
+    context = None if tls is None else tls_context(tls)
+    relayed = Relay(relay, door, taps=taps, timing=timing) if relay else None
     shard = Shard("gateway").start()
     try:
-        app = application(backend, CollectorRegistry(), Door(origins), hear=hear, plots=plots or PLOTS)
-        return listen(app, shard, address[1], address[0], relayed)
+        app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS)
+        return listen(app, shard, address[1], address[0], relayed, tls=context)
     except BaseException:
         shard.close()
         raise
@@ -64,6 +73,28 @@ def open_remote_gateway(
     allowed = AllowedTargets(relay) if relay else None
     pa.array([0])  # as in `open_server`: it has Arrow look for pandas now, and not on the loop
     connection = Connection(location, DEFAULT_TIMEOUT, credentials)
-    backend = RemoteBackend(connection)
-    with contextlib.closing(connection), open_gateway(backend, address, allowed, origins, timing=timing) as gateway:
+    # What callers show goes on beside nothing of the gateway's own.
+    passing = Connection(location, DEFAULT_TIMEOUT, replace(credentials, token=None))
+    backend = RemoteBackend(connection, passing=passing)
+    closing = contextlib.closing
+    with (
+        closing(connection),
+        closing(passing),
+        open_gateway(backend, address, allowed, origins, timing=timing) as gateway,
+    ):
         yield gateway
+
+
+def tls_context(files: TlsFiles) -> ssl.SSLContext:
+    """TLS as the Flight server has it: with the CA of clients, only those come in that have a certificate of it."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(files.cert, files.key)
+        if files.client_ca is not None:
+            context.load_verify_locations(files.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ssl.SSLError) as error:
+        raise RequestError(
+            "the TLS files cannot be used", where=str(files.cert), hint="A certificate and its own key, in PEM"
+        ) from error
+    return context

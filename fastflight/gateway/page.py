@@ -22,8 +22,8 @@ from fastflight.gateway.status import Refused
 STATIC = Path(__file__).parent / "static"
 # xterm.js writes <style> elements, so styles cannot be as strict as scripts.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src 'self' data: blob:;"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
+    " img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 TYPES = {
     ".html": b"text/html; charset=utf-8",

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fastflight.bridge import Ports
-from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, http_address, http_origins, settings_of
+from fastflight.cli.http_settings import http_address, http_origins
+from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, settings_of
 from fastflight.errors import RequestError
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
 
@@ -178,8 +179,8 @@ def test_where_the_gateway_listens(text: str, address: tuple[str, int]) -> None:
         ("http://127.0.0.1:8000/", "not an address"),
         ("70000", "not an address"),
         (":8000", "not an address"),
-        ("0.0.0.0:8000", "only this computer's own addresses"),
-        ("example.com:8000", "only this computer's own addresses"),
+        ("0.0.0.0:8000", "TLS and tokens alone"),
+        ("example.com:8000", "--http-host NAME --server grpc.tls://127.0.0.1:8815 --tls-cert server.pem"),
     ],
 )
 def test_addresses_that_the_gateway_does_not_listen_at(text: str, said: str) -> None:
