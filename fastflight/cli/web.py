@@ -45,10 +45,12 @@ def open_gateway(
     """
     door = Door(origins, hosts, secure=tls is not None)
     context = None if tls is None else tls_context(tls)
-    relayed = Relay(relay, door, taps=taps, timing=timing) if relay else None
     shard = Shard("gateway").start()
     try:
         app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS)
+        relayed = None
+        if relay is not None:
+            relayed = Relay(relay, door, app.admit_to_relay, check=backend.check, taps=taps, timing=timing)
         return listen(app, shard, address[1], address[0], relayed, tls=context)
     except BaseException:
         shard.close()

@@ -36,7 +36,7 @@ from fastflight.service.wire import parse
 STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What a ticket may be for.
-USES = ("session", "repl", "fleet")
+USES = ("session", "repl", "fleet", "relay")
 FILE = "/devices/{device}/files/{path:path}"
 
 
@@ -99,12 +99,12 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
 
     @app.post("/tickets", openapi_extra=examples.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
-        """A ticket for a WebSocket: `/ws/session`, or with `?for=` `/ws/repl/{device}` or `/ws/fleet`. For one use."""
+        """A ticket for a WebSocket: `/ws/session`, or with `?for=` one of `repl`, `fleet`, `relay`. For one use."""
         use = request.query_params.get("for", USES[0])
         if use not in USES:
             raise RequestError(f"{use[:80]!r} is not a use", where="for", hint=nearest(use, USES))
         content = await Content(request.receive).whole(MAX_REQUEST_BYTES)
-        asked = backend.decode(content) if use != "fleet" else None
+        asked = backend.decode(content) if use not in ("fleet", "relay") else None
         if asked is not None:
             backend.permit(asked, "exchange" if use == "repl" else "read", caller_of(request))
         issued = tickets.issue(Grant(use, asked, caller_of(request)))

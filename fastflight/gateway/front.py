@@ -253,6 +253,8 @@ class Sockets(Protocol):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
+    def admit(self, query: bytes, use: str, shown: Caller | None) -> Caller: ...
+
     async def end(self, timeout: float) -> None: ...
 
 
@@ -350,6 +352,15 @@ class Front:
             await send_error(send, error, "websocket.http")
             return
         await self._sockets(scope, receive, send)
+
+    async def admit_to_relay(self, headers: Iterable[Header], query: bytes, certificate: str) -> Caller:
+        """Who opens the relay's WebSocket, which leaves this server: as for any other. Raises what they are refused."""
+        if self._callers is None or self._sockets is None:
+            return ANYONE
+        shown = None
+        with contextlib.suppress(Unauthenticated):  # then its ticket has to say who asks
+            shown = await self._callers.of(headers, certificate)
+        return self._sockets.admit(query, "relay", shown)
 
     async def end(self, timeout: float) -> None:
         """The gateway is closed: WebSockets have `timeout` seconds to come to their end, and are told of it."""

@@ -233,7 +233,7 @@ class _Protocol(HttpToolsProtocol):
             super().handle_websocket_upgrade()
             return
         self.connections.discard(self)
-        self._relay.take_over(self.transport, self.headers)
+        self._relay.take_over(self.transport, self.headers, self.url.partition(b"?")[2], self._certificate)
 
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)

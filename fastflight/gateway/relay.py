@@ -1,7 +1,8 @@
 """The relay: TCP streams to allowed targets, over a WebSocket at `/relay` of the gateway's own port.
 
 A request for it passes the same door as any other, and is then taken over: its socket leaves the HTTP server, and is
-read and written by `RelayClient`, without a copy and without a task. The protocol is in `fastflight.protocol.relay`.
+read and written for `RelayClient`, without a copy and without a task. Under TLS its transport does, since only that has
+the keys. The protocol is in `fastflight.protocol.relay`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ import base64
 import binascii
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 
+from fastflight.errors import FastFlightError
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.front import Door, Header
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps
 from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.gateway.relay_wire import SocketWire, TransportWire
 from fastflight.gateway.status import Refused, told
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
 from fastflight.protocol.websocket import CloseCode, accept
@@ -29,7 +34,17 @@ READ_BYTES = 128 * 1024
 MAX_CLIENTS = 64
 # What clients get to read that the relay shuts down.
 CLOSE_SECONDS = 2.5
-_REASONS = {400: "Bad Request", 403: "Forbidden", 421: "Misdirected Request", 426: "Upgrade Required"}
+# What an answer of a status has to say beside its text.
+_HEADERS = {401: 'www-authenticate: Bearer realm="fastflight"\r\n', 426: "sec-websocket-version: 13\r\n"}
+# How often it is looked whether those that are there still may be.
+LOOK_SECONDS = 1.0
+# Who opens a WebSocket with these headers, this query, and a certificate of this name; raises why they may not.
+Admit = Callable[[Sequence[Header], bytes, str], Awaitable[Caller]]
+
+
+async def _anyone(headers: Sequence[Header], query: bytes, certificate: str) -> Caller:
+    """Where no proof is wanted."""
+    return ANYONE
 
 
 class Relay:
@@ -39,13 +54,18 @@ class Relay:
         self,
         allowed: AllowedTargets,
         door: Door,
+        admit: Admit = _anyone,
         *,
+        check: Callable[[Caller], None] = lambda caller: None,
         read_bytes: int = READ_BYTES,
         taps: Taps = lambda device: None,
         connect_timeout: float = CONNECT_SECONDS,
         timing: bool = False,
     ) -> None:
-        """`taps` gives what is to see the traffic of a target that is a device; `timing` logs every 100 reads."""
+        """`admit` says who opens a WebSocket, and `check` raises once what they had proven holds no more.
+
+        `taps` gives what is to see the traffic of a target that is a device; `timing` logs every 100 reads.
+        """
         assert 0 < read_bytes <= MAX_PAYLOAD_BYTES
         self._allowed = allowed
         self._door = door
@@ -53,7 +73,11 @@ class Relay:
         self._taps = taps
         self._connect_timeout = connect_timeout
         self._timing = timing
-        self._clients: set[RelayClient] = set()
+        self._admit = admit
+        self._check = check
+        self._clients: dict[RelayClient, Caller] = {}
+        self._coming: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._closed = False
 
@@ -61,36 +85,71 @@ class Relay:
     def clients(self) -> int:
         return len(self._clients)
 
-    def take_over(self, transport: asyncio.Transport, headers: Sequence[Header]) -> None:
+    def take_over(
+        self, transport: asyncio.Transport, headers: Sequence[Header], query: bytes = b"", certificate: str = ""
+    ) -> None:
         """Answer a request for `PATH`, and take its connection away from `transport`."""
+        transport.pause_reading()  # what follows is not HTTP
+        coming = asyncio.ensure_future(self._come(transport, headers, query, certificate))
+        self._coming.add(coming)
+        coming.add_done_callback(self._coming.discard)
+
+    async def _come(
+        self, transport: asyncio.Transport, headers: Sequence[Header], query: bytes, certificate: str
+    ) -> None:
         try:
+            self._door.check(headers)
             key = self._checked(headers)
-        except Refused as error:
+            caller = await self._admit(headers, query, certificate)
+        except Exception as error:
             status, body = told(error)
-            head = f"HTTP/1.1 {status} {_REASONS.get(status, 'Unavailable')}\r\ncontent-type: application/json\r\n"
-            if status == 426:
-                head += "sec-websocket-version: 13\r\n"
+            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            head += _HEADERS.get(status, "")
             transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
             transport.close()
             return
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+        if transport.is_closing():
+            return
+        secure = transport.get_extra_info("ssl_object") is not None
+        wire = TransportWire(transport, self._buffers) if secure else SocketWire(_detached(transport), self._buffers)
         client = RelayClient(
-            _detached(transport),
+            wire,
             self._allowed,
             self._buffers,
             self._over,
+            identity=caller.identity,
             taps=self._taps,
             connect_timeout=self._connect_timeout,
             timing=self._timing,
         )
-        self._clients.add(client)
+        self._clients[client] = caller
+        if self._looking is None:
+            self._look()
         client.start(
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
             b"sec-websocket-accept: %s\r\n\r\n" % accept(key).encode()
         )
 
+    def _look(self) -> None:
+        """End those whose proof holds no more; look again as long as any is there."""
+        for client, caller in list(self._clients.items()):
+            try:
+                self._check(caller)
+            except FastFlightError as error:
+                client.end(CloseCode.POLICY_VIOLATION, Reason.REFUSED, str(error))
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(LOOK_SECONDS, self._look) if self._clients else None
+
     async def aclose(self) -> None:
         """Tell the clients, and end what is left of them in bounded time."""
         self._closed = True
+        for coming in self._coming:
+            coming.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         for client in list(self._clients):
             client.end(CloseCode.GOING_AWAY, Reason.SHUTDOWN, "the gateway shuts down")
         if self._clients:
@@ -103,13 +162,12 @@ class Relay:
             client.abort()
 
     def _over(self, client: RelayClient) -> None:
-        self._clients.discard(client)
+        self._clients.pop(client, None)
         if not self._clients:
             self._empty.set()
 
     def _checked(self, headers: Sequence[Header]) -> str:
         """The key of a handshake (RFC 6455, 4.2.1) that may come in."""
-        self._door.check(headers)
         given = dict(headers)
         if given.get(b"sec-websocket-version") != b"13":
             raise Refused(426, "not a version that is spoken here", where="Sec-WebSocket-Version", hint="Known: 13")
@@ -120,7 +178,8 @@ class Relay:
             whole = False
         if not whole:
             raise Refused(400, "not the key of a WebSocket", where="Sec-WebSocket-Key", hint="Send 16 bytes in base64")
-        if self._closed or len(self._clients) >= MAX_CLIENTS:
+        # Of those that are coming, this is one.
+        if self._closed or len(self._clients) + len(self._coming) > MAX_CLIENTS:
             raise Refused(503, "the relay takes no more connections", where="/relay", hint="Close one, or wait")
         return key
 

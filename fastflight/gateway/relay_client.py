@@ -1,6 +1,6 @@
 """One client of the relay: a WebSocket whose binary messages are the relay's frames, and its streams.
 
-The client's socket is read and written here directly. Its memory is bounded on both ways: targets are not read while
+The client is heard and answered by its `Wire`. Its memory is bounded on both ways: targets are not read while
 `QUEUED_BYTES` or `DATA_FRAMES` wait for it, and it is not heard itself while `MAX_QUEUED_FRAMES` do, so that one that
 asks and never reads costs no more. It ends by a last frame that says why, a WebSocket close, and a moment to read them.
 """
@@ -8,14 +8,14 @@ asks and never reads costs no more. It ends by a last frame that says why, a Web
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Callable
 
 from fastflight.gateway.relay_allowance import Allowance
-from fastflight.gateway.relay_outgoing import Buffers, Outgoing
+from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream, Taps
 from fastflight.gateway.relay_targets import AllowedTargets, Asker
+from fastflight.gateway.relay_wire import Wire
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import (
     MAX_PAYLOAD_BYTES,
@@ -45,18 +45,16 @@ MAX_CONNECTING = 32
 OPENS_AT_ONCE, OPENS_PER_SECOND = 2 * MAX_STREAMS, 32
 # A page puts one frame of the relay into each message; others may put several.
 MAX_MESSAGE_BYTES = MAX_PAYLOAD_BYTES + 64 * 1024
-# One read of a client: a message of 64 KB with what surrounds it, or many small ones.
-READ_BYTES = 128 * 1024
 # What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
 LINGER_SECONDS = 2.0
 
 
 class RelayClient:
-    """The client at `sock`, which has been answered that it is a WebSocket now. `start` it; `gone` is told once."""
+    """The client at `wire`, for whom `identity` was proven. `start` it; `gone` is told once."""
 
     def __init__(
         self,
-        sock: socket.socket,
+        wire: Wire,
         allowed: AllowedTargets,
         buffers: Buffers,
         gone: Callable[[RelayClient], None],
@@ -69,11 +67,10 @@ class RelayClient:
     ) -> None:
         self.connection = RelayConnection(accepts=True)
         self.buffers = buffers
-        self.outgoing = Outgoing(sock, buffers, self._drained, self.abort)
-        self._sock = sock
+        self.outgoing = wire.start(self._heard, self._drained, self.abort)
+        self._wire = wire
         self._allowed = allowed
-        name = sock.getsockname()
-        self._asker = Asker(identity, own_port=name[1] if isinstance(name, tuple) else None)
+        self._asker = Asker(identity, own_port=wire.own_port)
         self._opens = Allowance(OPENS_AT_ONCE, OPENS_PER_SECOND, clock)
         self._gone = gone
         self._taps = taps
@@ -81,11 +78,9 @@ class RelayClient:
         self._timing = timing
         self._loop = asyncio.get_running_loop()
         self._reader = WebSocketReader(masked=True, max_frame_bytes=MAX_MESSAGE_BYTES)
-        self._incoming = bytearray(READ_BYTES)
         self._streams: dict[int, RelayStream] = {}
         # Those that would read their target if there were room.
         self._waiting: dict[int, RelayStream] = {}
-        self._reading = False
         self._ending = False
         self._ended = False
         self._shut = False
@@ -103,7 +98,7 @@ class RelayClient:
     def start(self, hello: bytes) -> None:
         """Send `hello`, the answer to the handshake, and listen."""
         self.outgoing.send(hello)
-        self._listen()
+        self._wire.listen()
 
     def wants_room(self, stream: RelayStream) -> None:
         self._waiting[stream.number] = stream
@@ -128,41 +123,25 @@ class RelayClient:
         self._drop_streams("client gone")
         if self._linger is not None:
             self._linger.cancel()
-        self.outgoing.close()
-        if self._reading:
-            self._loop.remove_reader(self._sock)
-        self._sock.close()
+        self._wire.close()
         self._gone(self)
-
-    def _listen(self) -> None:
-        if not self._reading and not self._ended:
-            self._reading = True
-            self._loop.add_reader(self._sock, self._readable)
 
     def _drained(self) -> None:
         if self.has_room and self._waiting:
             waiting, self._waiting = self._waiting, {}
             for stream in waiting.values():
                 stream.look()
-        if self.outgoing.frames < MAX_QUEUED_FRAMES:
-            self._listen()
+        if self.outgoing.frames < MAX_QUEUED_FRAMES and not self._ended:
+            self._wire.listen()
         self._shut_when_sent()
 
-    def _readable(self) -> None:
-        if self.outgoing.frames >= MAX_QUEUED_FRAMES:
-            self._loop.remove_reader(self._sock)
-            self._reading = False
-            return
-        try:
-            size = self._sock.recv_into(self._incoming)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            size = 0
-        if not size:
+    def _heard(self, data: memoryview) -> None:
+        if not data:
             self.abort()
         elif not self._ending:  # else it is thrown away: the client has not read yet that it is over
-            self._hear(memoryview(self._incoming)[:size])
+            self._hear(data)
+            if self.outgoing.frames >= MAX_QUEUED_FRAMES:
+                self._wire.rest()
 
     def _hear(self, data: memoryview) -> None:
         ping: Ping | None = None
@@ -236,7 +215,7 @@ class RelayClient:
         self._ending = True
         self.outgoing.send(websocket.close(code, reason))
         self._linger = self._loop.call_later(LINGER_SECONDS, self.abort)
-        self._listen()
+        self._wire.listen()
         self._shut_when_sent()
 
     def _shut_when_sent(self) -> None:
@@ -244,6 +223,6 @@ class RelayClient:
         if self._ending and not self._ended and not self._shut and not self.outgoing.frames:
             self._shut = True
             try:
-                self._sock.shutdown(socket.SHUT_WR)
+                self._wire.shut()
             except OSError:
                 self._loop.call_soon(self.abort)

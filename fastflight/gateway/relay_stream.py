@@ -17,9 +17,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fastflight.errors import FastFlightError, RequestError
-from fastflight.gateway.relay_outgoing import Buffers, Outgoing
+from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_targets import AllowedTargets, Asker, Endpoint
 from fastflight.gateway.relay_timing import Timing
+from fastflight.gateway.relay_wire import Way
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import HEADER_BYTES, Reason, RelayConnection
 from fastflight.transport.tap import Tap
@@ -40,7 +41,7 @@ class Client(Protocol):
     """What a stream sees of the connection that it is on."""
 
     connection: RelayConnection
-    outgoing: Outgoing
+    outgoing: Way
     buffers: Buffers
 
     @property

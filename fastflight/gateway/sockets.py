@@ -92,6 +92,20 @@ class Sockets:
             self._open.pop(task, None)
             self._put_out.pop(task, None)
 
+    def admit(self, query: bytes, use: str, shown: Caller | None) -> Caller:
+        """Who opens a WebSocket that is none of these, for `use`: whose ticket is in `query`, or who has `shown` it."""
+        return self._admitted(_query(query), use, shown)[1]
+
+    def _admitted(self, query: dict[str, str], use: str, shown: Caller | None) -> tuple[Grant | None, Caller]:
+        """Take the ticket out of `query`, and use it up."""
+        ticket = query.pop("ticket", None)
+        grant = None if ticket is None else self._tickets.redeem(ticket, use)
+        caller = shown if grant is None else grant.caller
+        if caller is None:
+            raise unproven()
+        self._check(caller)
+        return grant, caller
+
     async def end(self, timeout: float) -> None:
         """Accept no more; open ones have `timeout` seconds, at most `END_SECONDS`, and are then told that they end."""
         self._ending = True
@@ -136,12 +150,7 @@ class Sockets:
             known = [PREFIX + name for name in self._kinds]
             raise UnknownName("no WebSocket there", where=scope["path"][:80], hint=nearest(scope["path"][:80], known))
         query = _query(scope["query_string"])
-        ticket = query.pop("ticket", None)
-        grant = None if ticket is None else self._tickets.redeem(ticket, kind)
-        caller: Caller | None = scope.get(CALLER) if grant is None else grant.caller
-        if caller is None:
-            raise unproven()
-        self._check(caller)
+        grant, caller = self._admitted(query, kind, scope.get(CALLER))
         return self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant, caller)), caller
 
 

@@ -17,7 +17,18 @@ from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
-from fastflight.gateway import Backend, Gateway, Hear, LocalBackend, application, listen, taps
+from fastflight.gateway import (
+    AllowedTargets,
+    Backend,
+    Door,
+    Gateway,
+    Hear,
+    LocalBackend,
+    Relay,
+    application,
+    listen,
+    taps,
+)
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.service.actions import Actions, state_actions
@@ -87,7 +98,7 @@ class Guarded:
 
 
 @contextmanager
-def guarding(kind: str, devices: dict[str, str] = DEVICES) -> Iterator[Guarded]:
+def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = None) -> Iterator[Guarded]:
     made: dict[str, tuple[Token, str]] = {
         name: issued(name, scopes(granted), CREATED) for name, granted in GRANTED.items()
     }
@@ -128,6 +139,8 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES) -> Iterator[Guarded]:
             backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
             hear = None
         shard = Shard("gateway").start()
-        gateway = parts.enter_context(listen(application(backend, CollectorRegistry(), hear=hear), shard, 0))
+        app = application(backend, CollectorRegistry(), hear=hear)
+        relaying = Relay(relay, Door(), app.admit_to_relay, check=backend.check) if relay is not None else None
+        gateway = parts.enter_context(listen(app, shard, 0, relay=relaying))
         parts.callback(ledger.drain)
         yield Guarded(gateway, {name: text for name, (_, text) in made.items()}, books)

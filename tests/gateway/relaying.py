@@ -13,6 +13,7 @@ from typing import Any
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.gateway.relay_wire import SocketWire
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import Closed, Data, End, Event, Opened, RelayConnection
 from fastflight.protocol.websocket import Frame, Opcode, Payload, WebSocketReader
@@ -106,7 +107,8 @@ async def relayed(
     ours.setblocking(False)
     gone = asyncio.Event()
     allowed = AllowedTargets(rules or LOCAL, options.pop("lookup", None), options.pop("devices", {}))
-    client = RelayClient(ours, allowed, Buffers(read_bytes), lambda _: gone.set(), **options)
+    buffers = Buffers(read_bytes)
+    client = RelayClient(SocketWire(ours, buffers), allowed, buffers, lambda _: gone.set(), **options)
     client.start(b"")
     try:
         yield User(theirs, window), client

@@ -229,7 +229,7 @@ def test_small_reads_do_not_hold_a_whole_buffer_each(run: Any) -> None:
 
         async with target(drips) as there, relayed(window=1 << 30) as (user, client):
             await user.say(user.connection.open(1, there))
-            client._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+            client._wire._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
             await spun(lambda: client.outgoing.frames > 3)
             assert sum(frame.buffer is not None for frame in client.outgoing._queue) <= 1
             assert client.outgoing.frames <= DATA_FRAMES
@@ -240,7 +240,7 @@ def test_small_reads_do_not_hold_a_whole_buffer_each(run: Any) -> None:
 def test_a_client_that_asks_and_never_reads_costs_a_bounded_queue(run: Any) -> None:
     async def work() -> None:
         async with relayed() as (user, client):
-            client._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+            client._wire._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
             client.outgoing.send(bytes(100_000))
             await user.raw(masked(b"?" * 125, Opcode.PING) * 20_000)
             assert client.outgoing.frames < MAX_QUEUED_FRAMES

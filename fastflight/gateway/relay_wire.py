@@ -1,0 +1,191 @@
+"""The two ways to a client of the relay: its socket, or under TLS the transport that it came by.
+
+A `Wire` gives what comes to `heard` (nothing: the client is gone) and has an `outgoing` way, both from `start` on. The
+socket's way copies nothing. TLS has to have the bytes in its own hands, so there a payload is copied once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from fastflight.gateway.relay_outgoing import NOTHING, Buffers, Outgoing
+
+# One read of a client: a message of 64 KB with what surrounds it, or many small ones.
+READ_BYTES = 128 * 1024
+
+Heard = Callable[[memoryview], None]
+
+
+class Way(Protocol):
+    """What goes to a client, in order."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+
+    @property
+    def frames(self) -> int:
+        """Frames that wait."""
+
+    def send(self, head: bytes, payload: memoryview = NOTHING, buffer: bytearray | None = None) -> None:
+        """Send `head` and then `payload`, a part of the lent `buffer`. After `close`: nothing."""
+
+    def close(self) -> None:
+        """Throw away what waits."""
+
+
+class Wire(Protocol):
+    """A client's connection, until it is closed."""
+
+    @property
+    def own_port(self) -> int | None:
+        """The port of this computer that the client came to."""
+
+    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> Way:
+        """Begin; `drained` is told whenever what waited was taken, `lost` when the client is gone."""
+
+    def listen(self) -> None:
+        """Hear the client, if it is not heard."""
+
+    def rest(self) -> None:
+        """Hear it no more, for now."""
+
+    def shut(self) -> None:
+        """Say that nothing follows. `OSError` where that cannot be said: then `close`."""
+
+    def close(self) -> None:
+        """End it now."""
+
+
+class SocketWire:
+    """The socket `sock`, which does not block, on the running loop."""
+
+    def __init__(self, sock: socket.socket, buffers: Buffers) -> None:
+        self._sock = sock
+        self._buffers = buffers
+        self._loop = asyncio.get_running_loop()
+        self._incoming = bytearray(READ_BYTES)
+        self._reading = False
+        self._heard: Heard = _unheard
+        self._outgoing: Outgoing | None = None
+
+    @property
+    def own_port(self) -> int | None:
+        name = self._sock.getsockname()
+        return name[1] if isinstance(name, tuple) else None
+
+    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> Outgoing:
+        self._heard = heard
+        self._outgoing = Outgoing(self._sock, self._buffers, drained, lost)
+        return self._outgoing
+
+    def listen(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self._sock, self._readable)
+
+    def rest(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._sock)
+
+    def shut(self) -> None:
+        self._sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        if self._outgoing is not None:
+            self._outgoing.close()
+        self.rest()
+        self._sock.close()
+
+    def _readable(self) -> None:
+        try:
+            size = self._sock.recv_into(self._incoming)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            size = 0
+        self._heard(memoryview(self._incoming)[:size])
+
+
+class TransportWire(asyncio.Protocol):
+    """The connection of `transport`, which has been read so far by somebody else, and is paused."""
+
+    def __init__(self, transport: asyncio.Transport, buffers: Buffers) -> None:
+        self._transport = transport
+        self._buffers = buffers
+        self._heard: Heard = _unheard
+        self._drained: Callable[[], None] = _nothing
+        self._lost: Callable[[], None] = _nothing
+        self._full = False
+        self._closed = False
+        # Frames that were sent since the transport was full.
+        self.frames = 0
+
+    @property
+    def own_port(self) -> int | None:
+        name = self._transport.get_extra_info("sockname")
+        return name[1] if isinstance(name, tuple) else None
+
+    @property
+    def size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> TransportWire:
+        self._heard, self._drained, self._lost = heard, drained, lost
+        self._transport.set_protocol(self)
+        # It is full as soon as anything waits: how much may is the client's business.
+        self._transport.set_write_buffer_limits(high=0)
+        return self
+
+    def send(self, head: bytes, payload: memoryview = NOTHING, buffer: bytearray | None = None) -> None:
+        if not self._closed:
+            self._transport.write(head + payload)
+            self.frames += self._full
+        if buffer is not None:
+            self._buffers.give(buffer)
+
+    def listen(self) -> None:
+        if not self._closed:
+            self._transport.resume_reading()
+
+    def rest(self) -> None:
+        if not self._closed:
+            self._transport.pause_reading()
+
+    def shut(self) -> None:
+        self._transport.close()  # after what waits; TLS has no end of one direction
+
+    def close(self) -> None:
+        self._closed = True
+        self.frames = 0
+        self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._full = True
+        self.frames = 1
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self.frames = 0
+        if not self._closed:
+            self._drained()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._closed:
+            self._heard(memoryview(data))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._closed:
+            self._lost()
+
+
+def _unheard(data: memoryview) -> None:
+    """Before the start."""
+
+
+def _nothing() -> None:
+    """Before the start."""

@@ -1,0 +1,121 @@
+"""The relay of a server that wants to know who asks: tickets and tokens, and whose line a target is."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from fastflight.gateway import AllowedTargets
+from fastflight.protocol.relay import Closed, Opened, Reason, RelayConnection
+
+from .guarded import SOON, Guarded, guarding
+
+
+class Targets:
+    """Two that are devices' lines, and one that is nobody's."""
+
+    def __init__(self, parts: ExitStack) -> None:
+        listeners = [parts.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        self.lab, self.secret, self.other = (f"127.0.0.1:{each.getsockname()[1]}" for each in listeners)
+
+
+@pytest.fixture(scope="module")
+def targets() -> Iterator[Targets]:
+    with ExitStack() as parts:
+        yield Targets(parts)
+
+
+@pytest.fixture(scope="module", params=["in one process", "in front of another"])
+def guarded(request: pytest.FixtureRequest, targets: Targets) -> Iterator[Guarded]:
+    devices = {targets.lab: "lab-1", targets.secret: "secret"}
+    with guarding(request.param, relay=AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded:
+        for device, who in (("lab-1", "operator"), ("secret", "other")):  # opens the lines
+            assert guarded.ask(who, "GET", f"/devices/{device}/info").status == 200
+        yield guarded
+
+
+@contextmanager
+def relay(guarded: Guarded, who: str) -> Iterator[ClientConnection]:
+    with connect(f"{guarded.ws}/relay?ticket={guarded.ticket(who, 'relay')}") as ws:
+        yield ws
+
+
+def opened(ws: ClientConnection, target: str) -> bool:
+    side = RelayConnection(accepts=False)
+    ws.send(side.open(1, target))
+    message = ws.recv(SOON)
+    assert isinstance(message, bytes)
+    (event,) = side.feed(message)
+    ws.send(side.close(1))
+    if isinstance(event, Closed):
+        assert event.reason == Reason.REFUSED and "the relay may not connect there" in event.text
+    return event == Opened(1)
+
+
+def status(guarded: Guarded, query: str = "", **headers: str) -> int:
+    with pytest.raises(InvalidStatus) as caught:
+        with connect(f"{guarded.ws}/relay{query}", additional_headers=headers):
+            pass
+    answer = caught.value.response
+    assert (answer.status_code == 401) is ("www-authenticate" in answer.headers)
+    return answer.status_code
+
+
+def test_who_shows_nothing_or_nothing_good_is_not_let_in(guarded: Guarded) -> None:
+    assert status(guarded) == 401
+    assert status(guarded, Authorization="Bearer ff_0000000000000000_" + "x" * 43) == 401
+    assert status(guarded, "?ticket=made.up") == 403
+    assert status(guarded, f"?ticket={guarded.ticket('admin', 'fleet')}") == 403
+
+
+def test_a_ticket_is_good_once(guarded: Guarded) -> None:
+    ticket = guarded.ticket("admin", "relay")
+    with connect(f"{guarded.ws}/relay?ticket={ticket}"):
+        assert status(guarded, f"?ticket={ticket}") == 403
+
+
+def test_a_program_may_show_its_token_itself(guarded: Guarded, targets: Targets) -> None:
+    shown = {"Authorization": f"Bearer {guarded.tokens['admin']}"}
+    with connect(f"{guarded.ws}/relay", additional_headers=shown) as ws:
+        assert opened(ws, targets.other)
+
+
+@pytest.mark.parametrize(
+    ("who", "may"),
+    [
+        ("reader", set()),
+        ("listener", set()),
+        ("operator", {"lab"}),
+        ("other", {"secret"}),
+        ("admin", {"lab", "secret", "other"}),
+    ],
+)
+def test_exec_on_a_device_opens_its_line_and_admin_opens_all(
+    guarded: Guarded, targets: Targets, who: str, may: set[str]
+) -> None:
+    reached = set()
+    for name in ("lab", "secret", "other"):
+        with relay(guarded, who) as ws:
+            if opened(ws, getattr(targets, name)):
+                reached.add(name)
+    assert reached == may
+
+
+def test_who_is_revoked_is_put_out(targets: Targets) -> None:
+    devices = {targets.lab: "lab-1"}
+    with guarding("in one process", {}, AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded:
+        with relay(guarded, "operator") as ws:
+            assert opened(ws, targets.lab)
+            guarded.revoke("operator")
+            with pytest.raises(ConnectionClosed) as caught:
+                while True:
+                    message = ws.recv(SOON)
+            assert caught.value.rcvd is not None and caught.value.rcvd.code == 1008
+            assert isinstance(message, bytes)
+            (event,) = RelayConnection(accepts=False).feed(message)
+            assert isinstance(event, Closed) and (event.stream, event.reason) == (0, Reason.REFUSED)

@@ -1,0 +1,197 @@
+"""The relay under TLS, where its client's socket is not the relay's to read: bytes, ends, and who does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trustme
+import uvloop
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from fastflight.gateway.front import Door
+from fastflight.gateway.relay import Relay
+from fastflight.gateway.relay_client import QUEUED_BYTES
+from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.protocol.relay import Closed, Data, End, Event, Opened, Reason, RelayConnection
+
+from .relaying import LOCAL, echo, flood, target
+
+SOON = 20.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _uvloop_has_run() -> None:
+    """It takes a pipe for signals, once for the life of the process: no test is to be blamed for it."""
+    uvloop.run(asyncio.sleep(0))
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Any:
+    loops: Any = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
+
+    def run_(work: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=loops) as runner:
+            runner.run(asyncio.wait_for(work, SOON))
+
+    return run_
+
+
+class Upgrading(asyncio.Protocol):
+    """An HTTP server that knows one request."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        if self._head.endswith(b"\r\n\r\n"):
+            lines = [line.partition(b": ") for line in self._head.split(b"\r\n")[1:-2]]
+            self._relay.take_over(self._transport, [(name.lower(), value) for name, _, value in lines])
+
+
+class Secure:
+    """A relay under TLS, and those who connect to it."""
+
+    def __init__(self, relay: Relay, port: int, trusting: ssl.SSLContext) -> None:
+        self.relay = relay
+        self._port = port
+        self._trusting = trusting
+
+    def connect(self, **options: Any) -> connect:
+        return connect(f"wss://localhost:{self._port}/relay", ssl=self._trusting, compression=None, **options)
+
+
+@asynccontextmanager
+async def secured() -> AsyncIterator[Secure]:
+    authority = trustme.CA()
+    serving, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(serving)
+    authority.configure_trust(trusting)
+    relay = Relay(AllowedTargets(LOCAL), Door())
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Upgrading(relay), "127.0.0.1", 0, ssl=serving)
+    try:
+        yield Secure(relay, server.sockets[0].getsockname()[1], trusting)
+    finally:
+        await relay.aclose()
+        server.close()
+        await server.wait_closed()
+        assert relay.clients == 0
+
+
+class Talk:
+    """One side of the relay over `ws`."""
+
+    def __init__(self, ws: ClientConnection, window: int = 256 * 1024) -> None:
+        self.ws = ws
+        self.side = RelayConnection(accepts=False, window_bytes=window)
+
+    async def events(self) -> list[Event]:
+        message = await self.ws.recv()
+        assert isinstance(message, bytes)
+        return list(self.side.feed(message))
+
+    async def open(self, address: str) -> None:
+        await self.ws.send(self.side.open(1, address))
+        assert await self.events() == [Opened(1)]
+
+
+def test_bytes_go_both_ways_unchanged_and_ends_are_passed_on(run: Any) -> None:
+    async def work() -> None:
+        content = os.urandom(3_000_001)
+        async with target(echo) as there, secured() as secure, secure.connect() as ws:
+            talk = Talk(ws)
+            await talk.open(there)
+            found, sent, over = bytearray(), 0, False
+            while not over:
+                while size := min(talk.side.credit(1), len(content) - sent, 60_000):
+                    await ws.send(talk.side.data(1, size) + content[sent : sent + size])
+                    sent += size
+                    if sent == len(content):
+                        await ws.send(talk.side.end(1))
+                for event in await talk.events():
+                    if isinstance(event, Data):
+                        found += event.data
+                        if given := talk.side.consumed(1, len(event.data)):
+                            await ws.send(given)
+                    elif isinstance(event, Closed):
+                        assert event.reason == Reason.DONE
+                        over = True
+                    else:
+                        assert isinstance(event, End) or type(event).__name__ == "Credited"
+            assert found == content
+
+    run(work())
+
+
+def test_a_client_that_stops_reading_costs_a_bounded_queue_and_goes_on_when_it_reads(run: Any) -> None:
+    async def work() -> None:
+        async with target(flood) as much, target(echo) as there, secured() as secure:
+            async with secure.connect(max_queue=1) as ws, secure.connect() as other:
+                talk = Talk(ws, window=1 << 30)
+                await talk.open(much)
+                (client,) = (each for each in secure.relay._clients if each.streams)
+                while client.has_room:  # noqa: ASYNC110  # what is waited for is told to nobody
+                    await asyncio.sleep(0)
+                beside = Talk(other)
+                await beside.open(there)
+                await other.send(beside.side.data(1, 5) + b"there")
+                found = b""
+                while len(found) < 5:
+                    found += b"".join(bytes(each.data) for each in await beside.events() if isinstance(each, Data))
+                assert found == b"there"
+                assert client.outgoing.size <= QUEUED_BYTES + 2 * client.buffers.size
+                seen = 0
+                while seen < 4 * QUEUED_BYTES:
+                    seen += sum(len(event.data) for event in await talk.events() if isinstance(event, Data))
+                ws.transport.abort()  # to close would wait for all that is on its way
+
+    run(work())
+
+
+def test_a_client_that_leaves_takes_its_streams_along(run: Any) -> None:
+    async def work() -> None:
+        left = asyncio.Event()
+
+        async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            left.set()
+
+        async with target(waits) as there, secured() as secure:
+            ws = await secure.connect()
+            await Talk(ws).open(there)
+            ws.transport.abort()
+            await left.wait()
+            await ws.wait_closed()
+
+    run(work())
+
+
+def test_its_end_is_told_and_who_may_not_come_in_is_told_too(run: Any) -> None:
+    async def work() -> None:
+        async with secured() as secure:
+            async with secure.connect() as ws:
+                await (await ws.ping())
+                closing = asyncio.ensure_future(secure.relay.aclose())
+                assert list(Talk(ws).side.feed(await ws.recv())) == [  # type: ignore[arg-type]
+                    Closed(0, Reason.SHUTDOWN, "the gateway shuts down")
+                ]
+                with pytest.raises(ConnectionClosed):
+                    await ws.recv()
+                assert ws.close_code == 1001
+                await closing
+            with pytest.raises(Exception, match="HTTP 503"):
+                await secure.connect()
+
+    run(work())
