@@ -46,7 +46,7 @@ def vet_schema(schema: pa.Schema, where: str) -> None:
         raise DataError(f"{len(schema)} columns are too many: {MAX_COLUMNS} are allowed", where=where, hint=hint)
     try:
         for field in schema:
-            str(field)  # raises if a name in it is not UTF-8
+            _ = field.name, str(field.type)  # raise where a name is not UTF-8, the latter for those inside
     except ValueError:
         raise DataError("the name of a column is not UTF-8", where=where, hint="Name it in UTF-8") from None
     types = list(itertools.islice(_nested(schema), MAX_FIELDS + 1))

@@ -126,7 +126,7 @@ def test_the_simulated_board() -> None:
         ("sim:?speed=1", "unknown option 'speed'"),
         ("sim:?baud=-1", "baud must be a whole number"),
         ("sim:?baud", "cannot read the options"),
-        ("sim:?seed=" + "7" * 5000, "seed must be a whole number"),
+        ("sim:?seed=" + "7" * 1500, "seed must be a whole number"),
     ],
 )
 def test_what_is_wrong_is_said(url: str, text: str) -> None:
