@@ -17,6 +17,7 @@ from fastflight.cli import screen
 from fastflight.cli.access import pem
 from fastflight.cli.exits import told_in_one_line
 from fastflight.errors import RequestError
+from fastflight.service.tokens import NAME
 
 if TYPE_CHECKING:
     import trustme
@@ -59,7 +60,7 @@ def client(
 ) -> None:
     """Make NAME.pem and NAME.key for a client of a server that has --client-ca ca.pem."""
     with told_in_one_line():
-        if Path(name).name != name or name in ("ca", "server"):
+        if not NAME.fullmatch(name) or name.startswith(".") or name in ("ca", "server"):
             raise RequestError("not a name for a client's files", where=name[:80], hint="Use letters, digits, _ . @ -")
         written = _issue(directory, name, [], name, days, force)
         screen.line(f"grant it: fastflight token add {name} --certificate --scope read:*")

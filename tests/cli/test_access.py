@@ -1,0 +1,226 @@
+"""Servers with tokens and TLS, as they are started: what is refused, what is said, and that no secret is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import trustme
+from typer.testing import CliRunner
+
+from fastflight.cli.access_settings import OPEN, AccessSettings, FrontKnown, TlsFiles, check_location
+from fastflight.cli.asking import credentials
+from fastflight.cli.main import app
+from fastflight.cli.settings import ServeSettings, settings_of
+from fastflight.cli.workers import share
+from fastflight.client import DEFAULT_LOCATION, Credentials, FastFlightClient
+from fastflight.errors import RequestError, Unauthenticated, UnknownName
+from fastflight.service.identity import scopes
+from fastflight.service.requests import DeviceFile
+from fastflight.service.tokens import Book, issued
+
+NOW = datetime.now(UTC)
+CA = trustme.CA()
+SERVER = CA.issue_cert("127.0.0.1")
+SOON = 60.0
+run = CliRunner().invoke
+
+
+@dataclass
+class Files:
+    """A folder with all that a server needs, and two tokens for it."""
+
+    folder: Path
+    narrow: str
+    all: str
+
+    @property
+    def options(self) -> list[str]:
+        names = {"--tls-cert": "server.pem", "--tls-key": "server.key", "--tokens": "tokens.json"}
+        return [word for option, name in names.items() for word in (option, str(self.folder / name))]
+
+    def change(self, book: Book) -> None:
+        (self.folder / "tokens.json").write_bytes(book.encode())
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    narrow, token = issued("ada", scopes(["read:demo"]), NOW)
+    root, everything = issued("root", scopes(["read,write,session,exec,admin:*"]), NOW)
+    contents = {
+        "tokens.json": Book((narrow, root)).encode(),
+        "server.pem": b"".join(each.bytes() for each in SERVER.cert_chain_pems),
+        "server.key": SERVER.private_key_pem.bytes(),
+        "ca.pem": CA.cert_pem.bytes(),
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o600)
+    return Files(tmp_path, token, everything)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "[::]", "boards.example"])
+def test_others_are_served_with_tls_and_tokens_alone(host: str, files: Files) -> None:
+    guarded = AccessSettings(Path("t"), TlsFiles(Path("c"), Path("k")))
+    check_location(f"grpc+tls://{host}:8815", guarded, DEFAULT_LOCATION)
+    for scheme, access in (
+        ("grpc", OPEN),
+        ("grpc", AccessSettings(Path("t"))),
+        ("grpc", guarded),
+        ("grpc+tls", OPEN),
+        ("grpc+tls", AccessSettings(Path("t"))),
+        ("grpc+tls", AccessSettings(None, TlsFiles(Path("c"), Path("k")))),
+    ):
+        with pytest.raises(RequestError, match="with TLS and tokens alone") as refused:
+            check_location(f"{scheme}://{host}:8815", access, DEFAULT_LOCATION)
+        wanted = f"--server grpc+tls://{host}:8815 --tls-cert server.pem --tls-key server.key --tokens tokens.json"
+        assert wanted in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        ({"location": "grpc+tls://127.0.0.1:0"}, "TLS takes a certificate. Give --tls-cert FILE --tls-key FILE"),
+        ({"tls_cert": "c", "tls_key": "k"}, r"there is a certificate, and no TLS. grpc\+tls://127.0.0.1:8815"),
+        ({"tls_cert": "c"}, "a certificate and its key go together"),
+        ({"client_ca": "a"}, "clients show certificates over TLS alone"),
+        ({"client_ca": "a", "tls_cert": "c", "tls_key": "k"}, "nothing says what a certificate grants"),
+    ],
+)
+def test_options_that_do_not_go_together(arguments: dict[str, str], refused: str) -> None:
+    given = {name: Path(value) for name, value in arguments.items() if name != "location"}
+    with pytest.raises(RequestError, match=refused):
+        settings_of(arguments.get("location", DEFAULT_LOCATION), [], None, **given)  # type: ignore[arg-type]
+
+
+def test_a_fleet_file_says_the_same_relative_to_itself_and_options_go_first(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(
+        '[devices.demo]\nurl = "sim:"\n[auth]\ntokens = "t.json"\n'
+        '[tls]\ncert = "s.pem"\nkey = "/keys/s.key"\nclient_ca = "ca.pem"\n'
+    )
+    access = settings_of("grpc+tls://0.0.0.0:8815", [], fleet, tls_cert=Path("other.pem")).access
+    assert access == AccessSettings(
+        tmp_path / "t.json", TlsFiles(Path("other.pem"), Path("/keys/s.key"), tmp_path / "ca.pem")
+    )
+    fleet.write_text("[devices.demo]\nurl = 'sim:'\n[tls]\ncert = 's.pem'\nkey = 's.key'\nca = 'x'\n")
+    with pytest.raises(RequestError, match="unknown key. Did you mean 'client_ca'|unknown key. .*client_ca"):
+        settings_of(DEFAULT_LOCATION, [], fleet)
+
+
+def test_a_worker_is_told_of_its_front_and_not_its_secret() -> None:
+    entry, token = issued("front", scopes(["read:*"]), NOW)
+    settings = ServeSettings(workers=2, access=AccessSettings(Path("t"), TlsFiles(Path("c"), Path("k"))))
+    line = share.encode(share.shares(settings, FrontKnown(entry, "-----BEGIN"))[0])
+    assert token[-43:].encode() not in line
+    told = share.decode(line)
+    assert told.location == "grpc+tls://127.0.0.1:0"
+    assert told.access.front == FrontKnown(entry, "-----BEGIN") and told.access.tokens == Path("t")
+
+
+@pytest.mark.parametrize("wrong", ["tokens.json", "server.pem", "server.key"])
+def test_a_file_that_is_not_good_is_named_before_anything_is_served(files: Files, wrong: str) -> None:
+    (files.folder / wrong).write_text("nonsense")
+    told = run(app, ["serve", "--server", "grpc+tls://127.0.0.1:0", *files.options])
+    assert told.exit_code == 1 and wrong in told.stderr
+
+
+def test_a_token_is_taken_from_a_file_or_the_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ada.token"
+    path.write_text("ff_from_file\n")
+    path.chmod(0o600)
+    environment = {"FASTFLIGHT_TOKEN": "ff_from_environment"}
+    assert credentials({}).token is None
+    assert credentials(environment).token == "ff_from_environment"
+    assert credentials(environment, token_file=path).token == "ff_from_file"
+    assert capsys.readouterr().err == ""
+    path.chmod(0o644)
+    credentials({}, token_file=path)
+    assert "warning: other users may read" in capsys.readouterr().err or os.name != "posix"
+    for content in ("", "two words", "x" * 5000):
+        path.write_text(content)
+        with pytest.raises(RequestError, match="not a file with one token") as refused:
+            credentials({}, token_file=path)
+        assert "words" not in str(refused.value)
+
+
+class Started:
+    """`fastflight serve` in a process of its own, and all that it said once it has ended."""
+
+    def __init__(self, *options: str) -> None:
+        command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc+tls://127.0.0.1:0", *options]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert self._process.stdout is not None
+        self.said = self._process.stdout.readline()
+        self.location = self.said.split()[2].rstrip(";")
+        self.command = Path(f"/proc/{self._process.pid}/cmdline")
+
+    def end(self) -> str:
+        self._process.send_signal(signal.SIGTERM)
+        out, err = self._process.communicate(timeout=SOON)
+        return f"{self.said}{out}{err}"
+
+
+@pytest.fixture(params=[["--log-debug"], ["--log-debug", "--workers", "2", "--log-json"]], ids=["one", "workers"])
+def started(request: pytest.FixtureRequest, files: Files) -> Iterator[Started]:
+    server = Started(*request.param, "--device", "demo=sim:", "--device", "bench=sim:?seed=4711", *files.options)
+    try:
+        yield server
+    finally:
+        if server._process.poll() is None:
+            server.end()
+
+
+def test_a_running_server_asks_everybody_and_says_no_secret(started: Started, files: Files) -> None:
+    seen: list[str] = []
+    ca = CA.cert_pem.bytes()
+    with FastFlightClient(started.location, credentials=Credentials(files.narrow, ca)) as ada:
+        assert [(each.name, each.url) for each in ada.devices()] == [("demo", "sim:")]
+        table = ada._connection.parallel_stream(DeviceFile(device="demo", path="/readings.csv"), 2, True)
+        assert sum(batch.num_rows for batch in table) == 10_000
+        with pytest.raises(UnknownName) as refused:
+            ada.info("bench")
+        seen.append(str(refused.value))
+        with FastFlightClient(started.location, credentials=Credentials(files.all, ca)) as root:
+            assert {each.url for each in root.devices()} == {"sim:", "sim:?seed=4711"}
+            stats = root.stats()
+            seen.append(json.dumps(stats))
+            for worker in stats.get("workers", []):
+                with FastFlightClient(worker["location"], credentials=Credentials(ca=ca)) as direct:
+                    with pytest.raises(Unauthenticated):
+                        direct.devices()
+            files.change(Book(Book.decode((files.folder / "tokens.json").read_bytes()).tokens[1:]))
+            with pytest.raises(Unauthenticated):
+                while True:  # until the server has looked at its file
+                    ada.devices()
+            assert root.health()["status"] == "serving"
+    wrong = Credentials(f"{files.all[:-1]}!", ca)
+    with FastFlightClient(started.location, credentials=wrong) as stranger, pytest.raises(Unauthenticated) as told:
+        stranger.devices()
+    seen.append(str(told.value))
+    if started.command.exists():
+        seen.append(started.command.read_text())
+    seen.append(started.end())
+    key = SERVER.private_key_pem.bytes().decode().splitlines()[1]
+    book = Book.decode((files.folder / "tokens.json").read_bytes())
+    secrets = [files.narrow[-43:], files.all[-43:], files.all[-43:-1], key, *(each.digest for each in book.tokens)]
+    for text in seen:
+        assert not any(secret in text for secret in secrets)
+
+
+def test_help_shows_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTFLIGHT_TOKEN", "ff_of_mine")
+    for command in ("devices", "get", "serve", "gateway", "doctor", "token", "cert"):
+        told = run(app, [command, "--help"])
+        assert told.exit_code == 0 and "ff_of_mine" not in told.output
+    assert "ff_of_mine" not in repr(credentials({"FASTFLIGHT_TOKEN": "ff_of_mine"}))

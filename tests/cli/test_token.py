@@ -1,0 +1,116 @@
+"""`fastflight token`, the file that it writes, and what a server refuses to read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fastflight.cli import token_file
+from fastflight.cli.main import app
+from fastflight.cli.token import default_file
+from fastflight.cli.token_file import TokenFile
+from fastflight.errors import RequestError
+from fastflight.service.tokens import TOKEN, Book
+
+run = CliRunner().invoke
+
+
+def test_a_token_goes_to_stdout_alone_and_into_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "settings" / "tokens.json"
+    added = run(
+        app, ["token", "add", "ada", "--scope", "read,write:weather-*", "--expires", "90d", "--file", str(path)]
+    )
+    assert added.exit_code == 0 and TOKEN.fullmatch(added.stdout.strip())
+    secret = added.stdout.strip()[-43:]
+    assert secret not in added.stderr and secret not in path.read_text()
+    if os.name == "posix":
+        assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    listed = run(app, ["token", "list", "--file", str(path)])
+    assert "read,write:weather-*" in listed.stdout and "ada" in listed.stdout
+    (known,) = json.loads(run(app, ["token", "list", "--json", "--file", str(path)]).stdout)
+    assert known["expired"] is False and known["name"] == "ada"
+    assert not (set(known) & {"sha256", "digest", "secret"})
+
+
+def test_one_is_revoked_by_its_id_and_all_by_their_name(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    for _ in range(3):
+        assert run(app, ["token", "add", "ada", "--scope", "read:*", "--file", str(path)]).exit_code == 0
+    first = Book.decode(path.read_bytes()).tokens[0]
+    assert run(app, ["token", "revoke", first.id, "--file", str(path)]).exit_code == 0
+    assert len(Book.decode(path.read_bytes()).tokens) == 2
+    assert run(app, ["token", "revoke", "ada", "--file", str(path)]).exit_code == 0
+    assert Book.decode(path.read_bytes()) == Book()
+    gone = run(app, ["token", "revoke", "ada", "--file", str(path)])
+    assert gone.exit_code == 1 and "ada: no token has this name or id" in gone.stderr
+
+
+def test_a_certificate_is_granted_something_without_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    added = run(app, ["token", "add", "lab pc", "--certificate", "--scope", "exec:bench", "--file", str(path)])
+    assert (added.exit_code, added.stdout) == (0, "")
+    assert [each.name for each in Book.decode(path.read_bytes()).certificates] == ["lab pc"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        (["ada", "--scope", "read"], "not VERBS:DEVICES. As in read,write:weather-* or admin:*"),
+        (["ada", "--scope", "reed:*"], "no such verb. Did you mean 'read'?"),
+        (["a:b", "--scope", "read:*"], "not a name for a token"),
+        (["ada", "--scope", "read:*", "--expires", "soon"], "not a period. As in 90d, 12h or 30m"),
+        (["ada", "--scope", "read:*", "--expires", "0d"], "not a period"),
+        (["ada", "--certificate", "--scope", "read:*", "--expires", "1d"], "says by itself when it expires"),
+    ],
+)
+def test_what_cannot_be_granted_is_refused_and_nothing_is_written(
+    tmp_path: Path, arguments: list[str], refused: str
+) -> None:
+    path = tmp_path / "tokens.json"
+    told = run(app, ["token", "add", *arguments, "--file", str(path)])
+    assert told.exit_code == 1 and refused in told.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_change_waits_for_nobody_and_a_broken_file_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text("{broken")
+    path.chmod(0o600)
+    told = run(app, ["token", "add", "ada", "--scope", "read:*", "--file", str(path)])
+    assert told.exit_code == 1 and told.stdout == "" and path.read_text() == "{broken"
+    (tmp_path / "tokens.json.new").touch()
+    told = run(app, ["token", "add", "ada", "--scope", "read:*", "--file", str(path)])
+    assert "somebody else is changing it. If nobody is, remove tokens.json.new" in told.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are in the mode on POSIX alone")
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_not_read(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_bytes(Book().encode())
+    path.chmod(mode)
+    with pytest.raises(RequestError, match="others may write it, and so let themselves in. chmod 600"):
+        token_file.read(path)
+    path.chmod(0o644)
+    assert token_file.read(path) == Book().encode()
+
+
+def test_a_file_is_read_again_when_it_changed_and_not_else(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    watched = TokenFile(path)
+    with pytest.raises(RequestError, match="No such file"):
+        watched()
+    token_file.change(path, lambda book: book)
+    assert watched() == Book().encode()
+    assert watched() is None
+    token_file.change(path, lambda book: book)
+    assert watched() == Book().encode()
+
+
+def test_where_tokens_are_kept_if_nobody_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    assert default_file({"XDG_CONFIG_HOME": "/home/ada/settings"}) == Path("/home/ada/settings/fastflight/tokens.json")

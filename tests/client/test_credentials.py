@@ -1,0 +1,231 @@
+"""What a client shows, and to whom not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import trustme
+from pyarrow import flight
+
+from fastflight.cli.access_settings import AccessSettings, TlsFiles
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
+from fastflight.errors import FastFlightError, Forbidden, RequestError, TransportError, Unauthenticated, UnknownName
+from fastflight.service.identity import scopes
+from fastflight.service.requests import Mock
+from fastflight.service.tokens import Book, Certificate, issued
+
+NOW = datetime.now(UTC)
+CA = trustme.CA()
+SERVER = CA.issue_cert("127.0.0.1", not_after=NOW + timedelta(days=1))
+CLIENT = CA.issue_cert("lab", not_after=NOW + timedelta(days=1))
+PEM = CA.cert_pem.bytes()
+
+
+def pair(certificate: trustme.LeafCert) -> tuple[bytes, bytes]:
+    return b"".join(each.bytes() for each in certificate.cert_chain_pems), certificate.private_key_pem.bytes()
+
+
+@contextmanager
+def serving(folder: Path, *, client_ca: bool = False) -> Iterator[tuple[str, str]]:
+    """A server with TLS: its location, and a token that may read `demo`."""
+    entry, token = issued("ada", scopes(["read:demo"]), NOW)
+    other, opening = issued("bob", scopes(["read:*"]), NOW)
+    book = Book((entry, other), (Certificate("lab", scopes(["session:bench"])),))
+    chain, key = pair(SERVER)
+    files = {"tokens.json": book.encode(), "server.pem": chain, "server.key": key, "ca.pem": PEM}
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o600)
+    tls = TlsFiles(folder / "server.pem", folder / "server.key", folder / "ca.pem" if client_ca else None)
+    settings = ServeSettings(
+        "grpc+tls://127.0.0.1:0", {"demo": "sim:", "bench": "sim:"}, access=AccessSettings(folder / "tokens.json", tls)
+    )
+    with open_server(settings) as running:
+        if not client_ca:
+            with FastFlightClient(running.location, credentials=Credentials(opening, PEM)) as client:
+                for name in ("demo", "bench"):
+                    client.info(name)
+        yield running.location, token
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    with serving(tmp_path_factory.mktemp("access")) as running:
+        yield running
+
+
+def test_both_clients_get_what_their_token_grants(server: tuple[str, str]) -> None:
+    location, token = server
+    credentials = Credentials(token, PEM)
+    with FastFlightClient(location, credentials=credentials) as client:
+        assert [(each.name, each.url) for each in client.devices()] == [("demo", "sim:")]
+        sync = client.read("demo", "/readings.csv").to_arrow()
+        with pytest.raises(UnknownName, match="bench: no such device. Known: demo"):
+            client.read("bench", "/readings.csv")
+        with pytest.raises(Forbidden, match="demo: ada may not exec here. Granted: read"):
+            client.exec("demo", "1")
+        with pytest.raises(Forbidden):
+            client.read("demo", "/readings.csv", interrupt=True)
+        with pytest.raises(Forbidden):
+            client.write("demo", "/x.csv", pa.table({"a": [1]}))
+        with pytest.raises(Forbidden):
+            client.interact("demo")
+
+    async def same() -> pa.Table:
+        async with AsyncFastFlightClient(location, credentials=credentials) as client:
+            assert [each.name for each in await client.devices()] == ["demo"]
+            with pytest.raises(UnknownName, match="bench: no such device. Known: demo"):
+                await client.read("bench", "/readings.csv")
+            with pytest.raises(Forbidden, match="demo: ada may not exec here. Granted: read"):
+                await client.exec("demo", "1")
+            with pytest.raises(Forbidden):
+                await client.write("demo", "/x.csv", pa.table({"a": [1]}))
+            with pytest.raises(Forbidden):
+                await client.interact("demo")
+            return await (await client.read("demo", "/readings.csv")).to_arrow()
+
+    assert asyncio.run(same()).equals(sync) and sync.num_rows == 10_000
+
+
+def test_a_fleet_is_read_as_far_as_it_may_be(server: tuple[str, str]) -> None:
+    location, token = server
+    with FastFlightClient(location, credentials=Credentials(token, PEM)) as client:
+        stream = client.read_fleet("*", "/readings.csv")
+        assert set(stream.to_arrow().column("device").to_pylist()) == {"demo"}
+        with pytest.raises(UnknownName, match="no device has such a name. Known: demo"):
+            client.read_fleet("ben*", "/readings.csv")
+        listed = {info.descriptor.path[0] for info in client._connection.flights() if info.descriptor.path}
+        assert listed == {b"demo"}
+
+
+@pytest.mark.parametrize("credentials", [Credentials(ca=PEM), Credentials("ff_wrong", PEM)], ids=["none", "wrong"])
+def test_without_a_good_token_both_clients_are_told_what_to_do(
+    server: tuple[str, str], credentials: Credentials
+) -> None:
+    location, _ = server
+    wanted = "this server wants to know who asks.*--token-file"
+    with FastFlightClient(location, credentials=credentials) as client:
+        for call in (client.devices, client.recordings, lambda: client.read("demo", "/readings.csv")):
+            with pytest.raises(Unauthenticated, match=wanted):
+                call()
+        assert client.health() == {"status": "serving"}
+
+    async def same() -> None:
+        async with AsyncFastFlightClient(location, credentials=credentials) as client:
+            with pytest.raises(Unauthenticated, match=wanted):
+                await client.devices()
+            with pytest.raises(Unauthenticated, match=wanted):
+                await client.read("demo", "/readings.csv")
+
+    asyncio.run(same())
+
+
+def test_what_is_wrong_with_tls_is_said_with_what_to_do(server: tuple[str, str]) -> None:
+    location, token = server
+    plain = location.replace("grpc+tls", "grpc")
+    trials = [
+        (
+            location,
+            Credentials(token, trustme.CA().cert_pem.bytes()),
+            "not one of those that are trusted here.*--tls-ca",
+        ),
+        (location, Credentials(token), "not one of those that are trusted here.*--tls-ca"),
+        (location, Credentials(token, PEM, server_name="other.example"), "certificate is for another name"),
+        (plain, Credentials(token), "with grpc:// it may want TLS: use grpc\\+tls://"),
+    ]
+    for at, credentials, said in trials:
+        with FastFlightClient(at, credentials=credentials) as client, pytest.raises(TransportError, match=said):
+            client.devices()
+
+
+def test_a_server_without_tls_is_named_as_such() -> None:
+    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+        encrypted = running.location.replace("grpc", "grpc+tls")
+        with FastFlightClient(encrypted, credentials=Credentials(ca=PEM)) as client:
+            with pytest.raises(TransportError, match="the server does not speak TLS. Use grpc://"):
+                client.devices()
+
+
+def test_a_certificate_instead_of_a_token(tmp_path: Path) -> None:
+    with serving(tmp_path, client_ca=True) as (location, _):
+        with FastFlightClient(location, credentials=Credentials(None, PEM, *pair(CLIENT))) as client:
+            assert [each.name for each in client.devices()] == ["bench"]
+            with pytest.raises(UnknownName, match="demo: no such device. Known: bench"):
+                client.read("demo", "/readings.csv")
+        with FastFlightClient(location, credentials=Credentials(ca=PEM)) as client:
+            with pytest.raises(TransportError, match="it may want a client's certificate"):
+                client.devices()
+
+
+def test_plain_pyarrow_logs_in_once_and_reads(server: tuple[str, str]) -> None:
+    location, token = server
+    with flight.FlightClient(location, tls_root_certs=PEM) as client:
+        header = client.authenticate_basic_token("ada", token)
+        options = flight.FlightCallOptions(headers=[header])
+        info = client.get_flight_info(flight.FlightDescriptor.for_path("demo", "readings.csv"), options)
+        assert client.do_get(info.endpoints[0].ticket, options).read_all().num_rows == 10_000
+
+
+@pytest.mark.parametrize(
+    ("location", "credentials", "refused"),
+    [
+        ("grpc://10.0.0.7:8815", Credentials("ff_x"), "not sent without TLS to another computer. Use grpc\\+tls://"),
+        ("grpc://boards.example:8815", Credentials("ff_x"), "not sent without TLS"),
+        ("grpc://127.0.0.1:8815", Credentials("ff x"), "the token is not one. Give it as it was printed"),
+        ("grpc://127.0.0.1:8815", Credentials("x\n"), "the token is not one"),
+        ("grpc+tls://127.0.0.1:8815", Credentials(certificate=b"x"), "certificate and its key go together"),
+        ("grpc://127.0.0.1:8815", Credentials(ca=b"x"), "certificates are for TLS"),
+    ],
+)
+def test_what_must_not_be_shown_is_not(location: str, credentials: Credentials, refused: str) -> None:
+    with pytest.raises(RequestError, match=refused) as told:
+        FastFlightClient(location, credentials=credentials)
+    assert "ff" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "may"),
+    [
+        ("grpc+tls://boards:8815", "grpc+tls://boards:9000", True),
+        ("grpc+tls://boards:8815", "grpc://boards:9000", False),
+        ("grpc+tls://boards:8815", "grpc+tls://127.0.0.1:9000", False),
+        ("grpc://127.0.0.1:8815", "grpc://127.0.0.1:9000", True),
+        ("grpc://127.0.0.1:8815", "grpc://[bad", False),
+    ],
+)
+def test_a_token_follows_a_location_to_the_same_host_alone(own: str, other: str, may: bool) -> None:
+    assert Credentials("ff_x").may_follow(own, other) == may
+
+
+def test_a_location_elsewhere_is_not_shown_the_token() -> None:
+    seen: list[object] = []
+
+    class Elsewhere(flight.FlightServerBase):  # type: ignore[misc]
+        def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> None:
+            seen.append(ticket)
+            raise NotImplementedError
+
+    class Here(flight.FlightServerBase):  # type: ignore[misc]
+        def get_flight_info(self, context: object, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
+            there = f"grpc://localhost:{elsewhere.port}"
+            return flight.FlightInfo(pa.schema([]), descriptor, [flight.FlightEndpoint(b"{}", [there])], -1, -1)
+
+    with Elsewhere("grpc://127.0.0.1:0") as elsewhere, Here("grpc://127.0.0.1:0") as here:
+        for credentials, error in ((Credentials("ff_x"), RequestError), (Credentials(), FastFlightError)):
+            location = f"grpc://127.0.0.1:{here.port}"
+            with FastFlightClient(location, credentials=credentials) as client, pytest.raises(error):
+                list(client._connection.parallel_stream(Mock(), 1, True))
+        assert len(seen) == 1
+
+
+def test_nothing_secret_is_in_the_repr() -> None:
+    shown = repr(Credentials("ff_secret", b"ca", b"certificate", b"private"))
+    assert "ff_secret" not in shown and "private" not in shown
