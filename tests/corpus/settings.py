@@ -115,16 +115,16 @@ FLEETS = [
 OPTIONS = [
     Case("an address of nothing", ("location", ""), RequestError, "not an address of a server"),
     Case("an address without port", ("location", "grpc://127.0.0.1"), RequestError, "not an address of a server"),
-    Case("an address of all", ("location", "grpc://0.0.0.0:8815"), RequestError, "only this computer's own"),
-    Case("an address of all, in IPv6", ("location", "grpc://[::]:8815"), RequestError, "only this computer's own"),
+    Case("an address of all", ("location", "grpc://0.0.0.0:8815"), RequestError, "others than this computer"),
+    Case("an address of all, in IPv6", ("location", "grpc://[::]:8815"), RequestError, "others than this computer"),
     Case(
-        "an address by a name that looks local", ("location", "grpc://localhost.evil.com:1"), RequestError, "only this"
+        "an address by a name that looks local", ("location", "grpc://localhost.evil.com:1"), RequestError, "others than this computer"
     ),
-    Case("an address in one number", ("location", "grpc://2130706433:1"), RequestError, "only this computer's own"),
+    Case("an address in one number", ("location", "grpc://2130706433:1"), RequestError, "others than this computer"),
     Case("half an IPv6 address", ("location", "grpc://[::1:1"), RequestError, "not an address"),
     Case("an address with a path", ("location", "grpc://127.0.0.1:1/a"), RequestError, "not an address of a server"),
     Case("a port beyond all", ("location", "grpc://127.0.0.1:99999"), RequestError, "not an address"),
-    Case("HTTP for all", ("http", "0.0.0.0:80"), RequestError, "only this computer's own"),
+    Case("HTTP for all", ("http", "0.0.0.0:80"), RequestError, "others than this computer"),
     Case("HTTP at a port beyond all", ("http", "65536"), RequestError, "not an address"),
     Case("HTTP at a port of thousands of digits", ("http", DIGITS), RequestError, "not an address"),
     Case("HTTP at a port in another script", ("http", "\u0661"), RequestError, "not an address"),

@@ -135,7 +135,12 @@ REFUSED = [
     Case(
         "a list in lists, once too often", file(schema={"n": "list<" * 9 + "int8" + ">" * 9}), RequestError, "no Arrow"
     ),
-    Case("a type without end", file(schema={"n": "x" * (MAX_TYPE_NAME_CHARACTERS + 1)}), RequestError, "no Arrow type"),
+    Case(
+        "a type of a column without end",
+        file(schema={"n": "x" * (MAX_TYPE_NAME_CHARACTERS + 1)}),
+        RequestError,
+        "no Arrow type",
+    ),
     Case("a type of brackets alone", file(schema={"n": "struct<<<>>>"}), RequestError, "no field of a struct"),
     Case("brackets that close nothing", file(schema={"n": "struct<a: int8>>"}), RequestError, "schema.n"),
     Case("a field without type", file(schema={"n": "struct<a>"}), RequestError, "no field of a struct"),
