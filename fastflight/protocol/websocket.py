@@ -229,6 +229,9 @@ class WebSocketReader:
             if len(start) < length:
                 return None
             size = int.from_bytes(start[2:length], "big")
+            # RFC 6455, 5.2: 63 bits, in the fewest bytes that hold them.
+            if size >> 63 or size < (126 if length == 4 else 1 << 16):
+                raise FramingError("a length that is not written as it must be")
         if size > self._limit:
             raise FramingError(f"a frame has more than {self._limit} bytes", CloseCode.MESSAGE_TOO_BIG)
         mask = start[length : length + 4] if masked else b""

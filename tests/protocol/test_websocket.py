@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from websockets.exceptions import ProtocolError as PeerError
 from websockets.exceptions import WebSocketException
@@ -32,6 +32,7 @@ from fastflight.protocol.websocket import (
 )
 
 LIMIT = 70_000
+BAD_LENGTH = "a length that is not written as it must be"
 MASK = b"\x01\x02\x03\x04"
 SIZES = st.sampled_from([0, 1, 7, 125, 126, 127, 255, 256, 257, 263, 65_535, 65_536])
 
@@ -89,6 +90,7 @@ def test_byte_by_byte_too(wire: bytes) -> None:
 def test_the_websockets_library_judges_the_same(wire: bytes) -> None:
     ours = heard(wire, limit=1 << 64)
     refused = bool(ours) and isinstance(ours[-1], tuple) and len(ours[-1]) == 2
+    assume(ours[-1:] != [(BAD_LENGTH, CloseCode.PROTOCOL_ERROR)])  # the library takes any spelling of a length
     peer = Protocol(SERVER, max_size=None)
     # It judges a frame when all of it is there, we as soon as it is wrong.
     peer.receive_data(wire + bytes(1 << 17 if refused else 0))
@@ -162,7 +164,7 @@ def test_control_frames_come_between_fragments() -> None:
         (frame(8, b"\x03"), CloseCode.PROTOCOL_ERROR),
         (frame(8, struct.pack("!H", 1005)), CloseCode.PROTOCOL_ERROR),
         (frame(8, struct.pack("!H", 1000) + b"\xff"), CloseCode.INVALID_DATA),
-        (b"\x82\xff" + struct.pack("!Q", 1 << 63), CloseCode.MESSAGE_TOO_BIG),
+        (b"\x82\xff" + struct.pack("!Q", (1 << 63) - 1), CloseCode.MESSAGE_TOO_BIG),
         (b"\x82\xff" + struct.pack("!Q", LIMIT + 1), CloseCode.MESSAGE_TOO_BIG),
     ],
 )
@@ -170,6 +172,68 @@ def test_what_may_not_be_sent_is_refused_by_its_code(wire: bytes, code: CloseCod
     *before, last = heard(wire)
     assert isinstance(last, tuple) and last[1] is code
     assert len(before) == wire.startswith(b"\x02")
+
+
+# What RFC 6455 does not let a client send, by its clause, and what it is told.
+HOSTILE = {
+    **{f"5.2 reserved bit {bit:#x}": frame(2, b"x", reserved=bit) for bit in (0x40, 0x20, 0x10)},
+    **{f"5.2 reserved bit {bit:#x} of a ping": frame(9, b"x", reserved=bit) for bit in (0x40, 0x20, 0x10)},
+    **{f"5.2 opcode {code}": frame(code) for code in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)},
+    "5.2 a length with its top bit": b"\x82\xff" + struct.pack("!Q", 1 << 63),
+    "5.2 a length of all ones": b"\x82\xff" + b"\xff" * 8,
+    "5.2 125 in two bytes": b"\x82\xfe" + struct.pack("!H", 125),
+    "5.2 65535 in eight bytes": b"\x82\xff" + struct.pack("!Q", 65_535),
+    "5.1 not masked": b"\x82\x01x",
+    "5.1 a close that is not masked": b"\x88\x00",
+    "5.4 a fragment of nothing": frame(0, b"x"),
+    "5.4 a last fragment twice": frame(2, b"a", final=False) + frame(0, b"b") + frame(0, b"c"),
+    "5.4 a message within a message": frame(2, b"a", final=False) + frame(2, b"b"),
+    "5.4 text within a message": frame(2, b"a", final=False) + frame(1, b"b", final=False),
+    **{f"5.5 a fragmented {code:#x}": frame(code, b"", final=False) for code in (8, 9, 10)},
+    **{f"5.5 a long {code:#x}": frame(code, bytes(126)) for code in (8, 9, 10)},
+    "5.5 a very long ping": b"\x89\xff" + struct.pack("!Q", 1 << 20),
+    "5.5.1 half a code": frame(8, b"\x03"),
+    **{f"7.4 code {code}": frame(8, struct.pack("!H", code)) for code in (0, 999, 1004, 1005, 1006, 1015, 2999, 5000)},
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_what_a_client_may_not_send_is_refused_whole_and_byte_by_byte(what: str) -> None:
+    wire = HOSTILE[what]
+    for found in (heard(wire), heard(*(wire[at : at + 1] for at in range(len(wire))))):
+        assert isinstance(found[-1], tuple) and found[-1][1] is CloseCode.PROTOCOL_ERROR
+
+
+@given(
+    st.sampled_from(sorted(HOSTILE.values())),
+    st.lists(st.sampled_from([9, 10, 2]), max_size=3),
+    st.lists(st.integers(0, 1 << 20), max_size=8),
+)
+def test_it_is_refused_after_all_before_it_however_it_is_split(wire: bytes, before: list[int], cuts: list[int]) -> None:
+    fine = b"".join(frame(code, b"fine") for code in before)
+    found = heard(*pieces_of(fine + wire, cuts))
+    assert found[: len(before)] == heard(fine)
+    assert isinstance(found[-1], tuple) and found[-1][1] is CloseCode.PROTOCOL_ERROR
+
+
+@given(st.integers(0, 0xFFFF), st.text(max_size=40))
+def test_a_close_has_a_code_that_may_be_sent(code: int, reason: str) -> None:
+    # 7.4.2, and 1012 to 1014 of the registry.
+    sendable = 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
+    (found,) = heard(frame(8, struct.pack("!H", code) + reason.encode()))
+    assert (found == Close(code, reason)) is sendable
+    assert sendable or found[1] is CloseCode.PROTOCOL_ERROR  # type: ignore[index]
+
+
+def test_a_message_of_endless_empty_fragments_holds_nothing() -> None:
+    reader = WebSocketReader(masked=True, max_frame_bytes=LIMIT)
+    wire = frame(2, b"", final=False) + frame(0, b"", final=False) * 1000
+    for _ in range(20):
+        assert not any(each.data for each in reader.feed(wire) if isinstance(each, Payload))
+        wire = frame(0, b"", final=False) * 1000
+    assert not reader._held
+    (last,) = reader.feed(frame(0, b"end"))
+    assert isinstance(last, Payload) and last.final
 
 
 def test_a_frame_within_the_limit_is_taken() -> None:
