@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastflight.errors import ResourceExhausted
 from fastflight.gateway.status import Refused
@@ -71,3 +73,33 @@ def test_no_more_wait_than_there_may_be() -> None:
     assert (raised.value.limit, raised.value.retry_after_seconds) == (MAX_TICKETS, LIFETIME_SECONDS)
     clock.now = LIFETIME_SECONDS
     tickets.issue(GRANT)
+
+
+@given(
+    st.lists(st.sampled_from(["issue", "redeem", "again", "other use", "guess"]) | st.floats(0.1, 20.0), max_size=40)
+)
+def test_any_order_of_asking_showing_and_waiting(steps: list[str | float]) -> None:
+    clock = Clock()
+    tickets = Tickets(clock)
+    waiting: dict[str, float] = {}
+    used = ["x.y"]
+    for step in steps:
+        if isinstance(step, float):
+            clock.now += step
+        elif step == "issue":
+            waiting[tickets.issue(GRANT)] = clock.now + LIFETIME_SECONDS
+        elif step in ("redeem", "other use") and waiting:
+            ticket, until = waiting.popitem()
+            used.append(ticket)
+            if step == "redeem" and clock.now < until:
+                assert tickets.redeem(ticket, "session") == GRANT
+            else:
+                with pytest.raises(Refused):
+                    tickets.redeem(ticket, "repl" if step == "other use" else "session")
+        else:
+            # A guess of the number uses the ticket up: it cannot be tried again and again.
+            guess = next(iter(waiting), "") + "x" if step == "guess" else used[-1]
+            waiting.pop(guess[:-1], None)
+            with pytest.raises(Refused):
+                tickets.redeem(guess, "session")
+        assert len(tickets._open) <= len(waiting) + sum(until <= clock.now for until in waiting.values())
