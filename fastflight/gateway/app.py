@@ -20,6 +20,7 @@ from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.formats import ENCODERS
 from fastflight.gateway.front import CALLER, Door, Front, Made, Telling
 from fastflight.gateway.hearing import Hear
+from fastflight.gateway.metered import Edge
 from fastflight.gateway.metrics import Metrics
 from fastflight.gateway.page import Page
 from fastflight.gateway.repl import Repls
@@ -67,14 +68,17 @@ def application(
     small = {"/health": health, "/devices": devices, "/recordings": recordings, "/metrics": metrics.make}
     tickets = Tickets()
     viewers = Viewers(backend, hear)
+    live = Sessions(backend)
     kinds: dict[str, Callable[[Opening], Opened]] = {
-        "session": Sessions(backend),
+        "session": live,
         "repl": Repls(backend),
         "fleet": viewers,
     }
     page = Page(behind(backend, tickets), plots)
     sockets = Sockets(kinds, tickets, backend.check)
-    return Front(door or Door(), small, page, sockets, Callers(backend), {"/health", *page.paths})
+    front = Front(door or Door(), small, page, sockets, Callers(backend), {"/health", *page.paths})
+    registry.register(Edge(front.answers, front.connections, sockets, live, viewers))
+    return front
 
 
 def behind(backend: Backend, tickets: Tickets) -> FastAPI:

@@ -52,7 +52,8 @@ class Connections:
         self.late = 0
         self.crowded_out = 0
 
-    def __len__(self) -> int:
+    @property
+    def open(self) -> int:
         return len(self._open)
 
     @property

@@ -126,7 +126,7 @@ class Fleet:
     @property
     def viewers(self) -> list[Viewer]:
         """Those who look."""
-        return [viewer for view in self._views.values() for viewer in view.viewers]
+        return [viewer for view in list(self._views.values()) for viewer in list(view.viewers)]
 
     @contextlib.contextmanager
     def viewed(self, caller: Caller = ANYONE) -> Iterator[Viewer]:

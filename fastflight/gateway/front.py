@@ -19,6 +19,7 @@ import hashlib
 import ipaddress
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, ResourceExhausted, Unauthenticated
 from fastflight.gateway import cors
 from fastflight.gateway.callers import ANYONE, Caller, Callers
+from fastflight.gateway.connections import Connections
 from fastflight.gateway.status import RETRY_SECONDS, Refused, told
 
 Scope = MutableMapping[str, Any]
@@ -40,6 +42,8 @@ Header = tuple[bytes, bytes]
 LIFETIME_SECONDS = 0.1
 # Callers for whom one small answer is kept; of more, the oldest goes.
 MAX_KEPT_FOR = 256
+# Those that are counted by their names.
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"))
 # Where a scope has its `Caller`, and what TLS has proven of the client.
 CALLER, CERTIFICATE = "fastflight.caller", "certificate"
 
@@ -282,6 +286,9 @@ class Front:
         self._small = {path: Small(make, more) for path, make in small.items()}
         self._small_urls = {path.encode(): (each, path in self._public) for path, each in self._small.items()}
         self._behind = behind
+        # Of connections, which whoever serves this looks after; and of answers, by method and status.
+        self.connections = Connections()
+        self.answers: Counter[tuple[str, int]] = Counter()
 
     def ready(self, url: bytes, headers: Iterable[Header], certificate: str = "") -> bytes | None:
         """What can be answered to a GET without a task; None where the application has to be asked."""
@@ -300,12 +307,14 @@ class Front:
                 return None
             if self._door.other(headers) is not None:
                 return None
+            self.answers["GET", 200] += 1
         return whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await self._upgrade(scope, receive, send)
             return
+        send = self._counting(scope["method"], send)
         try:
             self._door.check(scope["headers"])
         except Refused as error:
@@ -331,6 +340,16 @@ class Front:
             await send_error(send, error)
             return
         await self._behind(scope, receive, send)
+
+    def _counting(self, method: str, send: Send) -> Send:
+        known = method if method in METHODS else "other"
+
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.answers[known, message["status"]] += 1
+            await send(message)
+
+        return counting
 
     async def _caller(self, scope: Scope) -> Caller:
         """Who asks. `Unauthenticated`, unless the path is a public one."""

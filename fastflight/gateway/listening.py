@@ -115,7 +115,7 @@ def listen(
     WebSockets at the path of `relay` are its own. `connections` are limited, and counted.
     With `tls` it is HTTPS.
     """
-    came = Connections() if connections is None else connections
+    came = connections or getattr(app, "connections", None) or Connections()
     config = uvicorn.Config(
         app,
         http=partial(_Protocol, relay=relay, came=came),  # type: ignore[arg-type]  # called as the class is

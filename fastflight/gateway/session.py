@@ -37,6 +37,8 @@ class Sessions:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        # Chunks that clients were too slow for, so far.
+        self.missed = 0
 
     def __call__(self, opening: Opening) -> Opened:
         if opening.rest:
@@ -53,7 +55,7 @@ class Sessions:
             asked = await self._asked(opening, channel)
             async with until(lambda: _silent(channel)):
                 async with self._backend.read(asked, ahead_bytes=AHEAD_BYTES, caller=opening.caller) as answer:
-                    return await _send(MESSAGES[format_](answer.schema), answer, channel)
+                    return await self._send(MESSAGES[format_](answer.schema), answer, channel)
 
         return Opened(talk, offered if offered == format_ else None)
 
@@ -67,6 +69,32 @@ class Sessions:
             return grant.request
         said = await _first(channel) if content is None else content
         return self._backend.decode(said.encode(errors="replace") if isinstance(said, str) else said)
+
+    async def _send(self, encoder: Encoder, answer: Answer, channel: Channel) -> str:
+        """All rows, and why there are no more."""
+        await channel.send(encoder.begin())
+        async for batch, note in answer.batches:
+            if note is not None:
+                if "gap" in note:
+                    self.missed += note["gap"]["last"] - note["gap"]["first"] + 1
+                await channel.tell(note=note)
+                if not batch.num_rows:
+                    continue
+            if encoder.slow and batch.num_rows * batch.num_columns > CELLS_ON_LOOP:
+                rows = max(1, CELLS_PER_SLICE // batch.num_columns)
+                for start in range(0, batch.num_rows, rows):
+                    slice_ = batch.slice(start, rows)
+                    messages: list[Message] = await off_loop(list, encoder.encode(slice_))
+                    for message in messages:
+                        await channel.send(message)
+            else:
+                for message in encoder.encode(batch):
+                    await channel.send(message)
+        if (last := encoder.finish()) is not None:
+            await channel.send(last)
+        trailer = answer.trailer()
+        await channel.tell(trailer=trailer)
+        return str(trailer.get("ended", "finished"))
 
 
 async def _first(channel: Channel) -> bytes | str:
@@ -83,28 +111,3 @@ async def _silent(channel: Channel) -> Exception:
     return RequestError(
         "nothing more is taken here", where="message", hint="Open another WebSocket for another request"
     )
-
-
-async def _send(encoder: Encoder, answer: Answer, channel: Channel) -> str:
-    """All rows, and why there are no more."""
-    await channel.send(encoder.begin())
-    async for batch, note in answer.batches:
-        if note is not None:
-            await channel.tell(note=note)
-            if not batch.num_rows:
-                continue
-        if encoder.slow and batch.num_rows * batch.num_columns > CELLS_ON_LOOP:
-            rows = max(1, CELLS_PER_SLICE // batch.num_columns)
-            for start in range(0, batch.num_rows, rows):
-                slice_ = batch.slice(start, rows)
-                messages: list[Message] = await off_loop(list, encoder.encode(slice_))
-                for message in messages:
-                    await channel.send(message)
-        else:
-            for message in encoder.encode(batch):
-                await channel.send(message)
-    if (last := encoder.finish()) is not None:
-        await channel.send(last)
-    trailer = answer.trailer()
-    await channel.tell(trailer=trailer)
-    return str(trailer.get("ended", "finished"))

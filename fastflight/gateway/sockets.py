@@ -8,8 +8,9 @@ the accepted WebSocket: a message `{"error": ...}`, then the close code.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
@@ -51,6 +52,7 @@ class Opened:
 
     talk: Talk
     subprotocol: str | None = None
+    kind: str = ""
 
 
 class Sockets:
@@ -66,11 +68,16 @@ class Sockets:
         self._kinds = kinds
         self._tickets = tickets
         self._check = check
-        self._open: dict[asyncio.Task[None], Caller] = {}
+        self._open: dict[asyncio.Task[None], tuple[Caller, str]] = {}
         # Those whose proof holds no more, and why.
         self._put_out: dict[asyncio.Task[None], Exception] = {}
         self._looking: asyncio.TimerHandle | None = None
         self._ending = False
+        self.put_out = 0
+
+    def open(self) -> Mapping[str, int]:
+        """How many of each kind are open."""
+        return Counter(kind for _, kind in list(self._open.values()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = asyncio.current_task()
@@ -82,7 +89,7 @@ class Sockets:
         except Exception as error:
             await send_error(send, error, "websocket.http")
             return
-        self._open[task] = caller
+        self._open[task] = caller, opened.kind
         if self._looking is None:
             self._look()
         try:
@@ -132,14 +139,15 @@ class Sockets:
     def _look(self) -> None:
         """End those whose proof holds no more; look again as long as any is open."""
         found: dict[Caller, Exception] = {}
-        for caller in set(self._open.values()):
+        for caller in {caller for caller, _ in self._open.values()}:
             try:
                 self._check(caller)
             except FastFlightError as error:
                 found[caller] = error
-        for task, caller in self._open.items():
+        for task, (caller, _) in self._open.items():
             if caller in found and task not in self._put_out:
                 self._put_out[task] = found[caller]
+                self.put_out += 1
                 task.cancel()
         loop = asyncio.get_running_loop()
         self._looking = loop.call_later(LOOK_SECONDS, self._look) if self._open else None
@@ -151,7 +159,8 @@ class Sockets:
             raise UnknownName("no WebSocket there", where=scope["path"][:80], hint=nearest(scope["path"][:80], known))
         query = _query(scope["query_string"])
         grant, caller = self._admitted(query, kind, scope.get(CALLER))
-        return self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant, caller)), caller
+        opened = self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant, caller))
+        return replace(opened, kind=kind), caller
 
 
 def _query(text: bytes) -> dict[str, str]:

@@ -31,6 +31,7 @@ class Viewers:
         # Where the server is elsewhere, and only a caller's own proof opens a session, each caller has a fleet.
         self._shared = None if backend.guarded is None else Fleet(backend, hear or sessions(backend))
         self._own: dict[Caller, Fleet] = {}
+        self._skipped_before = 0
 
     def __call__(self, opening: Opening) -> Opened:
         if opening.rest:
@@ -38,17 +39,26 @@ class Viewers:
 
         async def talk(channel: Channel) -> str:
             with self._fleet(opening.caller).viewed(opening.caller) as viewer:
-                async with until(lambda: _left(channel)):
-                    while (message := await viewer.next()) is not None:
-                        await channel.send(message)
+                try:
+                    async with until(lambda: _left(channel)):
+                        while (message := await viewer.next()) is not None:
+                            await channel.send(message)
+                finally:
+                    self._skipped_before += viewer.skipped
+                    viewer.skipped = 0
             return DRAINING
 
         return Opened(talk)
 
     def all(self) -> Iterator[Viewer]:
         """Those who look."""
-        for fleet in (*self._own.values(), *([self._shared] if self._shared is not None else [])):
+        for fleet in (*list(self._own.values()), *([self._shared] if self._shared is not None else [])):
             yield from fleet.viewers
+
+    @property
+    def skipped(self) -> int:
+        """Messages that any was too slow for, so far."""
+        return self._skipped_before + sum(viewer.skipped for viewer in self.all())
 
     def _fleet(self, caller: Caller) -> Fleet:
         if self._shared is not None:

@@ -144,3 +144,36 @@ def test_a_page_from_elsewhere_gets_nothing(headers: tuple[tuple[bytes, bytes], 
 
 async def _empty(caller: Caller) -> Made:
     return Made(b"{}")
+
+
+def test_pages_of_an_allowed_origin_may_read_and_are_told_so() -> None:
+    there = b"https://notebook.example"
+    front = Front(Door([there.decode()]), {"/small": _empty}, Telling(behind))
+
+    async def run() -> None:
+        shared = await ask(front, scope(headers=(HERE, (b"origin", there))))
+        assert shared.headers[b"access-control-allow-origin"] == there
+        assert shared.headers[b"vary"] == b"origin"
+        own = await ask(front, scope(headers=(HERE,)))
+        assert (own.headers.get(b"access-control-allow-origin"), own.headers[b"vary"]) == (None, b"origin")
+        failed = await ask(front, scope("/other", headers=(HERE, (b"origin", there))))
+        assert (failed.status, failed.headers[b"access-control-allow-origin"]) == (503, there)
+        asks = (HERE, (b"origin", there), (b"access-control-request-method", b"PUT"))
+        before = await ask(front, scope("/devices/x/files/y", "OPTIONS", asks))
+        assert (before.status, before.headers[b"access-control-allow-origin"]) == (204, there)
+        assert b"authorization" in before.headers[b"access-control-allow-headers"]
+        assert b"PUT" in before.headers[b"access-control-allow-methods"]
+        stranger = (HERE, (b"origin", b"http://evil.example"), (b"access-control-request-method", b"PUT"))
+        refused = await ask(front, scope("/small", "OPTIONS", stranger))
+        assert (refused.status, refused.headers.get(b"access-control-allow-origin")) == (403, None)
+        assert front.ready(b"/small", [HERE, (b"origin", there)]) is None
+        assert b"vary: origin" in (front.ready(b"/small", [HERE]) or b"")
+
+    asyncio.run(run())
+
+
+def test_without_allowed_origins_nothing_is_shared() -> None:
+    front = Front(Door(), {"/small": _empty}, behind)
+    answered = asyncio.run(ask(front, scope(headers=(HERE, (b"origin", b"http://127.0.0.1:8000")))))
+    assert answered.status == 200
+    assert not any(name.startswith((b"access-control", b"vary")) for name in answered.headers)
