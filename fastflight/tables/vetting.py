@@ -44,16 +44,16 @@ def vet_schema(schema: pa.Schema, where: str) -> None:
     hint = "Send fewer columns, or flatter ones"
     if len(schema) > MAX_COLUMNS:
         raise DataError(f"{len(schema)} columns are too many: {MAX_COLUMNS} are allowed", where=where, hint=hint)
-    try:
-        for field in schema:
-            _ = field.name, str(field.type)  # raise where a name is not UTF-8, the latter for those inside
-    except ValueError:
-        raise DataError("the name of a column is not UTF-8", where=where, hint="Name it in UTF-8") from None
     types = list(itertools.islice(_nested(schema), MAX_FIELDS + 1))
     if len(types) > MAX_FIELDS:
         raise DataError(f"more than {MAX_FIELDS} fields, nested ones counted", where=where, hint=hint)
     if any(depth > MAX_DEPTH for _, depth in types):
         raise DataError(f"columns nest deeper than {MAX_DEPTH}", where=where, hint=hint)
+    try:
+        for named in (schema, *(type_ for type_, _ in types)):
+            _names(named)
+    except ValueError:
+        raise DataError("the name of a column is not UTF-8", where=where, hint="Name it in UTF-8") from None
     odd = next((type_ for type_, _ in types if pa.types.is_decimal(type_) and _is_beyond(type_)), None)
     if odd is not None:
         most = MAX_DIGITS[odd.bit_width]
@@ -110,6 +110,14 @@ def _nested(schema: pa.Schema) -> Iterator[tuple[pa.DataType, int]]:
         yield type_, depth
         if depth <= MAX_DEPTH:
             waiting += [(inner, depth + 1) for inner in _inner(type_)]
+
+
+def _names(type_: pa.Schema | pa.DataType) -> list[str]:
+    """What is called by name in it; `ValueError` for what is not UTF-8, which Arrow finds out when it is looked at."""
+    if isinstance(type_, pa.Schema):
+        return list(type_.names)
+    zone = [type_.tz] if pa.types.is_timestamp(type_) else []
+    return [*zone, *(type_.field(index).name for index in range(type_.num_fields))]
 
 
 def _inner(type_: pa.DataType) -> list[pa.DataType]:

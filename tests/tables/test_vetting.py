@@ -51,6 +51,21 @@ def test_a_schema_that_is_refused(schema: pa.Schema, says: str) -> None:
     assert raised.value.where == "here"
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pa.schema([("zzzzz", pa.int8())]),
+        pa.schema([("v", pa.list_(pa.struct([("zzzzz", pa.int8())])))]),
+        pa.schema([("v", pa.timestamp("us", "zzzzz"))]),
+    ],
+)
+def test_a_name_that_is_not_utf8_is_refused(schema: pa.Schema) -> None:
+    vet_schema(schema, "here")
+    wire = schema.serialize().to_pybytes().replace(b"zzzzz", b"zz\xff\xfez")
+    with pytest.raises(DataError, match="the name of a column is not UTF-8"):
+        vet_schema(pa.ipc.read_schema(pa.py_buffer(wire)), "here")
+
+
 def test_the_largest_schemas_that_are_taken() -> None:
     vet_schema(pa.schema([(f"c{i}", pa.int8()) for i in range(MAX_COLUMNS)]), "here")
     vet_schema(pa.schema([("v", nested(MAX_DEPTH))]), "here")
