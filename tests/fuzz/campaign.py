@@ -82,7 +82,7 @@ def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> Outcome:
     ]
     start = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.child", name, str(counter), *options],
+        [sys.executable, "-m", "tests.fuzz.child", name, str(folder / name), *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
