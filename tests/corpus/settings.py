@@ -118,7 +118,10 @@ OPTIONS = [
     Case("an address of all", ("location", "grpc://0.0.0.0:8815"), RequestError, "others than this computer"),
     Case("an address of all, in IPv6", ("location", "grpc://[::]:8815"), RequestError, "others than this computer"),
     Case(
-        "an address by a name that looks local", ("location", "grpc://localhost.evil.com:1"), RequestError, "others than this computer"
+        "an address by a name that looks local",
+        ("location", "grpc://localhost.evil.com:1"),
+        RequestError,
+        "others than this computer",
     ),
     Case("an address in one number", ("location", "grpc://2130706433:1"), RequestError, "others than this computer"),
     Case("half an IPv6 address", ("location", "grpc://[::1:1"), RequestError, "not an address"),

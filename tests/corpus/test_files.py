@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.tables import Layout, open_reader
+from fastflight.tables.codec import MAX_REJECTED_EXAMPLES
 
 from . import files
 from .case import Case, check, discreet, each
@@ -60,3 +61,11 @@ def test_jsonl(case: Case) -> None:
 def test_packed(case: Case) -> None:
     layout = Layout("packed", {"n": "int32", "s": "string"}, ("n", "s"), "<I3s")
     check(case, lambda data: read(layout, data, PIECE)[1])
+
+
+def test_rows_set_aside_are_all_counted_and_the_first_of_them_told() -> None:
+    reader = open_reader(Layout("csv"))
+    reader.feed(b"n,m\n" + b"1\n" * (MAX_REJECTED_EXAMPLES + 1))
+    reader.finish()
+    assert reader.rejected.count == MAX_REJECTED_EXAMPLES + 1
+    assert len(reader.rejected.examples) == MAX_REJECTED_EXAMPLES

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportClosed, TransportTimeout
 from fastflight.protocol import Conversation, RawRepl, Send
-from fastflight.protocol.raw_repl import MAX_TRACEBACK_BYTES, PLAIN_BYTES, PROMPT, pieces, split_output
+from fastflight.protocol.raw_repl import (
+    MAX_ANSWER_BYTES,
+    MAX_TRACEBACK_BYTES,
+    PLAIN_BYTES,
+    PROMPT,
+    pieces,
+    split_output,
+)
 from fastflight.testing.memory import Answer, Entry, HangUp, Silence, abandon, play
 
 ENTER: list[Entry] = [Send(b"\x01"), Answer(PROMPT)]
@@ -120,6 +127,13 @@ def test_the_traceback_is_apart_from_the_output() -> None:
     script: list[Entry] = [Send(b"1/0\x04"), Answer(b"OKhi\r\n\x04Traceback\r\nZeroDivisionError:\r\n\x04>")]
     output = play(board.execute(b"1/0", 1), script).result
     assert (output.stdout, output.stderr) == (b"hi\r\n", b"Traceback\r\nZeroDivisionError:\r\n")
+
+
+def test_an_answer_without_end_is_given_up() -> None:
+    board = entered(repl())
+    half = Answer(b"x" * (MAX_ANSWER_BYTES // 2 + 1), may_wait=True)
+    with pytest.raises(ProtocolError, match="was not among them"):
+        play(board.execute(b"f()", 1), [Send(b"f()\x04"), Answer(b"OK"), half, half])
 
 
 def short(statement: bytes) -> list[Entry]:

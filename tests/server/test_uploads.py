@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from fastflight.server.uploads import MAX_APP_METADATA_BYTES
+
 from .conftest import SCHEMA, SOON, Running
 
 BATCH = pa.record_batch([pa.array(range(10), pa.int64())], schema=SCHEMA)
@@ -115,3 +117,14 @@ def test_a_source_that_is_not_there(running: Running) -> None:
         writer.done_writing()
         acks(reader)
         writer.close()
+
+
+def test_app_metadata_has_a_limit(running: Running, mode: str) -> None:
+    """What other clients put beside a batch is passed over, as far as it is small."""
+    writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+    with pytest.raises(pa.ArrowInvalid, match=f"{MAX_APP_METADATA_BYTES} are allowed"), writer:
+        writer.write_with_metadata(BATCH, bytes(MAX_APP_METADATA_BYTES))
+        writer.write_with_metadata(BATCH, bytes(MAX_APP_METADATA_BYTES + 1))
+        writer.done_writing()
+        acks(reader)
+    assert running.settled()
