@@ -28,12 +28,17 @@ from fastflight.errors import ProtocolError, RequestError, TransportError
 from fastflight.service.requests import Request
 from fastflight.service.wire import encode
 
+# A peer that has gone without a word is noticed by what it does not answer. Asked so often and no more: a gRPC server
+# takes two questions within five minutes in which it says nothing, and hangs up at the third. gRPC waits a minute for
+# the answer.
+KEEPALIVE_MS = 310_000
 # Spelled as gRPC spells them; Arrow's documented names are ignored without a word. A table's batch may be of any
 # size, and a server that was started again is found again within two seconds.
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
 ]
 # Flight.proto: the location that means the connection on which the endpoint was told.
 REUSE = "arrow-flight-reuse-connection://?"

@@ -278,6 +278,11 @@ class ChaosProxy:
         """How many came and reached the target."""
         return self._proxy.connections
 
+    @property
+    def has_struck(self) -> bool:
+        """Whether any fault has, since the last call of `mend`."""
+        return bool(self._proxy.struck)
+
     def aim(self, port: int) -> None:
         """Have new connections go to another port of the target."""
         self._proxy.target = self._proxy.target[0], port

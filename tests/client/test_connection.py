@@ -1,0 +1,42 @@
+"""A connection whose other end has gone without a word: who reads or writes by it is told, in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from fastflight.client import FastFlightClient, connection
+from fastflight.errors import TransportClosed
+from fastflight.testing.chaos import ChaosProxy
+from tests.client.handmade import HandmadeServer
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[FastFlightClient]:
+    """A client that has been answered, and whose bytes are swallowed from now on. It asks in a second."""
+    sooner = {"grpc.keepalive_time_ms": 1000, "grpc.http2.ping_timeout_ms": 500}
+    options = [*{**dict(connection.CHANNEL_OPTIONS), **sooner}.items()]
+    monkeypatch.setattr(connection, "CHANNEL_OPTIONS", options)
+    with HandmadeServer() as server, ChaosProxy("127.0.0.1", server.port) as proxy:
+        with FastFlightClient(f"grpc://127.0.0.1:{proxy.port}") as client:
+            assert client.read("demo", "/readings.csv").to_arrow().num_rows == 10
+            proxy.strike("silence:out@0")
+            yield client
+
+
+def test_a_reader_of_a_half_open_connection_is_told(silent: FastFlightClient) -> None:
+    with pytest.raises(TransportClosed, match="the server went away"):
+        silent.read("demo", "/readings.csv")
+
+
+def test_a_writer_to_a_half_open_connection_is_told(silent: FastFlightClient) -> None:
+    with pytest.raises(TransportClosed, match="the server went away"):
+        silent.write("demo", "/t.csv", pa.table({"a": [1]}))
+
+
+def test_it_asks_no_more_often_than_servers_bear() -> None:
+    # gRPC's servers hang up on who asks more often than every five minutes while they say nothing themselves.
+    options = dict(connection.CHANNEL_OPTIONS)
+    assert options["grpc.keepalive_time_ms"] > 300_000
