@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TypeVar
 
-from fastflight.device import digest, listing, literal, parts
+from fastflight.device import digest, listing, literal, parts, remains
 from fastflight.device import path as paths
 from fastflight.device.capabilities import PROBE, Capabilities, parse
 from fastflight.device.download import download
@@ -23,7 +23,7 @@ from fastflight.device.parts import Unfinished
 from fastflight.device.transfer import Hashed, Part, Resumption, Transfer
 from fastflight.device.tree import Tree
 from fastflight.device.upload import Upload
-from fastflight.errors import DeviceError, ProtocolError, RequestError
+from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError
 from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
 T = TypeVar("T")
@@ -87,13 +87,19 @@ class Board:
     def wake(self, *, interrupt: bool) -> Conversation[None]:
         """Make the board ready for other conversations.
 
-        A program that runs on it is stopped only with `interrupt`; without, `BusyError`.
+        A program that runs on it is stopped only with `interrupt`; without, `BusyError`. What a host that has gone left
+        running there in the middle of a write is no such program.
         """
         if self.dirty:
             # What runs there is ours, or was when the line broke.
             yield from self.mend()
         else:
-            yield from self.repl.enter(interrupt=interrupt, attempts=FIRST_ATTEMPTS if self._booting else 1)
+            try:
+                yield from self.repl.enter(interrupt=interrupt, attempts=FIRST_ATTEMPTS if self._booting else 1)
+            except BusyError:
+                if not (yield from remains.is_ours(self.repl)):
+                    raise
+                yield from self.mend()
         self._booting = False
 
     def learn(self) -> Conversation[None]:

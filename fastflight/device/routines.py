@@ -6,9 +6,10 @@ board can do.
 
 `put(path, part, offset, size, step)` takes blocks (`frames`) into the file `part`, from `offset` on. Every `step`
 bytes are answered by `A`, the last ones of a block when it is written; a failure by `E`, the traceback and `\x04`. What
-still comes then is thrown away until Ctrl-C, lest it be taken for code. At the end come the part's digest, as read back
-from the storage, and, for an answer that begins it in hexadecimal (8 characters), the renaming: a board that lost bytes
-may take some of a block for the end, and the next ones for the answer, and must not put a file in its place for that.
+still comes then is thrown away until Ctrl-C, lest it be taken for code; each Ctrl-A of it is answered by `E`
+(`remains`). At the end come the part's digest, as read back from the storage, and, for an answer that begins it in
+hexadecimal (8 characters), the renaming: a board that lost bytes may take some of a block for the end, and the next
+ones for the answer, and must not put a file in its place for that.
 
 `get(path, offset, count, size)` sends blocks: a kind (1 as it is, 2 deflated), a length (2 bytes) and a crc32
 (4 bytes), both little endian, and the bytes. Each crc32 goes on from the one before, and an empty block is the last: a
@@ -79,6 +80,8 @@ def _ff(p,t,o,z,k):
   w(b'\\4')
   while 1:
    i(m[:1])
+   if m[0]==1:
+    w(b'E')
  finally:
   f.close()
  if g&8:
