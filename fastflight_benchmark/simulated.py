@@ -28,13 +28,18 @@ RING = 512
 
 
 class SimulatedBoard:
-    """A board that lives while the context lasts. `baud` 0: without a pace."""
+    """A board that lives while the context lasts. `baud` 0: without a pace.
 
-    def __init__(self, folder: Path, baud: int = 0, *options: str, ring: int = RING) -> None:
+    `place`: where it is reached, `--pty` or `--listen HOST:PORT`; `path` is then the port's name, or the address.
+    """
+
+    def __init__(
+        self, folder: Path, baud: int = 0, *options: str, ring: int = RING, place: Sequence[str] = ("--pty",)
+    ) -> None:
         self.folder = folder
         self.baud = baud
         self.path = ""
-        self._command = [sys.executable, "-m", SIMULATOR, "--pty", "--control", "--telemetry", "0"]
+        self._command = [sys.executable, "-m", SIMULATOR, *place, "--control", "--telemetry", "0"]
         self._command += ["--files", str(folder), "--baud", str(baud), "--ring", str(ring), *options]
 
     def start(self) -> None:

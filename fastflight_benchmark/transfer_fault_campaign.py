@@ -1,7 +1,7 @@
 """Transfers with faults injected, by number: to do again what a campaign found, or another campaign.
 
-    python fault_campaign.py --transfers 200 --seed 7
-    python fault_campaign.py --only 85 --only 143
+    python transfer_fault_campaign.py --transfers 200 --seed 7
+    python transfer_fault_campaign.py --only 85 --only 143
 
 Exit code 1: one ended wrong, in no error of ours, never, or left the board unusable.
 """

@@ -18,7 +18,8 @@ from fastflight_benchmark import plot_benchmark_results, run_benchmark
 from fastflight_benchmark.spawned import spawned
 
 FOLDER = Path(fastflight_benchmark.__file__).parent
-SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_benchmark_results", "fault_campaign"]
+SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_benchmark_results"]
+SCRIPTS += ["fault_campaign", "transfer_fault_campaign"]
 
 
 def started(script: str, *arguments: str) -> subprocess.Popen[str]:

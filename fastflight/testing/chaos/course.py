@@ -53,6 +53,7 @@ class Course:
         self._told = told
         self._random = random.Random(seed)
         self._count = 0
+        self._broken = False
         self._ahead: deque[Fault] = deque()
         self.mend()
         self.strike(faults)
@@ -73,11 +74,12 @@ class Course:
 
     def feed(self, data: bytes) -> Iterator[Step]:
         """What becomes of `data`; after a `Break` nothing."""
-        while data:
+        while data and not self._broken:
             while self._ahead and self._ahead[0].at <= self._count:
                 fault = self._ahead.popleft()
                 self._told(fault)
                 if fault.kind in ENDINGS:
+                    self._broken = True
                     yield Break(fault)
                     return
                 if fault.kind is Kind.PAUSE:

@@ -34,6 +34,13 @@ def test_it_breaks_after_so_many_bytes() -> None:
     assert fed("cut:out@5") == [Pass(DATA[:5]), Break(Fault(Kind.CUT, Way.OUT, 5))]
 
 
+def test_nothing_passes_after_it_broke() -> None:
+    course = Course([Fault.parse("end:out@5")])
+    assert passed(list(course.feed(DATA))) == DATA[:5]
+    course.mend()
+    assert list(course.feed(DATA)) == []
+
+
 def test_a_pause_lets_all_pass_in_the_end() -> None:
     assert fed("pause:out@5=2") == [Pass(DATA[:5]), Wait(2), Pass(DATA[5:])]
 

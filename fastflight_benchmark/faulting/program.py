@@ -1,0 +1,112 @@
+"""A program of ours in a process of its own, which may be killed and started again.
+
+It says where it listens on its first lines of output; all of them are read, so that it never waits for a reader. What
+it complains about goes to a file, where `complaints` looks for errors that nobody foresaw.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastflight.errors import TransportError
+
+# Python with Arrow starts in about a second; many of them on a busy machine take long.
+START_SECONDS = 120.0
+STOP_SECONDS = 30.0
+# What an error that was not foreseen leaves in a server's log.
+UNFORESEEN = re.compile(r"request failed|Traceback \(most recent call last\)|Fatal Python error")
+
+
+class Program:
+    """`python -m fastflight ARGUMENTS`. `expected` are patterns, with one group, for what it says when it is ready."""
+
+    def __init__(self, name: str, arguments: Sequence[str], expected: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.arguments = list(arguments)
+        self._expected = [re.compile(each) for each in expected]
+        self._log = log
+
+    def start(self) -> list[str]:
+        """Start it; what stood in the groups. `TransportError` where it does not come up."""
+        self._ready = threading.Event()
+        self._found: list[str | None] = [None] * len(self._expected)
+        with self._log.open("ab") as complaints:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fastflight", *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, name=f"{self.name}-output")
+        self._reader.start()
+        self._ready.wait(START_SECONDS)
+        if None in self._found:
+            self.kill()
+            raise TransportError(f"{self.name} did not start: {self._log.read_text()[-1000:]}", where="campaign")
+        return [found or "" for found in self._found]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def freeze(self, frozen: bool) -> None:
+        """Stop the process where it is, or let it go on."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self._process.kill()
+        self._end()
+
+    def stop(self) -> bool:
+        """Have it end; whether it did by itself."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._end()
+        return self._process.returncode == 0
+
+    def complaints(self) -> list[str]:
+        """Lines of its log that say that something went wrong which nobody foresaw."""
+        if not self._log.exists():
+            return []
+        return [line for line in self._log.read_text(errors="replace").splitlines() if UNFORESEEN.search(line)]
+
+    def held(self) -> tuple[int, int]:
+        """Its open descriptors and threads."""
+        with contextlib.suppress(OSError):
+            folder = Path(f"/proc/{self.pid}")
+            threads = re.search(r"Threads:\s+(\d+)", (folder / "status").read_text())
+            return len(list((folder / "fd").iterdir())), int(threads[1]) if threads else 0
+        return 0, 0
+
+    def _end(self) -> None:
+        self._process.wait()
+        self._reader.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            for number, pattern in enumerate(self._expected):
+                if self._found[number] is None and (match := pattern.search(line)):
+                    self._found[number] = match[1]
+            if None not in self._found:
+                self._ready.set()
+        self._ready.set()

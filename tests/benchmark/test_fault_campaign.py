@@ -1,0 +1,91 @@
+"""The campaign of faults at every hop: what it makes of the rows and errors it sees, and a short one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastflight.errors import FastFlightError, TransportClosed
+from fastflight_benchmark.faulting import report
+from fastflight_benchmark.faulting.stage import SOCKET, Stage
+from fastflight_benchmark.faulting.talker import Kept, flaw, stretches
+from fastflight_benchmark.faulting.trial import BAD, Outcome, Trials, warm_up
+from fastflight_benchmark.faulting.works import Ended, code_of, code_of_answer
+
+# Any fixed numbers; together they strike at each hop of the stage.
+SEED, FAULTS = 4, 40
+
+
+def lines(boot: int, first: int, last: int) -> bytes:
+    return b"".join(b"%d:%d:%s\r\n" % (boot, n, b"x" * (n * 7919 % 60)) for n in range(first, last + 1))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"xxx",
+        lines(0, 5, 9),
+        lines(12, 5, 9)[1:],  # its first line has lost its beginning
+        lines(0, 5, 9)[:-4],
+        lines(0, 5, 9)[:-4] + b"\r\nMPY: soft reboot\r\n" + lines(1, 0, 3),
+        b"MicroPython v1.27\r\n" + lines(3, 0, 3),
+    ],
+)
+def test_output_without_a_flaw(data: bytes) -> None:
+    assert flaw(data) == ""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lines(0, 5, 9) + lines(0, 11, 12),
+        lines(0, 5, 9) + lines(0, 9, 12),
+        lines(0, 5, 9) + b"x" + lines(0, 10, 12),
+        lines(0, 5, 9).replace(b"0:7:", b"0:8:"),
+        lines(0, 5, 9)[:-4] + lines(0, 10, 12),
+        lines(0, 5, 9).replace(b":xx", b":x", 2),
+        lines(1, 5, 9) + lines(0, 0, 3),
+    ],
+)
+def test_what_is_missing_twice_or_other_is_seen(data: bytes) -> None:
+    assert flaw(data)
+
+
+def test_rows_are_whole_between_places_where_something_may_be_missing() -> None:
+    kept = Kept({0: b"a", 1: b"b", 2: b"c", 5: b"d", 6: b"e"}, cuts={2})
+    assert list(stretches(kept)) == [b"ab", b"c", b"de"]
+
+
+def test_only_what_is_documented_counts_as_told() -> None:
+    assert code_of(TransportClosed("gone")) == "transport.closed"
+    assert code_of(Ended("ended: device gone")) == "ended: device gone"
+    assert code_of(FastFlightError("internal error")) == code_of(KeyError("x")) == ""
+    told = code_of_answer(502, b'{"code": "transport.closed", "text": "gone"}')
+    assert told is not None and told.code == "502 transport.closed"
+    assert code_of_answer(500, b'{"code": "internal"}') is code_of_answer(502, b"<html>") is None
+
+
+def test_the_tables_count_what_is_bad() -> None:
+    one = Outcome(1, SOCKET, "h", "cut", "s", "put", "sync", True, "typed", "busy", "", 1.0, 2.0, 1)
+    other = Outcome(2, SOCKET, "h", "cut", "s", "session", "sync", False, "lost", "", "", 1.0, 4.0, 1)
+    frame = report.frame_of([one, other])
+    everything = report.summarize(frame, ["hop", "kind"]).iloc[-1]
+    assert (everything["faults"], everything["struck"], everything["typed"], everything["lost"]) == (2, 1, 1, 1)
+    text = report.markdown(report.summarize(frame, ["kind_of_work"]), ["kind_of_work"])
+    assert "| all | 2 | 1 | 0 | 1: busy 1 | 1 | 0 | 0 | 0 | 0 | 3.0, 4.0 s |" in text
+
+
+@pytest.mark.timeout(300)  # processes that start on a busy machine
+def test_a_short_campaign_loses_nothing_and_ends_typed(tmp_path: Path) -> None:
+    warm_up()
+    with Stage(tmp_path, SOCKET) as stage:
+        trials = Trials(stage, SEED, quick=True)
+        outcomes = [trials.carry_out(number) for number in range(FAULTS)]
+        flaws = trials.finish()
+    assert [outcome for outcome in outcomes if outcome.ended in BAD] == []
+    assert flaws == []
+    assert sum(outcome.struck for outcome in outcomes) > FAULTS / 3
+    assert {outcome.ended for outcome in outcomes} == {"completed", "typed"}
+    assert trials.acknowledged > 100
