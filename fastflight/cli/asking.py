@@ -25,7 +25,7 @@ from fastflight.errors import RequestError
 
 R = TypeVar("R")
 
-TOKEN_VARIABLE = "FASTFLIGHT_TOKEN"
+TOKEN_VARIABLE = "FASTFLIGHT_TOKEN"  # noqa: S105  # the name of a variable
 # The longest token is a tenth of this.
 MAX_TOKEN_FILE_BYTES = 4096
 

@@ -30,7 +30,7 @@ from fastflight.simulator.runtime import HEAP_IN_USE, PLATFORM, Runtime
 from fastflight.simulator.samples import write_samples
 from fastflight.simulator.uart import OWN_FILES, Uart
 
-TOKEN = "FASTFLIGHT_SIMULATOR_TOKEN"
+TOKEN = "FASTFLIGHT_SIMULATOR_TOKEN"  # noqa: S105  # the name of a variable
 # Large enough that nobody meets it by accident, small enough that statvfs means something.
 CAPACITY = 512 * 1024 * 1024
 # How long board code may hold the interpreter before a line thread gets it: a fraction of the shortest receive ring's

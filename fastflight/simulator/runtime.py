@@ -102,7 +102,7 @@ class Runtime:
                 if mode == "exec":
                     self.globals["__file__"] = filename
                 self.uart.arm()
-                exec(code, self.globals)
+                exec(code, self.globals)  # noqa: S102  # what a board is for; behind two walls
             finally:
                 self.uart.disarm()
             self.uart.checkpoint()
@@ -206,11 +206,11 @@ class Runtime:
 
     def _eval(self, source: Any, scope: Any = None, local: Any = None) -> Any:
         code = confine.restrict(source.strip(), PREFIX + "<string>", "eval") if isinstance(source, str) else source
-        return eval(code, self._scope(scope), local)
+        return eval(code, self._scope(scope), local)  # noqa: S307  # what a board is for; behind two walls
 
     def _exec(self, source: Any, scope: Any = None, local: Any = None) -> None:
         code = confine.restrict(source, PREFIX + "<string>", "exec") if isinstance(source, (str, bytes)) else source
-        exec(code, self._scope(scope), local)
+        exec(code, self._scope(scope), local)  # noqa: S102  # what a board is for; behind two walls
 
     def _scope(self, scope: dict[str, Any] | None) -> dict[str, Any]:
         scope = self.globals if scope is None else scope
@@ -262,7 +262,7 @@ class Runtime:
             vars(module)["__path__"] = [package]
         self.loaded[name] = module
         try:
-            exec(confine.restrict(source, PREFIX + path, "exec"), vars(module))
+            exec(confine.restrict(source, PREFIX + path, "exec"), vars(module))  # noqa: S102  # what a board is for; behind two walls
         except BaseException:
             del self.loaded[name]
             raise

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.transport.socket import SocketPort
 
-TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"
+TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"  # noqa: S105  # the name of a variable
 GRACE_SECONDS = 2.0
 # A start bit, eight data bits, a stop bit.
 BITS_PER_BYTE = 10
@@ -44,7 +44,7 @@ class SimAddress:
             command += ["--connect", f"127.0.0.1:{listener.getsockname()[1]}", "--files", folder]
             for name, value in self.options:
                 command += [f"--{name}", value]
-            child = subprocess.Popen(
+            child = subprocess.Popen(  # noqa: S603  # our own program, no shell
                 command,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

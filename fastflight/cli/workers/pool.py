@@ -80,7 +80,7 @@ class Worker:
         with self._lock:
             if self._stopping:
                 raise TransportClosed("the server shuts down")
-            process = self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process = self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  # our own program, no shell
         assert process.stdin is not None and process.stdout is not None
         _tell(process.stdin, share.encode(self.settings) + b"\n")
         late = threading.Timer(START_SECONDS, process.kill)
