@@ -19,7 +19,7 @@ from fastflight.errors import FastFlightError
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.front import Door, Header
 from fastflight.gateway.relay_client import RelayClient
-from fastflight.gateway.relay_outgoing import Buffers
+from fastflight.gateway.relay_outgoing import Buffers, unpaced
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.gateway.relay_wire import SocketWire, TransportWire
@@ -193,6 +193,7 @@ def _detached(transport: asyncio.Transport) -> socket.socket:
     sock = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that vanished is noticed, in the end
+    unpaced(sock)
     transport.set_protocol(_Left())
     transport.abort()
     return sock

@@ -7,6 +7,8 @@ does not take at once waits; `frames` and `size` say how much that is, and `drai
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ipaddress
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +20,20 @@ KEPT_BUFFERS = 8
 # Frames in one call: the system allows 1024 pieces, and its own buffer is full long before.
 GATHERED_FRAMES = 16
 NOTHING = memoryview(b"")
+
+
+def unpaced(sock: socket.socket) -> None:
+    """Let TCP send as fast as it can where the other end is this computer.
+
+    Some systems pace by what they take the network to carry (BBR). On loopback that is timers and smaller pieces for a
+    network that is not there. Linux has `reno` everywhere, which does not pace. `docs/relay.md` has what it brings.
+    """
+    option = getattr(socket, "TCP_CONGESTION", None)
+    if option is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with contextlib.suppress(OSError):  # gone meanwhile, or a system that has another name for it
+        if ipaddress.ip_address(sock.getpeername()[0]).is_loopback:
+            sock.setsockopt(socket.IPPROTO_TCP, option, b"reno")
 
 
 class Buffers:

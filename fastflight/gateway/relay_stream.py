@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fastflight.errors import FastFlightError, RequestError
-from fastflight.gateway.relay_outgoing import Buffers
+from fastflight.gateway.relay_outgoing import Buffers, unpaced
 from fastflight.gateway.relay_targets import AllowedTargets, Asker, Endpoint
 from fastflight.gateway.relay_timing import Timing
 from fastflight.gateway.relay_wire import Way
@@ -235,6 +235,7 @@ async def _connected(endpoints: list[Endpoint]) -> tuple[socket.socket, Endpoint
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await loop.sock_connect(sock, endpoint.address)
+            unpaced(sock)
         except OSError as error:
             sock.close()
             failure = error

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -26,6 +27,7 @@ FULL = Scope(sizes=(10, 50, 100), chunks=(16, 64), reads=(16, 32, 64, 128, 256),
 QUICK = Scope(sizes=(10,), chunks=(16, 64), reads=(16, 128), rounds=1)
 # MB/s by KB of a read, as published for the JVM daemon.
 ELSEWHERE: Mapping[int, float] = {16: 702.0, 32: 1212.0, 64: 1455.0, 128: 1684.0, 256: 1530.0}
+CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 # The issue's, with reads of so many KB: ours to its peer, at the least.
 TARGET_READ = 128
 TARGETS: Mapping[str, float] = {PLAIN: 0.5, LIBRARY: 1.5}
@@ -43,6 +45,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
         "scope": asdict(scope),
         "elsewhere": ELSEWHERE,
         "peers": {"websockets": importlib.metadata.version("websockets")},
+        "congestion": congestion(),
         "machine": machine.describe(),
     }
     options.say("seeder, relays and client are started here; --server is not used")
@@ -84,6 +87,14 @@ def ratios(raw: pd.DataFrame, peer: str) -> pd.Series[float]:
     return (rates[OURS] / rates[peer]).dropna()
 
 
+def congestion() -> str:
+    """What the system lets TCP send: some of it paces, also on loopback."""
+    try:
+        return CONGESTION.read_text().strip()
+    except OSError:
+        return "of its own"
+
+
 def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
     """A table for each chunk of the seeder, the figures from elsewhere, and whether the targets are met."""
     for chunk, cells in result.groupby("chunk_kb"):
@@ -108,6 +119,9 @@ def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
     used = raw[raw["error"] == ""].groupby("contender")["cpu"].mean()
     seconds = ", ".join(f"{name} {used[name]:.2f}" for name in (PLAIN, OURS, LIBRARY) if name in used)
     options.say(f"seconds of a core that a relay used for each GiB, mean of all transfers: {seconds}")
+    if {OURS, LIBRARY} <= set(used.index) and used[OURS]:
+        options.say(f"for a second of ours, the one on websockets used {used[LIBRARY] / used[OURS]:.2f}")
+    options.say(f"TCP of this computer: {congestion()}; ours has reno on loopback, the others what the computer has")
     options.say(f"the JVM daemon, from elsewhere and not measured here, MB/s: {said}")
     if options.quick:
         options.say("a quick run: it shows that all works, and not how fast")

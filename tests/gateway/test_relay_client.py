@@ -21,6 +21,7 @@ from fastflight.gateway.relay_client import (
     OPENS_PER_SECOND,
     QUEUED_BYTES,
 )
+from fastflight.gateway.relay_outgoing import unpaced
 from fastflight.protocol import relay
 from fastflight.protocol.relay import MAX_STREAMS, WINDOW_BYTES, Closed, Data, End, FrameType, Reason
 from fastflight.protocol.websocket import Close, CloseCode, Opcode, Pong
@@ -390,6 +391,17 @@ def test_a_target_that_says_to_go_elsewhere_has_only_said_so(run: Any) -> None:
         assert went == []
 
     run(work())
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system does not say how it paces")
+def test_tcp_on_this_computer_is_not_paced() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as sock:
+        unpaced(sock)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
+    with socket.socket() as apart:
+        before = apart.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+        unpaced(apart)  # no other end, so nothing is known of it
+        assert apart.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16) == before
 
 
 def test_a_byte_more_than_there_is_credit_for_ends_the_connection(run: Any) -> None:
