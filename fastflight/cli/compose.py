@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 
 import pyarrow as pa
 
@@ -19,10 +20,19 @@ from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Governor, Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.service import Catalog
-from fastflight.service.actions import Actions, state_actions
+from fastflight.service.actions import Actions, own_figures, state_actions
 from fastflight.service.authority import Authority
 from fastflight.service.ledger import Ledger
-from fastflight.sources import Recordings, device_actions, device_sources, mock, recording_actions, recording_source
+from fastflight.sources import (
+    Recordings,
+    device_actions,
+    device_figures,
+    device_sources,
+    mock,
+    recording_actions,
+    recording_figures,
+    recording_source,
+)
 
 
 def open_server(settings: ServeSettings) -> RunningServer:
@@ -50,9 +60,14 @@ def open_server(settings: ServeSettings) -> RunningServer:
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
         ledger = Ledger(settings.limits, governor)
+        figures = own_figures(ledger, shards)
+        figures.add(lambda: device_figures(inventory))
+        if recordings is not None:
+            figures.add(partial(recording_figures, recordings))
+        state = state_actions(ledger, shards, figures)
         authority = Authority(inventory.names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
-        server = listening(catalog, on_devices, shards, settings.location, ledger, access, trace=settings.trace)
+        server = listening(catalog, on_devices, shards, settings.location, ledger, access, state, settings.trace)
         parts.callback(server.close)
         bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
@@ -60,7 +75,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         # Closed before the server, which takes the shards with it.
         http = None
         if settings.http is not None:
-            actions = Actions([*state_actions(ledger, shards), *on_devices], authority)
+            actions = Actions([*state, *on_devices], authority)
             serving = catalog, actions, ledger, shards
             http = parts.enter_context(gateway(serving, inventory, settings, access, bridges)).url
             parts.callback(ledger.drain)  # first of all: what is live ends by itself then, on both edges

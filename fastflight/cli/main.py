@@ -17,6 +17,7 @@ from fastflight.cli import (
     record,
     replay,
     serve,
+    stats,
     tail,
     token,
 )
@@ -32,6 +33,7 @@ app.command()(serve.serve)
 app.command()(bridge.bridge)
 app.command()(gateway.gateway)
 app.command()(board.devices)
+app.command()(stats.stats)
 app.command()(files.ls)
 app.command()(get.get)
 app.command()(put.put)

@@ -68,6 +68,11 @@ class Board:
         self._unfinished: list[Unfinished] = []
 
     @property
+    def retries(self) -> int:
+        """How often something was lost on the way, and sent again."""
+        return 0 if self._link is None else self._link.retries
+
+    @property
     def link(self) -> Link:
         """The line and what is known of it and the board; there once `learn` is done."""
         if self._link is None:

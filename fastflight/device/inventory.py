@@ -57,6 +57,9 @@ class Device:
         self._trouble = ""
         # How often the line was lost, or could not be opened for those that listen.
         self.outages = 0
+        # How often it was opened, and what boards before this one had lost on the way.
+        self.openings = 0
+        self._retries = 0
         # Where the last one was: before this number.
         self.lost_at = 0
         # What has become of keeping its traffic: empty where nobody keeps it. Set by whoever does.
@@ -96,6 +99,11 @@ class Device:
     def trouble(self) -> str:
         """Why those that listen hear nothing: the line was lost or cannot be opened. Empty when it is well."""
         return self._trouble
+
+    @property
+    def retries(self) -> int:
+        """How often a part of a transfer was lost or changed on the line, and moved again."""
+        return self._retries + self._board.retries
 
     @property
     def is_open(self) -> bool:
@@ -227,6 +235,7 @@ class Device:
         if not self._only_heard:
             self.tap.cut(f"the line was lost: {self._trouble}" if self._trouble else "the line was opened")
         self._trouble = ""
+        self.openings += 1
         self.tap.nudge()
 
     async def _abandon(self, error: TransportError) -> None:
@@ -317,6 +326,7 @@ class Device:
         Only a board that is probed no more can be used then.
         """
         self._hangs = self._hangs or self._board.hung_by_probe
+        self._retries = self.retries
         self._board = Board(paste=False if self._hangs else None)
 
 

@@ -51,6 +51,8 @@ class Link:
         self.block = capabilities.block_bytes
         # It had no memory for the routine that takes files.
         self.cramped = False
+        # How often something was lost on the way, and sent again.
+        self.retries = 0
         # How many files were written by code that is not kept.
         self.short_writes = 0
         # What `_times` found.
@@ -58,6 +60,7 @@ class Link:
 
     def lost(self) -> None:
         """Something was lost or changed on the way: send less at once."""
+        self.retries += 1
         self.window = max(LEAST_WINDOW, self.window // 2)
         self.block = max(LEAST_BLOCK, self.block // 2)
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from fastflight.errors import RequestError, UnknownName, nearest
+from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import examples
 from fastflight.gateway.accepting import chosen
 from fastflight.gateway.backend import Backend
@@ -38,6 +38,7 @@ STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What a ticket may be for.
 USES = ("session", "repl", "fleet", "relay")
+SERVING, UNREACHABLE = "serving", "unreachable"
 FILE = "/devices/{device}/files/{path:path}"
 
 
@@ -56,8 +57,18 @@ def application(
     metrics = Metrics(backend, registry)
 
     async def health(caller: Caller) -> Made:
-        (state,) = await backend.act("health", b"", caller)
+        try:
+            (state,) = await backend.act("health", b"", caller)
+        except FastFlightError:  # of a server elsewhere: this process is alive
+            state = {"status": UNREACHABLE}
         return Made(json.dumps(state).encode())
+
+    async def ready(caller: Caller) -> Made:
+        made = await health(caller)
+        status = json.loads(made.body)["status"]
+        if status != SERVING:
+            raise Stopped(f"the server is {status}", hint="Ask another one, or this one again later")
+        return made
 
     async def devices(caller: Caller) -> Made:
         return Made(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
@@ -65,7 +76,13 @@ def application(
     async def recordings(caller: Caller) -> Made:
         return Made(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
 
-    small = {"/health": health, "/devices": devices, "/recordings": recordings, "/metrics": metrics.make}
+    small = {
+        "/health": health,
+        "/health/ready": ready,
+        "/devices": devices,
+        "/recordings": recordings,
+        "/metrics": metrics.make,
+    }
     tickets = Tickets()
     viewers = Viewers(backend, hear)
     live = Sessions(backend)
@@ -76,7 +93,7 @@ def application(
     }
     page = Page(behind(backend, tickets), plots)
     sockets = Sockets(kinds, tickets, backend.check)
-    front = Front(door or Door(), small, page, sockets, Callers(backend), {"/health", *page.paths})
+    front = Front(door or Door(), small, page, sockets, Callers(backend), {"/health", "/health/ready", *page.paths})
     registry.register(Edge(front.answers, front.connections, sockets, live, viewers))
     return front
 

@@ -29,6 +29,7 @@ from fastflight.errors import FastFlightError, ResourceExhausted, Unauthenticate
 from fastflight.gateway import cors
 from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.connections import Connections
+from fastflight.gateway.headers import begin
 from fastflight.gateway.status import RETRY_SECONDS, Refused, told
 
 Scope = MutableMapping[str, Any]
@@ -119,7 +120,7 @@ class Kept:
 
     def ready(self, headers: Iterable[Header]) -> bytes | None:
         """Head, but for its first line, and body, where they are fresh and a client wants them whole."""
-        if self._clock() >= self._fresh_until or any(name == b"if-none-match" for name, _ in headers):
+        if self._clock() >= self._fresh_until or any(name in SPECIAL for name, _ in headers):
             return None
         return self._whole
 
@@ -147,6 +148,8 @@ class Kept:
         self._fresh_until = self._clock() + LIFETIME_SECONDS
 
 
+# What has an answer of its own: one that says nothing has changed, or has the id that was given.
+SPECIAL = frozenset((b"if-none-match", b"x-request-id", b"traceparent"))
 EMPTY: dict[str, Any] = {"type": "http.response.body", "body": b""}
 
 
@@ -311,6 +314,7 @@ class Front:
         return whole
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        send = begin(scope, send)
         if scope["type"] == "websocket":
             await self._upgrade(scope, receive, send)
             return

@@ -10,9 +10,10 @@ from typing import Any
 
 from fastflight.concurrency import Shards
 from fastflight.errors import RequestError, nearest
-from fastflight.service import wire
+from fastflight.service import process, wire
 from fastflight.service.action import Action, Body, RawAction
 from fastflight.service.authority import Authority, shown
+from fastflight.service.figures import Figures, Sample
 from fastflight.service.identity import ANYBODY, NOBODY, Identity, Verb, unproven
 from fastflight.service.kept import MAX_KEPT_REQUEST_BYTES, MAX_KEPT_REQUESTS
 from fastflight.service.ledger import Ledger
@@ -68,19 +69,20 @@ class Actions:
         )
 
 
-def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
-    """What every server says of itself, whatever it serves."""
+def state_actions(ledger: Ledger, shards: Shards, figures: Figures | None = None) -> list[Action]:
+    """What every server says of itself, whatever it serves. `figures` are those that it has; else its streams'."""
+    given = figures or own_figures(ledger, shards)
 
     def health(_: Nothing) -> Iterator[Mapping[str, Any]]:
-        yield {"status": "draining" if ledger.draining else "serving"}
+        yield {"status": ledger.state}
 
     def stats(_: Nothing) -> Iterator[Mapping[str, Any]]:
-        yield {**ledger.stats(), "shards": shards.stats()}
+        yield {**ledger.stats(), "shards": shards.stats(), "figures": given.told()}
 
     return [
         Action(
             "health",
-            "Whether the server takes requests: status is serving or draining.",
+            "Whether the server takes requests: status is serving, draining or overloaded.",
             Nothing,
             health,
             at_once=True,
@@ -90,7 +92,7 @@ def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
         ),
         Action(
             "stats",
-            "Streams, rows and bytes since the start, in all and by source; the event loops.",
+            "Streams, rows and bytes since the start, in all and by source; event loops; all figures of /metrics.",
             Nothing,
             stats,
             at_once=True,
@@ -106,6 +108,25 @@ def state_actions(ledger: Ledger, shards: Shards) -> list[Action]:
             shown=lambda identity, _: _described(identity),
         ),
     ]
+
+
+def own_figures(ledger: Ledger, shards: Shards) -> Figures:
+    """What every server counts; more may be added."""
+    figures = Figures()
+    figures.add(ledger.figures)
+    figures.add(lambda: _of_shards(shards))
+    figures.add(process.figures)
+    return figures
+
+
+def _of_shards(shards: Shards) -> Iterator[Sample]:
+    for told in shards.stats():
+        of = {"shard": told["name"]}
+        yield Sample("fastflight_shard_tasks", told["tasks"], of)
+        yield Sample("fastflight_shard_streams", told["streams"], of)
+        yield Sample("fastflight_shard_lag_seconds", told["lag_ms"] / 1000, of)
+        yield Sample("fastflight_shard_longest_lag_seconds", told["longest_lag_ms"] / 1000, of)
+        yield Sample("fastflight_shard_stuck_total", told["times_stuck"], of)
 
 
 def _results(action: Action, given: Body, identity: Identity) -> Iterator[bytes]:

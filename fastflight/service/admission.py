@@ -22,8 +22,8 @@ import contextlib
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Set
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from fastflight.concurrency.governor import DEFAULT_MEMORY_BYTES, Governor
@@ -47,6 +47,8 @@ MIN_RETRY_SECONDS = 1.0
 # A client that writes and says nothing holds a device and a thread. The slowest source of rows that is worth a write, a
 # person's hand or a sensor that is asked once a minute, gives them in one go, or uses a session.
 SILENT_SECONDS = 60.0
+# A server that had room for nobody for so long is no better in a moment: a balancer may send clients elsewhere.
+OVERLOADED_SECONDS = 10.0
 # How often a waiting thread looks whether its client is still there. gRPC takes up to 0.4 ms to say.
 LOOK_SECONDS = 0.2
 
@@ -114,6 +116,8 @@ class CallPlace(Place):
 
 
 DEFAULT_LIMITS = Limits()
+# Limits that somebody may meet, as `ResourceExhausted.scope` names them.
+LIMITED = ("server", "calls", "device", "identity")
 
 
 class Admission:
@@ -137,7 +141,9 @@ class Admission:
         self._gates: dict[tuple[str, str], _Gate] = {}
         self._waiting: set[Place] = set()
         self._closed = False
-        self._refused = 0
+        self._refusals: Counter[str] = Counter()
+        # When the first was refused since the last that was admitted.
+        self._refusing_since: float | None = None
 
     @property
     def streams(self) -> Set[Place]:
@@ -157,7 +163,35 @@ class Admission:
     @property
     def refused(self) -> int:
         """How many were told that there is no room, since the start."""
-        return self._refused
+        return self._refusals.total()
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """The same by the `scope` of the limit that was met."""
+        return self._refusals
+
+    def levels(self) -> Iterator[tuple[str, int, int]]:
+        """Each limit by its scope: its size, and how much is used, by the fullest where there are several.
+
+        To be iterated under the lock.
+        """
+        limits = self.limits
+        for scope, limit, gates in (
+            ("server", limits.streams, [self._streams]),
+            ("calls", limits.calls, [self._calls]),
+            ("device", limits.per_device, self._all_of("device")),
+            ("identity", limits.per_identity, self._all_of("identity")),
+        ):
+            if limit is not None:
+                yield scope, limit, max((len(gate.inside) for gate in gates), default=0)
+        yield "waiting", limits.waiting, len(self._waiting)
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether this server has had room for nobody for `OVERLOADED_SECONDS`, whatever they asked, and has none."""
+        since = self._refusing_since
+        full = any(len(gate.inside) >= gate.limit for gate in (self._streams, self._calls)) or self.governor.scarce
+        return since is not None and full and self._clock() - since >= OVERLOADED_SECONDS
 
     @property
     def closed(self) -> bool:
@@ -256,6 +290,9 @@ class Admission:
             if not place.admitted:
                 self._waiting.add(place)
 
+    def _all_of(self, kind: str) -> list[_Gate]:
+        return [gate for key, gate in self._gates.items() if key[0] == kind]
+
     def _gate(self, kind: str, name: str, limit: int) -> _Gate:
         key = (kind, name)
         return self._gates.get(key) or _Gate(key, limit)
@@ -283,6 +320,7 @@ class Admission:
             gate.inside.add(place)
             place.passed += 1
         place.admitted = True
+        self._refusing_since = None
 
     def _hand_over(self, gate: _Gate) -> None:
         """Let the next one through."""
@@ -294,7 +332,9 @@ class Admission:
                 self.leave(following)
 
     def _refusal(self, gate: _Gate) -> ResourceExhausted:
-        self._refused += 1
+        if gate.key[0] in ("server", "calls"):
+            self._refused_all()
+        self._refusals[gate.key[0]] += 1
         scope, name = gate.key
         one = gate.limit == 1
         streams = "1 stream is" if one else f"{gate.limit} streams are"
@@ -316,8 +356,14 @@ class Admission:
             hint=f"End one that is no longer needed, or try again in {math.ceil(seconds)} s",
         )
 
+    def _refused_all(self) -> None:
+        """One was refused that asked for nothing in particular."""
+        if self._refusing_since is None:
+            self._refusing_since = self._clock()
+
     def _no_memory(self) -> ResourceExhausted:
-        self._refused += 1
+        self._refused_all()
+        self._refusals["memory"] += 1
         seconds = max(MIN_RETRY_SECONDS, self.limits.wait_seconds)
         return ResourceExhausted(
             f"{self.governor.held} bytes wait for slow readers, of {self.governor.limit} that may",

@@ -137,6 +137,7 @@ class Outgoing:
 
     def trailer(self, summary: Summary) -> Note:
         """What is to be known at the end."""
+        self._stream.rejected = int(summary.get("rejected", 0))
         return {
             "rows": self._rows,
             "bytes": self._bytes,

@@ -18,8 +18,9 @@ from typing import Any, cast
 
 from fastflight.concurrency import Governor
 from fastflight.errors import Stopped
-from fastflight.service.admission import DEFAULT_LIMITS, Admission, CallPlace, Limits, Place
-from fastflight.service.journal import Journal
+from fastflight.service.admission import DEFAULT_LIMITS, LIMITED, Admission, CallPlace, Limits, Place
+from fastflight.service.figures import Histogram, Sample
+from fastflight.service.journal import Journal, code_of
 from fastflight.service.kept import Asked
 from fastflight.service.threads import by_kind
 from fastflight.service.trace import Trace, current
@@ -29,6 +30,7 @@ LOOK_SECONDS = 0.2
 # What is counted of a source's streams once they are over.
 ENDED = ("finished", "failed", "cancelled", "rows", "bytes")
 COUNTED = ("open", "started", *ENDED)
+OUTCOMES = ("finished", "failed", "cancelled")
 
 
 class Stream(Place):
@@ -37,6 +39,8 @@ class Stream(Place):
     # As most of them stay. Small answers are quick enough for it to matter how much is set for each.
     rows = 0
     bytes = 0
+    # Rows of a file that were set aside.
+    rejected = 0
     # By `time.perf_counter`, from when it was admitted; 0 before.
     began = 0.0
     why_stop = ""
@@ -172,6 +176,9 @@ class Ledger:
         self._emptying = 0
         self._admission = Admission(limits, lock=self._lock, governor=governor)
         self._counts: dict[str, dict[str, int]] = {}
+        self._durations: dict[str, Histogram] = {}
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._errors: Counter[str] = Counter()
         self._journal = Journal()
 
     def open(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
@@ -226,6 +233,11 @@ class Ledger:
             counts[outcome] += 1
             counts["rows"] += stream.rows
             counts["bytes"] += stream.bytes
+            counts["rejected"] += stream.rejected
+            if stream.began:
+                self._durations[stream.asked.request.type].add(time.perf_counter() - stream.began)
+            if stream.error is not None:
+                self._errors[code_of(stream.error)] += 1
             if self._emptying and not self._admission.streams:
                 self._empty.notify_all()
 
@@ -261,6 +273,13 @@ class Ledger:
             if any(place.peer == stream.peer for place in self._admission.calls):
                 return False
             return all(each.why_stop for each in self._streams() if each.peer == stream.peer)
+
+    @property
+    def state(self) -> str:
+        """`serving`, `draining` once it shuts down, `overloaded` while there is room for nobody."""
+        if self._admission.closed:
+            return "draining"
+        return "overloaded" if self._admission.overloaded else "serving"
 
     def refuse_while_draining(self) -> None:
         """Raise `Stopped` once the server shuts down."""
@@ -338,7 +357,8 @@ class Ledger:
             raise
         finally:
             seconds = time.perf_counter() - began
-            (lambda *a, **k: None)(
+            self._count_call(name, outcome, failure)
+            self._journal.ended(
                 name,
                 trace=trace,
                 device=device,
@@ -362,4 +382,47 @@ class Ledger:
             return list(self._streams())
 
     def _counted(self, stream: Stream) -> dict[str, int]:
-        return self._counts.setdefault(stream.asked.request.type, dict.fromkeys(ENDED, 0))
+        self._durations[stream.asked.request.type] = Histogram()
+        return self._counts.setdefault(stream.asked.request.type, dict.fromkeys((*ENDED, "rejected"), 0))
+
+    def _count_call(self, name: str, outcome: str, failure: BaseException | None) -> None:
+        with self._lock:
+            self._calls[name, outcome] += 1
+            if failure is not None:
+                self._errors[code_of(failure)] += 1
+
+    def figures(self) -> Iterator[Sample]:
+        """Streams and calls, and the limits on them."""
+        told = self.stats()
+        with self._lock:
+            durations = {name: each.told() for name, each in self._durations.items()}
+            rejected = {name: counts["rejected"] for name, counts in self._counts.items()}
+            calls, errors = dict(self._calls), dict(self._errors)
+            limits = list(self._admission.levels())
+            refused = dict(self._admission.refusals)
+        for source, counts in told["sources"].items():
+            of = {"source": source}
+            yield Sample("fastflight_streams_open", counts["open"], of)
+            for outcome in OUTCOMES:
+                yield Sample("fastflight_streams_total", counts[outcome], {**of, "outcome": outcome})
+            yield Sample("fastflight_rows_total", counts["rows"], of)
+            yield Sample("fastflight_bytes_total", counts["bytes"], of)
+            yield Sample("fastflight_rejected_rows_total", rejected.get(source, 0), of)
+        for source, duration in durations.items():
+            yield Sample("fastflight_stream_duration_seconds", duration, {"source": source})
+        for code, count in errors.items():
+            yield Sample("fastflight_errors_total", count, {"code": code})
+        yield Sample("fastflight_calls_open", told["calls"])
+        for (name, outcome), count in calls.items():
+            yield Sample("fastflight_calls_total", count, {"call": name, "outcome": outcome})
+        yield Sample("fastflight_waiting", told["waiting"])
+        memory = told["memory"]
+        for limit, size, used in (*limits, ("memory_bytes", memory["limit"], memory["held"])):
+            yield Sample("fastflight_limit", size, {"limit": limit})
+            yield Sample("fastflight_limit_used", used, {"limit": limit})
+        for limit in (*LIMITED, "memory"):
+            yield Sample("fastflight_refused_total", refused.get(limit, 0), {"limit": limit})
+        yield Sample("fastflight_memory_most_bytes", memory["most"])
+        for kind, count in told["threads"].items():
+            if kind != "all":
+                yield Sample("fastflight_threads", count, {"kind": kind})

@@ -14,13 +14,22 @@ from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import DeviceListings
 from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
+from fastflight.sources.figures import device_figures, recording_figures
 from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.listed import Listed
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recording_actions import recording_actions
 from fastflight.sources.recordings import NoRecordings, Recordings
 
-__all__ = ["Recordings", "device_actions", "device_sources", "recording_actions", "recording_source"]
+__all__ = [
+    "Recordings",
+    "device_actions",
+    "device_figures",
+    "device_sources",
+    "recording_actions",
+    "recording_figures",
+    "recording_source",
+]
 
 
 def device_sources(inventory: Inventory) -> list[Source[Any]]:

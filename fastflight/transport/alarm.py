@@ -17,7 +17,9 @@ class Alarm:
         self._loop = loop
         self._act = act
         self._when: float | None = None
-        self._handle: asyncio.TimerHandle | None = None
+        # A timer, and when it rings: uvloop gives none that could be asked for a time that has come already.
+        self._handle: asyncio.Handle | None = None
+        self._rings = 0.0
 
     @property
     def is_set(self) -> bool:
@@ -27,7 +29,7 @@ class Alarm:
     def set(self, delay: float) -> None:
         """Ring in `delay` seconds, and at no other time."""
         self._when = self._loop.time() + delay
-        if self._handle is None or self._handle.when() > self._when:
+        if self._handle is None or self._rings > self._when:
             self._start()
 
     def clear(self) -> None:
@@ -45,6 +47,7 @@ class Alarm:
         if self._handle is not None:
             self._handle.cancel()
         assert self._when is not None
+        self._rings = self._when
         self._handle = self._loop.call_at(self._when, self._ring, self._when)
 
     def _ring(self, when: float) -> None:

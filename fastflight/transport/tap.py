@@ -86,6 +86,11 @@ class Tap:
         self._begins = False
         self._dropped = False
         self._closed = False
+        # Bytes that crossed the line either way, when the device said the last of them (None: nothing yet), and chunks
+        # that a reader did not take in time.
+        self.bytes = {"rx": 0, "tx": 0}
+        self.heard_ns: int | None = None
+        self.missed = 0
         # Readers that wait; each is woken once.
         self._waiting: list[Callable[[], object]] = []
         # Told at every nudge.
@@ -122,9 +127,12 @@ class Tap:
         if not data:
             return
         with self._lock:
+            now = self._clock()
             if direction == "rx":
                 self._line_begins = data.endswith(b"\n")
-            self._chunks.append(Chunk(self._next, self._clock(), direction, data, self._cut))
+                self.heard_ns = now
+            self.bytes[direction] += len(data)
+            self._chunks.append(Chunk(self._next, now, direction, data, self._cut))
             self._cut = ""
             self._next += 1
             self._bytes += len(data) + CHUNK_BYTES
@@ -203,6 +211,7 @@ class Tap:
             kept = self._next - len(self._chunks)
             if start < kept:
                 items.append(Gap(start, kept - 1))
+                self.missed += kept - start
                 start = kept
             items += islice(self._chunks, start - kept, start - kept + LOT_CHUNKS)
             start = min(start + LOT_CHUNKS, self._next)

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
+from fastflight.concurrency.loops import new_loop
 from fastflight.transport.alarm import Alarm
 
 
@@ -96,3 +99,19 @@ def test_cancelled_it_leaves_nothing_on_the_loop() -> None:
     assert all(handle.cancelled for handle in clock.handles)
     clock.move(10)
     assert rung == []
+
+
+@pytest.mark.parametrize("loops", [asyncio.new_event_loop, new_loop])
+def test_set_anew_after_a_time_that_had_come_already(loops: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """uvloop has no timer for such a time, but calls as soon as it can: there is no `when` to ask for."""
+
+    async def ring() -> None:
+        rung = asyncio.Event()
+        alarm = Alarm(asyncio.get_running_loop(), rung.set)
+        alarm.set(-1.0)
+        alarm.set(0.0)
+        await rung.wait()
+        assert not alarm.is_set
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(ring())

@@ -12,7 +12,8 @@ from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError
 from fastflight.service.action import Action, Body
-from fastflight.service.actions import Nothing, state_actions
+from fastflight.service.actions import Nothing, own_figures, state_actions
+from fastflight.service.figures import Sample
 from fastflight.service.ledger import Ledger
 from fastflight.sources import device_actions
 
@@ -35,9 +36,11 @@ STATE = ("health", "stats")
 
 def front_actions(ledger: Ledger, shards: Shards, pool: Pool) -> list[Action]:
     """`health` and `stats` as every server has them, with `workers`."""
+    figures = own_figures(ledger, shards)
+    figures.add(lambda: [Sample("fastflight_worker_restarts_total", sum(worker.restarts for worker in pool.workers))])
     return [
         replace(action, run=partial(_with_workers, action.run, pool, action.name)) if action.name in STATE else action
-        for action in state_actions(ledger, shards)
+        for action in state_actions(ledger, shards, figures)
     ]
 
 

@@ -1,0 +1,241 @@
+"""`fastflight stats`: what a server does now, and what it has done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from fastflight.cli import screen
+from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.exits import asynchronous
+from fastflight.cli.target import AsJson
+from fastflight.service.figures import all_told
+
+# From one look to the next.
+WATCH_SECONDS = 1.0
+# Devices and recordings that are listed; a screen has no more lines.
+MAX_LISTED = 40
+# A limit that is used to this part wants to be seen.
+HIGH = 0.8
+LIMITS = {
+    "server": "streams",
+    "calls": "calls",
+    "device": "on one device",
+    "identity": "of one client",
+    "waiting": "waiting",
+    "memory_bytes": "memory",
+}
+Figures = Mapping[str, Sequence[tuple[Mapping[str, str], Any]]]
+
+
+@asynchronous
+@asking
+async def stats(
+    watch: Annotated[bool, typer.Option("--watch", help="Look again each second, until Ctrl-C.")] = False,
+    json: AsJson = False,
+    server: Server = HERE,
+) -> None:
+    """Show what a server does: limits and how much of them is used, streams, devices, recordings, event loops.
+
+    With --json, all figures of /metrics; with --watch too, a line of them each second.
+    """
+    async with server.client() as client:
+        if not watch:
+            told = await client.stats()
+            screen.as_json(told) if json else screen.show(shown(server.location, told, {}))
+            return
+        console = Console()
+        with Live(console=console, screen=console.is_terminal and not json, auto_refresh=False) as live:
+            before: Figures = {}
+            while True:
+                told = await client.stats()
+                if json:
+                    screen.as_json(told)
+                elif console.is_terminal:
+                    live.update(shown(server.location, told, before), refresh=True)
+                else:
+                    screen.show(shown(server.location, told, before))
+                before = all_told(told)
+                await asyncio.sleep(WATCH_SECONDS)
+
+
+def shown(server: str, told: Mapping[str, Any], before: Figures) -> Group:
+    """All of it, for a person. `before`: the figures of a second ago, for rates."""
+    figures = all_told(told)
+    parts: list[Any] = [_head(server, told, figures), _limits(figures), _streams(figures, before)]
+    parts += [_devices(figures, before), _recordings(figures), _shards(figures)]
+    spaced = [each for part in parts if part is not None for each in (part, Text())]
+    return Group(*spaced[:-1])
+
+
+def _head(server: str, told: Mapping[str, Any], figures: Figures) -> Text:
+    words = [
+        f"{screen.size(int(_sum(figures, 'process_resident_memory_bytes')))} of memory",
+        f"{_sum(figures, 'process_open_fds'):.0f} of {_sum(figures, 'process_max_fds'):.0f} descriptors",
+        f"{told['threads']['all']} threads",
+    ]
+    if "workers" in told:
+        words.append(
+            f"{len(told['workers'])} workers, restarted {_sum(figures, 'fastflight_worker_restarts_total'):.0f}x"
+        )
+    text = Text(server, style="bold")
+    return text.append("  " + ", ".join(words), style="not bold")
+
+
+def _limits(figures: Figures) -> Table:
+    table = _table("limit", ">used", ">of", "", ">refused")
+    refused = _by(figures, "fastflight_refused_total", "limit")
+    used = _by(figures, "fastflight_limit_used", "limit", max)
+    for limit, size in _by(figures, "fastflight_limit", "limit", max).items():
+        part = used.get(limit, 0) / size if size else 0.0
+        words = screen.size if limit == "memory_bytes" else _whole
+        refusals = refused.get("memory" if limit == "memory_bytes" else limit)
+        table.add_row(
+            LIMITS.get(limit, limit),
+            words(int(used.get(limit, 0))),
+            words(int(size)),
+            Text(f"{part:4.0%}", style="bold red" if part >= HIGH else ""),
+            "" if refusals is None else _whole(int(refusals)),
+        )
+    return table
+
+
+def _streams(figures: Figures, before: Figures) -> Table | None:
+    names = sorted(_by(figures, "fastflight_streams_open", "source"))
+    if not names:
+        return None
+    table = _table("streams", ">open", ">finished", ">failed", ">cancelled", ">rows", ">bytes", ">a second")
+    opened = _by(figures, "fastflight_streams_open", "source")
+    rows, size = (_by(figures, name, "source") for name in ("fastflight_rows_total", "fastflight_bytes_total"))
+    earlier = _by(before, "fastflight_bytes_total", "source")
+    for name in names:
+        ended = {
+            labels["outcome"]: value
+            for labels, value in figures.get("fastflight_streams_total", ())
+            if labels["source"] == name
+        }
+        rate = f"{screen.size(int((size[name] - earlier[name]) / WATCH_SECONDS))}" if name in earlier else "-"
+        outcomes = [_whole(int(ended.get(each, 0))) for each in ("finished", "failed", "cancelled")]
+        table.add_row(
+            name, _whole(int(opened[name])), *outcomes, _whole(int(rows[name])), screen.size(int(size[name])), rate
+        )
+    return table
+
+
+def _devices(figures: Figures, before: Figures) -> Table | None:
+    opened = _by(figures, "fastflight_device_open", "device")
+    if not opened:
+        return None
+    table = _table("devices", "line", ">said", ">received", ">a second", ">sent", ">outages", ">missed")
+    of = {
+        name: _by(figures, f"fastflight_device_{name}", "device")
+        for name in ("held", "in_trouble", "data_age_seconds", "outages_total", "missed_total")
+    }
+    crossed = {way: _crossed(figures, way) for way in ("rx", "tx")}
+    earlier = _crossed(before, "rx")
+    for name in list(opened)[:MAX_LISTED]:
+        state = "lost" if of["in_trouble"].get(name) else "in use" if of["held"].get(name) else "open"
+        received = crossed["rx"].get(name, 0)
+        table.add_row(
+            name,
+            Text(state if opened[name] or state == "lost" else "closed", style="bold red" if state == "lost" else ""),
+            _age(of["data_age_seconds"].get(name)),
+            screen.size(int(received)),
+            screen.size(int((received - earlier[name]) / WATCH_SECONDS)) if name in earlier else "-",
+            screen.size(int(crossed["tx"].get(name, 0))),
+            _whole(int(of["outages_total"].get(name, 0))),
+            _whole(int(of["missed_total"].get(name, 0))),
+        )
+    return _cut(table, len(opened))
+
+
+def _recordings(figures: Figures) -> Table | None:
+    rows = _by(figures, "fastflight_recording_rows", "device")
+    if not rows:
+        return None
+    table = _table("recordings", ">rows", ">bytes", ">newest", ">lost", ">failures", ">damage")
+    of = {
+        name: _by(figures, f"fastflight_recording_{name}", "device")
+        for name in ("bytes", "age_seconds", "lost_total", "failures_total", "damage")
+    }
+    for name in list(rows)[:MAX_LISTED]:
+        table.add_row(
+            name,
+            _whole(int(rows[name])),
+            screen.size(int(of["bytes"].get(name, 0))),
+            _age(of["age_seconds"].get(name)),
+            *(_whole(int(of[each].get(name, 0))) for each in ("lost_total", "failures_total", "damage")),
+        )
+    return _cut(table, len(rows))
+
+
+def _shards(figures: Figures) -> Table:
+    table = _table("event loops", ">streams", ">tasks", ">late", ">at worst", ">stuck")
+    columns = ["streams", "tasks", "lag_seconds", "longest_lag_seconds", "stuck_total"]
+    found: dict[tuple[str, ...], list[float]] = {}
+    for column in columns:
+        for labels, value in figures.get(f"fastflight_shard_{column}", ()):
+            found.setdefault(tuple(reversed(list(labels.values()))), []).append(value)
+    for names, (streams, tasks, late, worst, stuck) in found.items():
+        lags = (f"{1000 * each:.1f} ms" for each in (late, worst))
+        table.add_row(" ".join(names), _whole(int(streams)), _whole(int(tasks)), *lags, _whole(int(stuck)))
+    return table
+
+
+def _table(*headings: str) -> Table:
+    """A heading that begins with `>` is of numbers."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        first = heading == headings[0]
+        table.add_column(
+            heading.removeprefix(">"),
+            justify="right" if heading.startswith(">") else "left",
+            no_wrap=True,
+            min_width=12 if first else None,
+            overflow="ellipsis",
+        )
+    return table
+
+
+def _cut(table: Table, count: int) -> Table:
+    if count > MAX_LISTED:
+        table.add_row(f"and {count - MAX_LISTED} more")
+    return table
+
+
+def _by(figures: Figures, name: str, label: str, together: Any = sum) -> dict[str, float]:
+    """A figure by one label; those of several workers together."""
+    found: dict[str, list[float]] = {}
+    for labels, value in figures.get(name, ()):
+        found.setdefault(labels[label], []).append(value)
+    return {each: together(values) for each, values in found.items()}
+
+
+def _crossed(figures: Figures, direction: str) -> dict[str, float]:
+    given = figures.get("fastflight_device_bytes_total", ())
+    return {labels["device"]: value for labels, value in given if labels["direction"] == direction}
+
+
+def _sum(figures: Figures, name: str) -> float:
+    return float(sum(value for _, value in figures.get(name, ())))
+
+
+def _whole(number: int) -> str:
+    return f"{number:,}"
+
+
+def _age(seconds: float | None) -> str:
+    """How long ago, for people."""
+    if seconds is None:
+        return "-"
+    for unit, each in (("s", 1), ("min", 60), ("h", 3600)):
+        if seconds < each * 100:
+            return f"{seconds / each:.0f} {unit} ago"
+    return f"{seconds / 86400:.0f} d ago"
