@@ -31,6 +31,7 @@ from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.connections import Connections
 from fastflight.gateway.headers import begin
 from fastflight.gateway.status import RETRY_SECONDS, Refused, told
+from fastflight.service import trace
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -122,7 +123,7 @@ class Kept:
         """Head, but for its first line, and body, where they are fresh and a client wants them whole."""
         if self._clock() >= self._fresh_until or any(name in SPECIAL for name, _ in headers):
             return None
-        return self._whole
+        return b"x-request-id: %b\r\n%b" % (trace.made().request_id.encode(), self._whole)
 
     async def _renewed(self) -> None:
         """Whoever comes while it is made waits for the same making; a client that leaves does not end it."""
