@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from fastflight.gateway.front import Receive, Scope, Send
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_targets import AllowedTargets
@@ -171,3 +172,10 @@ async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 async def opened(user: User, stream: int, address: str) -> None:
     """A stream that must open."""
     assert await user.open(stream, address) == Opened(stream)
+
+
+async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """The application beside the relay."""
+    assert scope["type"] == "http", scope
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})

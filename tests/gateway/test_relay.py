@@ -13,22 +13,15 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from fastflight.concurrency import Shard
 from fastflight.gateway import Gateway, listen
-from fastflight.gateway.front import Door, Receive, Scope, Send
+from fastflight.gateway.front import Door
 from fastflight.gateway.relay import MAX_CLIENTS, Relay
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.protocol.relay import Closed, Data, End, Opened, Reason, RelayConnection
 from fastflight.protocol.websocket import accept
 
-from .relaying import LOCAL, deaf, echo, target
+from .relaying import LOCAL, deaf, echo, nothing, target
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
-
-
-async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """The application beside the relay."""
-    assert scope["type"] == "http", scope
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
 
 
 @pytest.fixture

@@ -15,13 +15,15 @@ import uvloop
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from fastflight.concurrency import Shard
+from fastflight.gateway import listen
 from fastflight.gateway.front import Door
 from fastflight.gateway.relay import Relay
 from fastflight.gateway.relay_client import QUEUED_BYTES
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.protocol.relay import Closed, Data, End, Event, Opened, Reason, RelayConnection
 
-from .relaying import LOCAL, echo, flood, target
+from .relaying import LOCAL, echo, flood, nothing, target
 
 SOON = 20.0
 
@@ -72,12 +74,18 @@ class Secure:
         return connect(f"wss://localhost:{self._port}/relay", ssl=self._trusting, compression=None, **options)
 
 
-@asynccontextmanager
-async def secured() -> AsyncIterator[Secure]:
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of a server that is `localhost`, and of who trusts it."""
     authority = trustme.CA()
     serving, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(serving)
     authority.configure_trust(trusting)
+    return serving, trusting
+
+
+@asynccontextmanager
+async def secured() -> AsyncIterator[Secure]:
+    serving, trusting = contexts()
     relay = Relay(AllowedTargets(LOCAL), Door())
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Upgrading(relay), "127.0.0.1", 0, ssl=serving)
@@ -195,3 +203,26 @@ def test_its_end_is_told_and_who_may_not_come_in_is_told_too(run: Any) -> None:
                 await secure.connect()
 
     run(work())
+
+
+def test_the_gateways_own_port_relays_under_tls_and_its_end_is_told() -> None:
+    async def work() -> None:
+        serving, trusting = contexts()
+        relay = Relay(AllowedTargets(LOCAL), Door(secure=True))
+        gateway = listen(nothing, Shard("gateway").start(), 0, relay=relay, tls=serving)
+        async with target(echo) as there, connect(f"wss://localhost:{gateway.port}/relay", ssl=trusting) as ws:
+            talk = Talk(ws)
+            await talk.open(there)
+            await ws.send(talk.side.data(1, 100_000) + bytes(range(100)) * 1000)
+            found = b""
+            while len(found) < 100_000:
+                found += b"".join(bytes(each.data) for each in await talk.events() if isinstance(each, Data))
+            assert found == bytes(range(100)) * 1000
+            closing = asyncio.ensure_future(asyncio.to_thread(gateway.close))
+            while not isinstance(event := (await talk.events())[0], Closed):
+                assert event is not None
+            assert (event.stream, event.reason) == (0, Reason.SHUTDOWN)
+            await closing
+        assert relay.clients == 0
+
+    asyncio.run(work())
