@@ -21,16 +21,18 @@ from fastflight.cli.asking import credentials
 from fastflight.cli.main import app
 from fastflight.cli.settings import ServeSettings, settings_of
 from fastflight.cli.workers import share
+from fastflight.cli.workers.trust import Trust, trust
 from fastflight.client import DEFAULT_LOCATION, Credentials, FastFlightClient
 from fastflight.errors import RequestError, Unauthenticated, UnknownName
 from fastflight.service.identity import scopes
 from fastflight.service.requests import DeviceFile
-from fastflight.service.tokens import Book, issued
+from fastflight.service.tokens import CERTIFICATE_NAME, NAME, Book, issued
 
 NOW = datetime.now(UTC)
 CA = trustme.CA()
 SERVER = CA.issue_cert("127.0.0.1")
 SOON = 60.0
+TLS_NAMES = ("server.pem", "server.key", "ca.pem")
 run = CliRunner().invoke
 
 
@@ -124,6 +126,13 @@ def test_a_worker_is_told_of_its_front_and_not_its_secret() -> None:
     told = share.decode(line)
     assert told.location == "grpc+tls://127.0.0.1:0"
     assert told.access.front == FrontKnown(entry, "-----BEGIN") and told.access.tokens == Path("t")
+
+
+def test_nobody_of_the_file_can_be_called_as_the_front_is(files: Files) -> None:
+    shown = trust(AccessSettings(files.folder / "tokens.json", TlsFiles(*(files.folder / n for n in TLS_NAMES))))
+    assert shown.known is not None and shown.credentials.server_name == "127.0.0.1"
+    assert not NAME.fullmatch(shown.known.token.name) and not CERTIFICATE_NAME.fullmatch(shown.known.token.name)
+    assert trust(OPEN) == Trust()
 
 
 @pytest.mark.parametrize("wrong", ["tokens.json", "server.pem", "server.key"])

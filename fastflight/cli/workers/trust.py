@@ -8,7 +8,7 @@ clients need certificates, it has one of a CA of its own, which exists in its me
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from fastflight.cli.access import pem
@@ -18,7 +18,8 @@ from fastflight.errors import RequestError
 from fastflight.service.identity import ANYBODY
 from fastflight.service.tokens import issued
 
-NAME = "front"
+# No token and no certificate of a book can have this name: streams are their own by name, and the front's are of many.
+NAME = "\N{RIGHTWARDS ARROW}front"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ def trust(access: AccessSettings) -> Trust:
     """For a front with these settings. `RequestError` for files that are not good."""
     if access.tokens is None and access.tls is None:
         return Trust()
-    entry, token = issued(NAME, ANYBODY.scopes, datetime.now(UTC))
+    entry, token = issued("front", ANYBODY.scopes, datetime.now(UTC))
+    entry = replace(entry, name=NAME)
     if access.tls is None:
         return Trust(Credentials(token), FrontKnown(entry))
     chain = pem(access.tls.cert)
@@ -44,7 +46,7 @@ def trust(access: AccessSettings) -> Trust:
     import trustme
 
     ca = trustme.CA()
-    own = ca.issue_cert(common_name=NAME)
+    own = ca.issue_cert(common_name="front")
     certificate = b"".join(each.bytes() for each in own.cert_chain_pems)
     credentials = Credentials(token, chain, certificate, own.private_key_pem.bytes(), server_name)
     return Trust(credentials, FrontKnown(entry, ca.cert_pem.bytes().decode()))
