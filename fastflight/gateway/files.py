@@ -44,6 +44,8 @@ ANY_TYPE = "application/octet-stream"
 RANGE = re.compile(r"bytes=(\d{1,15})-(\d{0,15})")
 # Keys of a request that a query may hold, and how its text is read.
 FLAGS = ("interrupt", "deflate")
+# Of a number in a query: more than the largest that any key takes has.
+MAX_DIGITS = 18
 NUMBERS = ("batch_rows", "flush_ms", "limit_rows", "from_seq", "to_seq", "since_seconds")
 
 
@@ -170,8 +172,8 @@ def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
     for name, text in query.items():
         if name in FLAGS:
             keys[name] = _flag({name: text}, name)
-        elif name in NUMBERS and text.isdecimal():
-            keys[name] = int(text[:9])
+        elif name in NUMBERS and text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:
+            keys[name] = int(text)
         elif name == "columns":
             keys[name] = text.split(",")
         elif name == "file_format":

@@ -101,9 +101,9 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
         gateway = parts.enter_context(listen(application(backend, CollectorRegistry()), shard, 0))
         location = f"grpc://127.0.0.1:{server.port}"
         client = parts.enter_context(flight.connect(location))
-        # A connection that waited for the next case may be closed just as that begins.
-        fresh = httpx.Limits(max_keepalive_connections=0)
-        http = parts.enter_context(httpx.Client(base_url=gateway.url, trust_env=False, limits=fresh))
+        # A connection that waited for the next case may be closed just as that begins: the server closes each.
+        headers = {"connection": "close"}
+        http = parts.enter_context(httpx.Client(base_url=gateway.url, trust_env=False, headers=headers))
         running = Edges(folder, location, client, http)
         running.whole()  # the board is open: what it keeps open is not a test's
         yield running

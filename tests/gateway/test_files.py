@@ -22,6 +22,7 @@ from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import Backend, LocalBackend, application
+from fastflight.gateway.files import keys_of
 from fastflight.gateway.front import Front
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -236,3 +237,9 @@ def test_a_file_is_removed(board: Board) -> None:
     (board.folder / "gone.txt").write_bytes(b"x")
     assert board.ask("DELETE", "gone.txt").status == 204
     assert not (board.folder / "gone.txt").exists()
+
+
+def test_a_number_in_a_query_is_read_whole_or_not_at_all() -> None:
+    assert keys_of({"from_seq": "10000000001"}) == {"from_seq": 10_000_000_001}
+    assert keys_of({"from_seq": "9" * 5000}) == {"from_seq": "9" * 5000}  # which no request takes
+    assert keys_of({"from_seq": "\u0661"}) == {"from_seq": "\u0661"}
