@@ -75,7 +75,8 @@ def gateway(
 ) -> Gateway:
     """Serve the same over HTTP, and relay to what is allowed and to devices that are targets of the relay.
 
-    Imported only here: FastAPI takes longer to load than most commands to run."""
+    Imported only here: FastAPI takes longer to load than most commands to run.
+    """
     from fastflight.cli.web import open_gateway
     from fastflight.gateway import AllowedTargets, LocalBackend, taps
 

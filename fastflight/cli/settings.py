@@ -261,6 +261,8 @@ def settings_of(
         )
     if relayed and workers > 1:
         raise RequestError("what is relayed is heard by one process", where=relayed[0], hint="Leave --workers out")
+    if len({chosen[name] for name in relayed}) < len(relayed):
+        raise RequestError("two devices are the same target of the relay", where=relayed[-1], hint="Name it once")
     for name in relayed:
         if name in bridges:
             raise RequestError("a target of the relay has no line to share", where=name, hint="Leave its bridge out")

@@ -59,6 +59,8 @@ def test_a_device_that_is_a_target_of_the_relay_needs_the_relay_and_has_no_line(
     for options, what in [({}, "--http PORT"), ({"http": "0", "workers": 2}, "one process")]:
         with pytest.raises(RequestError, match=what):
             settings_of(HERE, ["plc=relay://plc.local:502"], None, **options)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="the same target"):
+        settings_of(HERE, ["a=relay://plc.local:502", "b=relay://plc.local:502"], None, http="0")
     path = fleet(tmp_path, "[devices.plc]\nurl = 'relay://plc.local:502'\nbridge = { socket = 0 }\n")
     with pytest.raises(RequestError, match="no line to share"):
         settings_of(HERE, [], path, http="0")
