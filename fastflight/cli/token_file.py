@@ -70,6 +70,8 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
         raise _unreadable(path, error) from error
     try:
         with open(descriptor, "wb") as file:
+            if path.exists():  # a server of another user may read it by its group
+                os.chmod(beside, stat.S_IMODE(path.stat().st_mode) & ~WRITABLE)
             file.write(changed(book(path)).encode())
             file.flush()
             os.fsync(file.fileno())

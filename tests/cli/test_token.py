@@ -111,6 +111,15 @@ def test_a_file_is_read_again_when_it_changed_and_not_else(tmp_path: Path) -> No
     assert watched() == Book().encode()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="rights are in the mode on POSIX alone")
+def test_who_may_read_the_file_may_read_it_after_a_change(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    token_file.change(path, lambda book: book)
+    path.chmod(0o640)
+    token_file.change(path, lambda book: book)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
 def test_where_tokens_are_kept_if_nobody_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     assert default_file({"XDG_CONFIG_HOME": "/home/ada/settings"}) == Path("/home/ada/settings/fastflight/tokens.json")
