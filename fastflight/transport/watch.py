@@ -94,18 +94,23 @@ class Watch:
         return self._stay
 
     def _came(self) -> bool:
-        """Take it, for the reader that is about to be woken. False when there is nothing for it to do."""
-        try:
-            data = self._take()
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as error:
-            self._left = error
-            return True
-        if self._give is not None and data:
+        """Take it, for the reader that is about to be woken. False when there is nothing for it to do.
+
+        What is given away is taken to its end: libuv watches no more after an event with an error in it, as of a reset
+        that is right behind the last bytes.
+        """
+        for _ in range(TURN_READS):
+            try:
+                data = self._take()
+            except (BlockingIOError, InterruptedError):
+                return False
+            except OSError as error:
+                self._left = error
+                return True
+            if self._give is None or not data:
+                self._left = data
+                return True
             self._give(data)
-            return False
-        self._left = data
         return True
 
 
