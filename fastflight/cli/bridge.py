@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
 
 from fastflight.bridge import Bridge, LineFront, Ports, Upstream
 from fastflight.cli import screen
+from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
 from fastflight.cli.settings import check_host
+from fastflight.concurrency.shard import MAX_OFFLOAD_THREADS
 from fastflight.errors import RequestError
 from fastflight.transport import Address, parse_url
 
@@ -59,20 +63,26 @@ def bridge(
         ports = Ports(DEFAULT_PORTS.rfc2217, DEFAULT_PORTS.socket, viewers)
     # Windows' default loop cannot watch descriptors, which is how ports wait.
     loops = asyncio.SelectorEventLoop if sys.platform == "win32" else asyncio.new_event_loop
-    with told_in_one_line(), asyncio.Runner(loop_factory=loops) as runner:
+    with told_in_one_line(), contextlib.ExitStack() as ending, asyncio.Runner(loop_factory=loops) as runner:
+        # What opens a port or looks a name up may hang; it is not waited for.
+        offload = ThreadPoolExecutor(MAX_OFFLOAD_THREADS, "bridge-offload")
+        runner.get_loop().set_default_executor(offload)
         try:
-            runner.run(_serve(address, ports, host, takeover))
+            runner.run(_serve(address, ports, host, takeover, ending))
         finally:
+            offload.shutdown(wait=False, cancel_futures=True)
             address.dispose()
+        leave()
 
 
-async def _serve(address: Address, ports: Ports, host: str, takeover: bool) -> None:
+async def _serve(address: Address, ports: Ports, host: str, takeover: bool, ending: contextlib.ExitStack) -> None:
     stop = _on_signals()
     name = textwrap.shorten(address.url, NAME_CHARACTERS, placeholder=" ...")
     async with Bridge(LineFront(Upstream(address, name=name)), ports, host=host, takeover=takeover) as running:
         for line in _how_to(name, running.ports, host):
             screen.line(line)
         await stop.wait()
+        ending.enter_context(bounded(END_SECONDS))
 
 
 def _on_signals() -> asyncio.Event:

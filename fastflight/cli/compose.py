@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 from contextlib import ExitStack
 from functools import partial
 
@@ -13,12 +15,13 @@ import pyarrow as pa
 from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.cli.access import access_of
 from fastflight.cli.access_settings import check_location
-from fastflight.cli.running import RunningServer, gateway, listening, location_of
+from fastflight.cli.running import GATEWAY_SECONDS, RunningServer, drain, gateway, listening, location_of
 from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.cli.workers.front import open_front
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Governor, Shard, Shards
 from fastflight.device import Device, Inventory
+from fastflight.errors import Stopped
 from fastflight.service import Catalog
 from fastflight.service.actions import Actions, own_figures, state_actions
 from fastflight.service.authority import Authority
@@ -33,6 +36,9 @@ from fastflight.sources import (
     recording_figures,
     recording_source,
 )
+
+# For a bridge to tell its clients and hang up.
+BRIDGE_SECONDS = 5.0
 
 
 def open_server(settings: ServeSettings) -> RunningServer:
@@ -68,7 +74,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         authority = Authority(inventory.names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
         server = listening(catalog, on_devices, shards, settings.location, ledger, access, state, settings.trace)
-        parts.callback(server.close)
+        parts.callback(server.close, 0)
         bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
         }
@@ -77,8 +83,10 @@ def open_server(settings: ServeSettings) -> RunningServer:
         if settings.http is not None:
             actions = Actions([*state, *on_devices], authority)
             serving = catalog, actions, ledger, shards
-            http = parts.enter_context(gateway(serving, inventory, settings, access, bridges)).url
-            parts.callback(ledger.drain)  # first of all: what is live ends by itself then, on both edges
+            opened = gateway(serving, inventory, settings, access, bridges)
+            parts.callback(opened.close, GATEWAY_SECONDS)
+            http = opened.url
+        parts.callback(drain, ledger, settings.drain_seconds)  # first of all, while every edge still answers
         return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")
 
@@ -98,5 +106,11 @@ def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: Exit
     """Open a device's bridge, for as long as `parts` last. Returns the ports that were had."""
     bridge = Bridge(DeviceFront(device), settings.ports, takeover=settings.takeover)
     shard.submit(bridge.start()).result()
-    parts.callback(lambda: shard.submit(bridge.aclose()).result())
+    parts.callback(_close, bridge, shard)
     return bridge.ports
+
+
+def _close(bridge: Bridge, shard: Shard) -> None:
+    """It takes about a second, unless its loop is stuck."""
+    with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, Stopped):
+        shard.submit(bridge.aclose()).result(BRIDGE_SECONDS)

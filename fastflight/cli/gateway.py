@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
 
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.http_settings import http_address, http_origins
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
-from fastflight.cli.options import HttpOrigins, RelayAllow
+from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
 from fastflight.cli.serve import on_signals
+from fastflight.cli.settings import DRAIN_SECONDS
 from fastflight.errors import RequestError
 
 DEFAULT_HTTP = "8000"
@@ -25,6 +28,7 @@ def gateway(
     ] = DEFAULT_HTTP,
     http_origin: HttpOrigins = None,
     relay_allow: RelayAllow = None,
+    drain: Drain = DRAIN_SECONDS,
     log_json: AsJsonLines = False,
     log_debug: InDetail = False,
     server: Server = HERE,
@@ -44,14 +48,20 @@ def gateway(
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         wait_for_signal = on_signals()
-        with open_remote_gateway(
-            server.location,
-            address,
-            relay_allow or [],
-            origins,
-            timing=log_debug,
-            credentials=server.credentials,
-        ) as running:
+        with (
+            contextlib.ExitStack() as ending,
+            open_remote_gateway(
+                server.location,
+                address,
+                relay_allow or [],
+                origins,
+                timing=log_debug,
+                credentials=server.credentials,
+            ) as running,
+        ):
             screen.line(f"listening on {running.url}; in front of {server.location}")
             wait_for_signal()
-            screen.complain("stopping: open answers may end; once more stops at once")
+            screen.complain(f"stopping: open answers have {drain:g} s; once more stops at once")
+            ending.enter_context(bounded(drain + END_SECONDS))
+            running.close(drain)
+    leave()

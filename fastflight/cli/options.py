@@ -6,6 +6,7 @@ from typing import Annotated, TypedDict
 
 import typer
 
+from fastflight.cli.settings import MAX_DRAIN_SECONDS
 from fastflight.service.requests import Format, Method, Mode
 
 DevicePath = Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="A path on a device.")]
@@ -54,6 +55,16 @@ HttpOrigins = Annotated[
     list[str] | None,
     typer.Option(
         "--http-origin", metavar="URL", help="A page of another origin that may ask over HTTP; may be given again."
+    ),
+]
+Drain = Annotated[
+    float,
+    typer.Option(
+        "--drain",
+        metavar="SECONDS",
+        min=0,
+        max=MAX_DRAIN_SECONDS,
+        help="What open streams get to end by themselves when it is told to end.",
     ),
 ]
 RelayAllow = Annotated[

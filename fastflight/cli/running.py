@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import structlog
 
 from fastflight.bridge import Ports
 from fastflight.cli.access import Access
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from fastflight.gateway import Gateway
 
 NO_BRIDGES: Mapping[str, Ports] = {}
+
+
+log = structlog.get_logger(__name__)
+
+# Streams are told to end before the gateway is closed: this is for answers that are being written.
+GATEWAY_SECONDS = 1.0
 
 
 class RunningServer:
@@ -57,6 +64,18 @@ class RunningServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def drain(ledger: Ledger, seconds: float, begun: Callable[[], None] = lambda: None) -> None:
+    """Nothing new from now on, and `seconds` for open streams to end; then they are told to. `health` is answered.
+
+    `begun` is called when nothing new comes any more.
+    """
+    ledger.drain()
+    begun()
+    if not ledger.wait_empty(seconds):
+        log.info("streams are ended", streams=ledger.stats()["open"], drain_seconds=seconds)
+        ledger.stop_all()
 
 
 def location_of(settings: ServeSettings, server: FlightServer) -> str:

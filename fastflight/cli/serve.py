@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,10 +16,11 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
+from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
-from fastflight.cli.options import HttpOrigins, RelayAllow
-from fastflight.cli.settings import MAX_SHARDS, MAX_WORKERS, settings_of
+from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
+from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, MAX_WORKERS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.service.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
@@ -119,6 +121,7 @@ def serve(
         Path | None,
         typer.Option("--client-ca", metavar="FILE", help="The CA of the certificates that clients have to show."),
     ] = None,
+    drain: Drain = DRAIN_SECONDS,
     log_json: AsJsonLines = False,
     log_debug: InDetail = False,
     trace: Annotated[
@@ -155,6 +158,7 @@ def serve(
             origins=http_origin or [],
             http_host=http_host or [],
             workers=workers,
+            drain_seconds=drain,
             tokens=tokens,
             tls_cert=tls_cert,
             tls_key=tls_key,
@@ -165,7 +169,7 @@ def serve(
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         wait_for_signal = on_signals()
-        with open_server(settings) as running:
+        with contextlib.ExitStack() as ending, open_server(settings) as running:
             devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
             if running.http:
@@ -175,7 +179,9 @@ def serve(
             if (kept := settings.recordings) is not None and kept.devices:
                 screen.line(f"recording {', '.join(kept.devices)} to {kept.folder}")
             wait_for_signal()
-            screen.complain("stopping: open streams may end; once more stops at once")
+            screen.complain(f"stopping: open streams have {settings.drain_seconds:g} s; once more stops at once")
+            ending.enter_context(bounded(settings.drain_seconds + END_SECONDS))
+    leave()
 
 
 def on_signals() -> Callable[[], object]:

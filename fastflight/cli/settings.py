@@ -62,6 +62,10 @@ MAX_DEFAULT_SHARDS = 4
 MAX_SHARDS = 64
 # Each is a Python of its own, of 150 MB: more than cores are of no use.
 MAX_WORKERS = 64
+# Those that end at all in a person's patience do so in that time.
+DRAIN_SECONDS = 5.0
+# A large file to a slow board. Who would wait longer wants no end.
+MAX_DRAIN_SECONDS = 3600.0
 # Who waits longer than this is better told to come back.
 MAX_WAIT_SECONDS = 300
 # A day: who wants no limit may have one that nobody meets.
@@ -125,6 +129,8 @@ class ServeSettings:
     # What is kept of the devices' traffic; None where nothing is.
     recordings: RecordingSettings | None = None
     workers: int = 1
+    # What open streams get to end by themselves when the server is told to end.
+    drain_seconds: float = DRAIN_SECONDS
     # Who may ask, and what the server proves itself with.
     access: AccessSettings = OPEN
     log_json: bool = False
@@ -220,6 +226,7 @@ def settings_of(
     relay: Sequence[str] = (),
     origins: Sequence[str] = (),
     workers: int = 1,
+    drain_seconds: float = DRAIN_SECONDS,
     tokens: Path | None = None,
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
@@ -286,6 +293,7 @@ def settings_of(
         recordings=kept,
         limits=_limits(read.limits, told),
         workers=workers,
+        drain_seconds=drain_seconds,
         access=access,
     )
 

@@ -73,7 +73,7 @@ async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, st
     writing = start()
     try:
         whole = await _hand_in(handed, rows, stream)
-        summary = await asyncio.shield(asyncio.wrap_future(writing))
+        summary = await asyncio.shield(_awaited(writing))
     except BaseException as error:
         broken = error if isinstance(error, FastFlightError) else Stopped("the upload broke off")
         if isinstance(handed, HandIn):
@@ -103,7 +103,7 @@ async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> bool:
 
 async def _settled(writing: Writing) -> None:
     """Wait for the writer's clean-up, also in a task that was cancelled; then end it."""
-    waiting = asyncio.ensure_future(asyncio.wait([asyncio.wrap_future(writing)], timeout=ABORT_SECONDS))
+    waiting = asyncio.ensure_future(asyncio.wait([_awaited(writing)], timeout=ABORT_SECONDS))
     try:
         await asyncio.shield(waiting)
     except asyncio.CancelledError:
@@ -111,6 +111,13 @@ async def _settled(writing: Writing) -> None:
         raise
     finally:
         writing.cancel()
+
+
+def _awaited(writing: Writing) -> asyncio.Future[Summary]:
+    """For this loop. A failure that comes when nobody waits for it any more is not news, and is not logged."""
+    awaited = asyncio.wrap_future(writing)
+    awaited.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return awaited
 
 
 async def _each(handed: HandIn[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:

@@ -43,6 +43,8 @@ log = structlog.get_logger(__name__)
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 # What streams that were told to stop get for it: their sources' clean-up.
 STOP_SECONDS = 5.0
+# What their clients get to be told, before it is taken that they do not listen.
+TOLD_SECONDS = 2.0
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -179,8 +181,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._ledger.drain()
         if not self._ledger.wait_empty(timeout):
             self._ledger.stop_all()
-            if not self._ledger.wait_empty(STOP_SECONDS):
+            if not self._ledger.wait_empty(TOLD_SECONDS):
                 log.warning("connections are cut", connections=cut(self.port), streams=self._ledger.stats()["open"])
+                self._ledger.wait_empty(STOP_SECONDS)
         # Flight's shutdown waits for every handler, without a limit.
         stopping = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
         stopping.start()

@@ -16,14 +16,13 @@ import threading
 from dataclasses import asdict
 
 from fastflight.cli.compose import open_server
+from fastflight.cli.ending import END_SECONDS, leave
 from fastflight.cli.log import log_to_stderr
 from fastflight.cli.workers import share
 from fastflight.errors import FastFlightError
 from fastflight.service.failure import described
 
 STOP = b"stop\n"
-# A server's close is bounded; what hangs for longer hangs for ever.
-END_SECONDS = 30.0
 # A worker's first line to its front: an error, shortened to this.
 MAX_ERROR_BYTES = 16_384
 
@@ -44,8 +43,10 @@ def main() -> int:
     bridges = {name: asdict(ports) for name, ports in running.bridges.items()}
     _say({"location": running.location, "bridges": bridges})
     told = sys.stdin.buffer.readline()
-    threading.Thread(target=_end_at_last, args=(told,), name="end", daemon=True).start()
+    late = settings.drain_seconds + END_SECONDS
+    threading.Thread(target=_end_at_last, args=(told, late), name="end", daemon=True).start()
     running.close()
+    leave()
     return 0
 
 
@@ -54,13 +55,15 @@ def _say(word: object) -> None:
     sys.stdout.flush()
 
 
-def _end_at_last(told: bytes) -> None:
+def _end_at_last(told: bytes, seconds: float) -> None:
     """While the server closes: end this process when the front has ended meanwhile, or when it takes too long."""
     if told == STOP:
-        threading.Timer(END_SECONDS, os._exit, (1,)).start()
+        late = threading.Timer(seconds, os._exit, (1,))
+        late.daemon = True
+        late.start()
         os.read(sys.stdin.fileno(), 1)
     else:
-        threading.Event().wait(END_SECONDS)
+        threading.Event().wait(seconds)
     os._exit(1)
 
 

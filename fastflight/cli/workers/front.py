@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from fastflight.cli.access import access_of
-from fastflight.cli.running import RunningServer, gateway, listening, location_of
+from fastflight.cli.running import GATEWAY_SECONDS, RunningServer, drain, gateway, listening, location_of
 from fastflight.cli.settings import ServeSettings
 from fastflight.cli.workers.actions import forwarded_actions, front_actions
 from fastflight.cli.workers.forward import forwarded_sources
@@ -35,15 +35,15 @@ def open_front(settings: ServeSettings) -> RunningServer:
         authority = Authority(pool.names)
         access = access_of(settings.access, authority)
         server = listening(catalog, on_devices, shards, settings.location, ledger, access, state, settings.trace)
-        parts.callback(server.close)
+        parts.callback(server.close, 0)
         http = None
         if settings.http is not None:
-            http = parts.enter_context(
-                gateway((catalog, Actions([*state, *on_devices], authority), ledger, shards), None, settings, access)
-            ).url
-        # First of all: what is live ends by itself then, here and at the workers.
-        parts.callback(pool.stop)
-        parts.callback(ledger.drain)
+            serving = catalog, Actions([*state, *on_devices], authority), ledger, shards
+            opened = gateway(serving, None, settings, access)
+            parts.callback(opened.close, GATEWAY_SECONDS)
+            http = opened.url
+        # First of all: what is live ends by itself then, here and at the workers, which drain as long.
+        parts.callback(drain, ledger, settings.drain_seconds, pool.stop)
         bridges = {name: ports for worker in pool.workers for name, ports in worker.bridges.items()}
         return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")

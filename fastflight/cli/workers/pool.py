@@ -35,8 +35,8 @@ log = structlog.get_logger(__name__)
 COMMAND = (sys.executable, "-m", "fastflight.cli.workers")
 # For Python to import all of it on a busy computer.
 START_SECONDS = 120.0
-# A server closes in less; what is still there then is killed.
-STOP_SECONDS = 35.0
+# Beyond the drain, counted from when it was told to stop: a server closes in less. What is still there then is killed.
+STOP_SECONDS = 20.0
 # Before a worker that did not last is started again; doubled each time it does not, up to the second.
 FIRST_PAUSE_SECONDS = 0.25
 MAX_PAUSE_SECONDS = 30.0
@@ -157,6 +157,8 @@ class Pool:
     def __init__(self, settings: ServeSettings, governor: Governor) -> None:
         """Start them all; raises the first error of one that cannot start, and then there are none."""
         self._devices = settings.devices
+        self._drain_seconds = settings.drain_seconds
+        self._stopped_at = 0.0
         self._closing = threading.Event()
         shown = trust(settings.access)
         self.workers = [
@@ -203,6 +205,8 @@ class Pool:
 
     def stop(self) -> None:
         """Have all of them end. Does not wait."""
+        if not self._closing.is_set():
+            self._stopped_at = time.monotonic()
         self._closing.set()
         for worker in self.workers:
             worker.stop()
@@ -210,7 +214,7 @@ class Pool:
     def close(self) -> None:
         """End them; returns when they have."""
         self.stop()
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = self._stopped_at + self._drain_seconds + STOP_SECONDS
         for worker in self.workers:
             worker.join(max(0.0, deadline - time.monotonic()))
 

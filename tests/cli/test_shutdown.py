@@ -1,0 +1,299 @@
+"""SIGTERM to a real server with everything open that could keep it from ending: out in time, nothing half done.
+
+Each row brings a server into trouble, tells it to end, and looks at what it left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.client import FastFlightClient
+
+# For a process that has to import all of it on a busy machine.
+SECONDS = 120.0
+# What it was told that streams get, and what it may take beyond, on a busy machine.
+DRAIN, BEYOND = 1.0, 25.0
+OLD = b"a,b\n1,2\n"
+SCHEMA = pa.schema([("data", pa.binary())])
+Check = Callable[[], None]
+
+
+class Child:
+    """A server process; its lines are read as they come."""
+
+    def __init__(self, *options: str) -> None:
+        command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--drain", f"{DRAIN}"]
+        self.process = subprocess.Popen(
+            [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+        )
+        self.said: list[str] = []
+        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+        try:
+            self.location = self.until(r"listening on (grpc://\S+?);")
+        except BaseException:
+            self.close()
+            raise
+
+    def until(self, pattern: str) -> str:
+        """Wait for a line, and give the part that is asked for."""
+        while line := self._lines.get(timeout=SECONDS):
+            if match := re.search(pattern, line):
+                return match[1] if match.groups() else line
+        raise AssertionError(f"it never said {pattern}: {self.said}")
+
+    def ended(self) -> int:
+        """Its exit code, told to end and within its time."""
+        self.process.send_signal(signal.SIGTERM)
+        self.until("stopping: open streams have 1 s")
+        return self.process.wait(DRAIN + BEYOND)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+        self.process.wait()
+        self._reading.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line)
+            self._lines.put(line)
+        self._lines.put("")
+
+
+class Scene(contextlib.ExitStack):
+    """A board's folder, clients that are left open until the server has ended, and what is looked at then."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.board = folder / "board"
+        self.board.mkdir()
+        (self.board / "old.csv").write_bytes(OLD)
+
+    def client(self, child: Child) -> flight.FlightClient:
+        client = flight.connect(child.location)
+        self.callback(client.close)
+        return client
+
+    def connection(self, url: str, *lines: str) -> socket.socket:
+        host, port = url.removeprefix("http://").split(":")
+        connection = self.enter_context(socket.create_connection((host, int(port)), SECONDS))
+        connection.sendall("".join(f"{line}\r\n" for line in lines).encode())
+        return connection
+
+
+def nothing(scene: Scene, child: Child) -> Check:
+    return lambda: None
+
+
+def streams(scene: Scene, child: Child) -> Check:
+    """Endless ones that are read, on both paths, and live ones."""
+    ends: list[str] = []
+    started = threading.Barrier(5)
+
+    def read(**keys: object) -> None:
+        with flight.connect(child.location) as client:
+            reader = client.do_get(flight.Ticket(json.dumps(keys)))
+            reader.read_chunk()
+            started.wait(SECONDS)
+            try:
+                while True:
+                    reader.read_chunk()
+            except StopIteration:
+                ends.append("by itself")
+            except flight.FlightUnavailableError as error:
+                ends.append("told" if "the server shuts down" in str(error) else str(error))
+
+    slow = {"type": "mock", "rows_per_batch": 10, "total_rows": 1_000_000_000, "delay_per_row": 0.001}
+    live = {"type": "device.session", "device": "demo"}
+    asked = [{**keys, "mode": mode} for keys in (slow, live) for mode in ("sync", "async")]
+    readers = [threading.Thread(target=read, kwargs=keys) for keys in asked]
+    for reader in readers:
+        reader.start()
+    started.wait(SECONDS)
+
+    def check() -> None:
+        for reader in readers:
+            reader.join(SECONDS)
+        assert sorted(ends) == ["by itself", "by itself", "told", "told"]
+
+    return check
+
+
+def readers_that_do_not_read(scene: Scene, child: Child) -> Check:
+    for mode in ("sync", "async"):
+        asked = {"type": "mock", "mode": mode, "rows_per_batch": 10_000, "total_rows": 1_000_000_000}
+        reader = scene.client(child).do_get(flight.Ticket(json.dumps(asked)))
+        reader.read_chunk()
+        scene.callback(lambda kept: None, reader)
+    return lambda: None
+
+
+def silent_writers(scene: Scene, child: Child) -> Check:
+    writers = []
+    for device, mode in (("demo", "sync"), ("other", "async")):
+        asked = {"type": "device.file", "device": device, "path": "/old.csv", "format": "raw", "mode": mode}
+        descriptor = flight.FlightDescriptor.for_command(json.dumps(asked))
+        writer, reader = scene.client(child).do_put(descriptor, SCHEMA)
+        writer.write_batch(pa.record_batch([pa.array([b"x" * 5000])], schema=SCHEMA))
+        while "bytes" not in json.loads(reader.read().to_pybytes()):
+            pass
+        writers.append(writer)
+
+    def check() -> None:
+        for writer in writers:
+            with pytest.raises(pa.ArrowException):
+                writer.close()
+
+    return check
+
+
+def stalled_http(scene: Scene, child: Child) -> Check:
+    """An upload that stops, a request that is never whole, an answer that nobody reads, and WebSockets."""
+    url = child.until(r"listening on (http://\S+)")
+    here = f"Host: {url.removeprefix('http://')}"
+    upload = ("PUT /devices/demo/files/old.csv HTTP/1.1", here, "Content-Type: application/octet-stream")
+    scene.connection(url, *upload, "Content-Length: 100000", "", "x" * 1000)
+    scene.connection(url, "GET /devices HTTP/1.1")
+    body = json.dumps({"type": "mock", "rows_per_batch": 10_000, "total_rows": 1_000_000_000})
+    answer = scene.connection(url, "POST /stream HTTP/1.1", here, f"Content-Length: {len(body)}", "", body)
+    assert answer.recv(12) == b"HTTP/1.1 200"
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
+    for path in ("/ws/fleet", "/ws/session", "/ws/repl/demo", "/relay"):
+        opened = scene.connection(url, f"GET {path} HTTP/1.1", here, *upgrade, key, "")
+        assert opened.recv(12) == b"HTTP/1.1 101"
+    return lambda: None
+
+
+def boards_that_are_gone(scene: Scene, child: Child) -> Check:
+    """One that takes the connection and says nothing, one that hangs up, one that cannot be connected to."""
+    clients = [
+        threading.Thread(target=_asked, args=(child.location, name), daemon=True)
+        for name in ("hung", "unplugged", "unreachable")
+    ]
+    for client in clients:
+        client.start()
+
+    def check() -> None:
+        for client in clients:
+            client.join(SECONDS)
+            assert not client.is_alive()
+
+    return check
+
+
+def _asked(location: str, device: str) -> None:
+    with flight.connect(location) as client, contextlib.suppress(pa.ArrowException):
+        asked = {"type": "device.file", "device": device, "path": "/a.csv"}
+        client.do_get(flight.Ticket(json.dumps(asked))).read_all()
+
+
+TROUBLES: dict[str, tuple[Callable[[Scene, Child], Check], tuple[str, ...]]] = {
+    "nothing": (nothing, ()),
+    "streams": (streams, ()),
+    "readers that do not read": (readers_that_do_not_read, ()),
+    "silent writers": (silent_writers, ()),
+    "stalled http": (stalled_http, ("--http", "0", "--relay-allow", "127.0.0.1:9")),
+    "boards that are gone": (boards_that_are_gone, ()),
+    "workers": (streams, ("--workers", "2")),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_it_is_out_in_time_and_nothing_is_half_done(trouble: str, tmp_path: Path) -> None:
+    bring, options = TROUBLES[trouble]
+    with Scene(tmp_path) as scene:
+        url = f"sim:?telemetry=10&files={scene.board}"
+        devices = ["--device", f"demo={url}", "--device", f"other={url}"]
+        if trouble == "boards that are gone":
+            for name, port in _boards(scene).items():
+                devices += ["--device", f"{name}=socket://127.0.0.1:{port}"]
+        child = Child(*devices, *options)
+        scene.callback(child.close)
+        check = bring(scene, child)
+        assert child.ended() == 0, child.said
+        check()
+        assert {file.name: file.read_bytes() for file in scene.board.iterdir()} == {"old.csv": OLD}
+        assert "Traceback" not in "".join(child.said)
+
+
+def _boards(scene: Scene) -> dict[str, int]:
+    hung = scene.enter_context(socket.create_server(("127.0.0.1", 0)))
+    unplugged = scene.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+    def hang_up() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                unplugged.accept()[0].close()
+
+    threading.Thread(target=hang_up, daemon=True).start()
+    scene.callback(unplugged.shutdown, socket.SHUT_RDWR)
+    # One that listens and has no room: who connects is not answered.
+    full = scene.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+    for _ in range(3):
+        waiting = scene.enter_context(socket.socket())
+        waiting.setblocking(False)
+        waiting.connect_ex(full.getsockname())
+    return {
+        name: server.getsockname()[1]
+        for name, server in {"hung": hung, "unplugged": unplugged, "unreachable": full}.items()
+    }
+
+
+def test_what_was_recorded_until_then_is_whole(tmp_path: Path) -> None:
+    with contextlib.closing(
+        Child("--device", "demo=sim:?telemetry=50", "--record", "demo", "--recordings", str(tmp_path))
+    ) as child:
+        with FastFlightClient(child.location) as client, client.session("demo") as rows:
+            heard = b"".join(
+                b"".join(batch.column("data").to_pylist()) for batch, _ in zip(rows, range(20), strict=False)
+            )
+        assert child.ended() == 0, child.said
+    done = subprocess.run(
+        [sys.executable, "-m", "fastflight", "replay", "demo", "--recordings", str(tmp_path), "--raw"],
+        capture_output=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    assert heard in done.stdout
+
+
+def test_a_second_signal_ends_it_at_once_and_the_first_has_it_say_that_it_drains() -> None:
+    with contextlib.closing(Child("--drain", "600")) as child, flight.connect(child.location) as client:
+        asked = {"type": "mock", "rows_per_batch": 10, "total_rows": 1_000_000_000, "delay_per_row": 0.001}
+        reader = client.do_get(flight.Ticket(json.dumps(asked)))
+        reader.read_chunk()
+        child.process.send_signal(signal.SIGTERM)
+        child.until("stopping: open streams have 600 s")
+        with flight.connect(child.location) as other:
+            while json.loads(next(iter(_health(other))).body.to_pybytes())["status"] != "draining":
+                pass
+            with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
+                other.do_get(flight.Ticket(b'{"type": "mock"}')).read_all()
+        assert reader.read_chunk().data.num_rows > 0
+        child.process.send_signal(signal.SIGTERM)
+        assert child.process.wait(SECONDS) == -signal.SIGTERM
+
+
+def _health(client: flight.FlightClient) -> Iterator[flight.Result]:
+    return client.do_action(flight.Action("health", b""))  # type: ignore[no-any-return]
