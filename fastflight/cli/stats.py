@@ -124,7 +124,12 @@ def _streams(figures: Figures, before: Figures) -> Table | None:
         rate = f"{screen.size(int((size[name] - earlier[name]) / WATCH_SECONDS))}" if name in earlier else "-"
         outcomes = [_whole(int(ended.get(each, 0))) for each in ("finished", "failed", "cancelled")]
         table.add_row(
-            name, _whole(int(opened[name])), *outcomes, _whole(int(rows[name])), screen.size(int(size[name])), rate
+            name,
+            _whole(int(opened[name])),
+            *outcomes,
+            _whole(int(rows.get(name, 0))),
+            screen.size(int(size.get(name, 0))),
+            rate,
         )
     return table
 
@@ -168,7 +173,7 @@ def _recordings(figures: Figures) -> Table | None:
     for name in list(rows)[:MAX_LISTED]:
         table.add_row(
             name,
-            _whole(int(rows[name])),
+            _whole(int(rows.get(name, 0))),
             screen.size(int(of["bytes"].get(name, 0))),
             _age(of["age_seconds"].get(name)),
             *(_whole(int(of[each].get(name, 0))) for each in ("lost_total", "failures_total", "damage")),

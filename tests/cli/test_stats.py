@@ -1,0 +1,83 @@
+"""`stats`: what a server does, for a person and for a script; and whether it is ready, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+from rich.console import Console
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.cli.stats import shown
+from fastflight.client import FastFlightClient
+from fastflight.service.figures import TABLE, all_told
+from fastflight.service.ledger import Ledger
+from fastflight.service.requests import Mock
+
+Run = Callable[..., Result]
+
+
+def test_all_figures_are_told_as_json(run: Run, location: str) -> None:
+    with FastFlightClient(location) as client:
+        list(client.read_request(Mock(total_rows=10)))
+    figures = json.loads(run("stats", "--json").stdout)["figures"]
+    assert set(figures) <= set(TABLE)
+    (rows,) = (value for labels, value in figures["fastflight_rows_total"] if labels == {"source": "mock"})
+    assert rows >= 10
+    assert figures["fastflight_device_open"] == [[{"device": "demo"}, 1]]
+
+
+def test_a_person_sees_limits_streams_devices_and_loops(run: Run) -> None:
+    run("ls", "demo")
+    said = run("stats").stdout
+    for heading in ("limit ", "streams ", "devices ", "event loops "):
+        assert any(line.startswith(heading) for line in said.splitlines()), heading
+    assert "of memory" in said.splitlines()[0]
+    assert "device.listing" in said and "demo" in said and "shard-0" in said
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_it_fits_a_terminal(run: Run, width: int) -> None:
+    told = json.loads(run("stats", "--json").stdout)
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as captured:
+        console.print(shown("grpc://127.0.0.1:8815", told, all_told(told)))
+    assert "…" not in captured.get()
+    assert all(len(line) <= width for line in captured.get().splitlines())
+
+
+def test_what_workers_count_is_added_up() -> None:
+    part = {"threads": {"all": 3}, "figures": {"fastflight_streams_open": [[{"source": "mock"}, 2]]}}
+    told = {**part, "workers": [{"number": 0, "stats": part}, {"number": 1, "stats": None}]}
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as captured:
+        console.print(shown("here", told, {}))
+    assert "2 workers" in captured.get()
+    (line,) = (line for line in captured.get().splitlines() if line.startswith("mock"))
+    assert line.split()[1] == "4"
+
+
+def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_server(ServeSettings("grpc://127.0.0.1:0", devices={}, http=("127.0.0.1", 0))) as running:
+
+        def asked(path: str) -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(f"{running.http}{path}") as answer:
+                    return answer.status, str(json.loads(answer.read())["status"])
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, str(json.loads(error.read())["what"])
+
+        assert asked("/health") == asked("/health/ready") == (200, "serving")
+        monkeypatch.setattr(Ledger, "state", property(lambda _: "overloaded"))
+        while asked("/health") == (200, "serving"):  # kept for a moment
+            pass
+        assert asked("/health") == (200, "overloaded")
+        assert asked("/health/ready") == (503, "the server is overloaded")
+        with FastFlightClient(running.location) as client:
+            assert client.health() == {"status": "overloaded"}
