@@ -123,14 +123,8 @@ def _streams(figures: Figures, before: Figures) -> Table | None:
         }
         rate = f"{screen.size(int((size[name] - earlier[name]) / WATCH_SECONDS))}" if name in earlier else "-"
         outcomes = [_whole(int(ended.get(each, 0))) for each in ("finished", "failed", "cancelled")]
-        table.add_row(
-            name,
-            _whole(int(opened[name])),
-            *outcomes,
-            _whole(int(rows.get(name, 0))),
-            screen.size(int(size.get(name, 0))),
-            rate,
-        )
+        counted, moved = _whole(int(rows.get(name, 0))), screen.size(int(size.get(name, 0)))
+        table.add_row(name, _whole(int(opened[name])), *outcomes, counted, moved, rate)
     return table
 
 
