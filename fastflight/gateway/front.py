@@ -286,7 +286,8 @@ class Front:
         self._sockets = sockets
         self._callers = callers
         self._public = frozenset(public)
-        more = [cors.VARY] if door.has_others else []
+        self._shares = door.has_others
+        more = [cors.VARY] if self._shares else []
         self._small = {path: Small(make, more) for path, make in small.items()}
         self._small_urls = {path.encode(): (each, path in self._public) for path, each in self._small.items()}
         self._behind = behind
@@ -309,7 +310,7 @@ class Front:
                 self._door.check(headers)
             except Refused:
                 return None
-            if self._door.other(headers) is not None:
+            if self._shares and self._door.other(headers) is not None:
                 return None
             self.answers["GET", 200] += 1
         return whole
