@@ -104,7 +104,10 @@ class Incoming(Iterator[pa.RecordBatch]):
             if batch.app_metadata is not None:
                 self._heed(batch.app_metadata)
             if batch.data is not None:
-                return self._validated(batch.data)
+                if fault := _fault(batch.data):
+                    del batch
+                    raise DataError(f"a batch is corrupt: {fault}", where="do_put", hint="Nothing of it was used")
+                return self._counted(batch.data)
 
     def discard(self) -> bool:
         """Read on without looking; False at the end."""
@@ -132,17 +135,22 @@ class Incoming(Iterator[pa.RecordBatch]):
             self._stream.check()
             raise DataError("the upload is not a stream of record batches", where="do_put") from error
 
-    def _validated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        try:
-            vet_batch(batch)
-        except pa.ArrowException as error:
-            raise DataError(f"a batch is corrupt: {error}", where="do_put", hint="Nothing of it was used") from error
+    def _counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         self._stream.count(batch.num_rows, pa.ipc.get_record_batch_size(batch))
         return batch
 
 
 Batches = HandIn[pa.RecordBatch] | Inbox[pa.RecordBatch]
 Writing = concurrent.futures.Future[Summary]
+
+
+def _fault(batch: pa.RecordBatch) -> str:
+    """What is wrong with a batch; as text, because an error would keep its frames, and so the batch, in memory."""
+    try:
+        vet_batch(batch)
+    except pa.ArrowException as error:
+        return str(error)
+    return ""
 
 
 def _on_loop(
