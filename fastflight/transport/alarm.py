@@ -48,8 +48,6 @@ class Alarm:
             self._handle.cancel()
         assert self._when is not None
         self._rings = self._when
-        # libuv's handle of a time that has come already cannot be asked for it.
-        self._at = self._when
         self._handle = self._loop.call_at(self._when, self._ring, self._when)
 
     def _ring(self, when: float) -> None:
