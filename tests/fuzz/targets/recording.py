@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import tempfile
 
 from fastflight.errors import DataError, StorageError, UnknownName
 from fastflight.log import Missing, Rows, Store, StoreReader, compact
@@ -12,21 +12,19 @@ from tests.log.disks import MemoryDisk, State
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
 LOT = 3
-NOWHERE = Path("build/fuzz/recording")
 
 
-def kept() -> tuple[State, ...]:
-    """A log in one segment; in a closed one and another; in a compacted part and another."""
-    NOWHERE.mkdir(parents=True, exist_ok=True)
+def kept(folder: str) -> tuple[State, ...]:
+    """A log in one segment; in a closed one and another; in a compacted part and another. The lock is in `folder`."""
     states = []
     disk = MemoryDisk()
-    with Store(NOWHERE, sync_ms=0, disk=disk) as store:
+    with Store(folder, sync_ms=0, disk=disk) as store:
         for first in range(0, 3 * LOT, LOT):
             store.open("a", SCHEMA).append(batch_of("a", first, LOT)).result()
     states.append(disk.state())
     for compacting in (False, True):
         disk = MemoryDisk(states[0])
-        with Store(NOWHERE, sync_ms=0, segment_bytes=1, disk=disk) as store:
+        with Store(folder, sync_ms=0, segment_bytes=1, disk=disk) as store:
             store.open("a", SCHEMA).append(batch_of("a", 3 * LOT, 1)).result()
             if compacting:
                 assert compact(store)
@@ -34,7 +32,8 @@ def kept() -> tuple[State, ...]:
     return tuple(states)
 
 
-STATES = kept()
+with tempfile.TemporaryDirectory() as _folder:
+    STATES = kept(_folder)
 
 
 def damaged(state: State, material: Material) -> tuple[State, str, int]:
