@@ -60,7 +60,7 @@ def run(data: bytes) -> None:
         assert len(str(error)) <= MAX_MESSAGE_CHARACTERS + MAX_SHOWN_CHARACTERS
         return
     ticket = encode(request)
-    assert decode(ticket, CATALOG) == request or "NaN" in repr(request)
+    assert decode(ticket, CATALOG) == request
     assert encode(decode(ticket, CATALOG)) == ticket
 
 
