@@ -8,6 +8,7 @@ what runs beside it may end it sooner.
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
 import mmap
 import sys
@@ -24,6 +25,9 @@ def main() -> None:
 
     with atheris.instrument_imports(include=["fastflight"], enable_loader_override=False):
         target = load(name)
+    if "pyarrow" in sys.modules:
+        # Arrow's first array loads it, which takes seconds of whatever execution that is.
+        importlib.import_module("pandas")
     # What a server writes to its log for each refusal would be most of the work.
     logging.disable(logging.CRITICAL)
     with (folder / "executions").open("r+b") as file:
