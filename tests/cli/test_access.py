@@ -164,11 +164,14 @@ def test_a_token_is_taken_from_a_file_or_the_environment(tmp_path: Path, capsys:
 class Started:
     """`fastflight serve` in a process of its own, and all that it said once it has ended."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, log: Path, *options: str) -> None:
+        self._log = log
         command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc+tls://127.0.0.1:0", *options]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        # Not a pipe: it logs a line for each call, and would wait for somebody to read them.
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=file, text=True, start_new_session=True
+            )
         assert self._process.stdout is not None
         self.said = self._process.stdout.readline()
         self.location = self.said.split()[2].rstrip(";")
@@ -176,13 +179,21 @@ class Started:
 
     def end(self) -> str:
         self._process.send_signal(signal.SIGTERM)
-        out, err = self._process.communicate(timeout=SOON)
-        return f"{self.said}{out}{err}"
+        out, _ = self._process.communicate(timeout=SOON)
+        return f"{self.said}{out}{self._log.read_text()}"
 
 
 @pytest.fixture(params=[["--log-debug"], ["--log-debug", "--workers", "2", "--log-json"]], ids=["one", "workers"])
 def started(request: pytest.FixtureRequest, files: Files) -> Iterator[Started]:
-    server = Started(*request.param, "--device", "demo=sim:", "--device", "bench=sim:?seed=4711", *files.options)
+    server = Started(
+        files.folder / "log",
+        *request.param,
+        "--device",
+        "demo=sim:",
+        "--device",
+        "bench=sim:?seed=4711",
+        *files.options,
+    )
     try:
         yield server
     finally:
