@@ -35,7 +35,6 @@ def check(layout: Layout, whole: bytes, pieces: list[bytes]) -> pa.Table | None:
         return None
     table, *rest = read(layout, pieces)
     assert rest == list(expected[1:]), (rest, expected[1:])
-    # By text, because NaN is not equal to itself.
     assert table is expected[0] or (expected[0] is not None and same(table, expected[0]))
     return table
 
@@ -44,4 +43,10 @@ def same(one: pa.Table | None, other: pa.Table) -> bool:
     """The same schema and the same rows, NaN like NaN, whatever the batches."""
     if one is None or not one.schema.equals(other.schema):
         return False
-    return bool(one.equals(other)) or repr(one.to_pydict()) == repr(other.to_pydict())
+    return bool(one.equals(other)) or shown(one) == shown(other)
+
+
+def shown(table: pa.Table) -> list[str]:
+    """The values as Arrow writes them: Python has no dates beyond the year 9999."""
+    columns = [pa.concat_arrays(column.chunks) for column in table.columns if column.num_chunks]
+    return [column.to_string(window=len(column)) for column in columns]
