@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
+from fastflight.cli.place import place
 from fastflight.errors import RequestError
 from fastflight.service.tokens import Token
 
@@ -90,7 +91,7 @@ def access_settings(
     folder = beside or Path()
 
     def chosen(option: Path | None, given: str | None) -> Path | None:
-        return option if option is not None or given is None else folder / Path(given).expanduser()
+        return option if option is not None or given is None else place(folder, given, "auth or tls")
 
     book = chosen(tokens, None if auth is None else auth.tokens)
     chain = chosen(cert, None if tls is None else tls.cert)

@@ -25,6 +25,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from fastflight.cli.place import place
 from fastflight.errors import RequestError, nearest
 from fastflight.log import Retention
 from fastflight.sources.recordings import SYNC_MS
@@ -100,7 +101,7 @@ def recording_settings(
         return None
     table = table or FleetRecordings()
     if folder is None and table.folder is not None:
-        folder = (beside or Path()) / Path(table.folder).expanduser()
+        folder = place(beside or Path(), table.folder, "recordings.folder")
     recorded = tuple(name for name in names if name in chosen)
     return RecordingSettings(folder or default_folder(environment), recorded, table.sync_ms, table.retention)
 

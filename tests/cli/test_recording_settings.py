@@ -59,3 +59,9 @@ def test_without_a_folder_it_is_among_the_users_data(monkeypatch: pytest.MonkeyP
 def test_a_name_that_fits_no_device_is_refused() -> None:
     with pytest.raises(RequestError, match="--record dmeo: no device has this name. Did you mean 'demo'"):
         settings_of(HERE, [], None, record=["dmeo"])
+
+
+def test_a_folder_in_the_home_of_nobody_is_refused(fleet: Path) -> None:
+    fleet.write_text(FLEET.replace('"kept"', '"~nobody-at-all/kept"'))
+    with pytest.raises(RequestError, match="nobody here has the home of '~nobody-at-all/kept'"):
+        settings_of(HERE, [], fleet)

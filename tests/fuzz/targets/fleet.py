@@ -41,6 +41,6 @@ TARGET = Target(
         b'\x00devices."x y".url = "sim:"\n',
         b"\x00[devices.a]\nurl = 1979-05-27T07:32:00Z\nbridge = {viewers = 0x10}\n",
     ),
-    past=(b"\xffa = [",),
+    past=(b"\xffa = [", b'\x00[devices.a]\nurl="m"\n[recordings]\nfolder = "~~"'),
     max_bytes=400,
 )
