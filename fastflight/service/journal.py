@@ -28,8 +28,10 @@ class Journal:
 
     def __init__(self) -> None:
         self._log = structlog.get_logger(__name__).bind()
+        # Of a log that nobody has set up each line would stand among what the program prints.
+        self._heard = structlog.is_configured()
         # Whether those that ended well are told of.
-        self.in_detail = bool(self._log.is_enabled_for(logging.DEBUG))
+        self.in_detail = self._heard and bool(self._log.is_enabled_for(logging.DEBUG))
 
     def ended(
         self,
@@ -45,7 +47,7 @@ class Journal:
         error: BaseException | None = None,
     ) -> None:
         """`request` is its type, or what was called."""
-        ours = error is not None and not isinstance(error, OF_THE_CLIENT)
+        ours = self._heard and error is not None and not isinstance(error, OF_THE_CLIENT)
         if not (ours or self.in_detail):
             return
         tell = self._log.info if ours else self._log.debug

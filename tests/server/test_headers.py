@@ -173,6 +173,14 @@ def test_what_a_board_did_is_told_at_info(capsys: pytest.CaptureFixture[str]) ->
     assert (line["level"], line["code"], line["identity"]) == ("info", "transport.timeout", "ipv4:127.0.0.1")
 
 
+def test_a_log_that_nobody_has_set_up_stays_silent(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all()
+    with pytest.raises(flight.FlightTimedOutError):
+        running.client.do_get(flight.Ticket(b'{"type": "trial", "error": "timeout"}')).read_all()
+    assert running.settled()
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_log_that_cannot_be_written_fails_no_request() -> None:
     with open(os.devnull, "w", encoding="utf-8") as gone, contextlib.redirect_stderr(gone):
         log_to_stderr(as_json=True, debug=True)
