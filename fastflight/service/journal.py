@@ -1,7 +1,8 @@
 """A line in the log for each request, at its end.
 
 They are at debug: a server answers thousands in a second, and to write a line takes as long as a small answer. At info
-are those that failed by no fault of the client: of a board, a line, a disk, or ours.
+are those that failed by no fault of the client: of a board, a line, a disk, or ours. Where nobody has set a log up,
+there are none: structlog would print them among what an embedding program prints.
 """
 
 from __future__ import annotations
@@ -11,11 +12,20 @@ import logging
 
 import structlog
 
-from fastflight.errors import AccessError, BusyError, DataError, FastFlightError, RequestError, Stopped
+from fastflight.errors import (
+    AccessError,
+    BusyError,
+    DataError,
+    DeviceException,
+    FastFlightError,
+    FileMissing,
+    RequestError,
+    Stopped,
+)
 from fastflight.service.trace import Trace
 
 # What a client is told of what it did itself, or may ask again: it knows, and whoever runs the server need not.
-OF_THE_CLIENT = (RequestError, AccessError, BusyError, DataError, Stopped)
+OF_THE_CLIENT = (RequestError, AccessError, BusyError, DataError, Stopped, FileMissing, DeviceException)
 
 
 def code_of(error: BaseException) -> str:
