@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from types import FrameType
 from typing import Annotated
 
@@ -186,14 +187,15 @@ def serve(
 
 def on_signals() -> Callable[[], object]:
     """What waits for the first SIGINT or SIGTERM, from now on; the second one has its usual effect."""
-    # Of what threads wait for, only this may be used by a handler: it runs in the thread that waits, and finds the lock
-    # of an event taken where that thread had just begun to wait.
-    told: SimpleQueue[int] = SimpleQueue()
+    # The system may give a signal to any thread, of gRPC's too; Python's handlers run in the main one, which nothing
+    # wakes then but a descriptor that it reads.
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
 
-    def tell(number: int, frame: FrameType | None) -> None:
-        told.put(number)
+    def heard(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
 
-    signal.signal(signal.SIGINT, tell)
-    signal.signal(signal.SIGTERM, tell)
-    return told.get
+    signal.signal(signal.SIGINT, heard)
+    signal.signal(signal.SIGTERM, heard)
+    return partial(os.read, told, 1)
