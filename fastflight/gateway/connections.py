@@ -3,7 +3,7 @@
 Who connects and says nothing, or a byte now and then, costs a descriptor and nothing else, and not for long. There are
 at most so many that have not asked anything yet; one more, and the oldest of them is cut: a flood of them keeps nobody
 out who asks at once. A `Connection` says until when it may go on waiting, and all are looked at once a second, which is
-cheaper than a timer for each request.
+cheaper than a timer for each request, or a look at the clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAD_SECONDS = 10.0
 # From one piece of a request's content to the next, while there is room for it. A board that writes pauses the client.
 CONTENT_STALL_SECONDS = 30.0
 # An answered connection waits so long for its next request. A page asks again within a second or not at all.
-KEEP_ALIVE_SECONDS = 15
+KEEP_ALIVE_SECONDS = 15.0
 # How often connections are looked at.
 LOOK_SECONDS = 1.0
 
@@ -30,6 +30,8 @@ class Connection(Protocol):
 
     # When it has waited for too long, by the loop's clock; None while it waits for us.
     due: float | None
+    # All that it asked has been answered: to end it is nothing that it did wrong.
+    resting: bool
 
     def postponed(self) -> bool:
         """Whether it is us who keep it from sending; then it has time from now on."""
@@ -48,6 +50,8 @@ class Connections:
         # In the order in which they came.
         self._unasked: dict[Connection, None] = {}
         self._looking: asyncio.TimerHandle | None = None
+        # When the next look is to be, by the loop's clock: what is due some seconds after it never is due too early.
+        self.now = 0.0
         self.refused = 0
         self.late = 0
         self.crowded_out = 0
@@ -73,7 +77,7 @@ class Connections:
             self.gone(oldest)
             oldest.cut(late=False)
         if self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+            self._look_again(asyncio.get_running_loop())
         return True
 
     def asked(self, connection: Connection) -> None:
@@ -90,7 +94,14 @@ class Connections:
         now = loop.time()
         for connection in list(self._open):
             if connection.due is not None and connection.due <= now and not connection.postponed():
-                self.late += 1
+                self.late += not connection.resting
                 self.gone(connection)
                 connection.cut(late=True)
-        self._looking = loop.call_later(LOOK_SECONDS, self._look) if self._open else None
+        if self._open:
+            self._look_again(loop)
+        else:
+            self._looking = None
+
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now = loop.time() + LOOK_SECONDS
+        self._looking = loop.call_at(self.now, self._look)

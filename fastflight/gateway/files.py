@@ -118,7 +118,6 @@ class Files:
         headers = {
             "content-length": str(stop - start),
             "content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
-            "x-content-type-options": "nosniff",
             "accept-ranges": "bytes",
         }
         status = 200

@@ -30,7 +30,7 @@ from fastflight.gateway import cors
 from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.connections import Connections
 from fastflight.gateway.headers import begin
-from fastflight.gateway.status import RETRY_SECONDS, Refused, told
+from fastflight.gateway.status import EVERYWHERE, RETRY_SECONDS, Refused, told
 from fastflight.service import trace
 
 Scope = MutableMapping[str, Any]
@@ -121,9 +121,12 @@ class Kept:
 
     def ready(self, headers: Iterable[Header]) -> bytes | None:
         """Head, but for its first line, and body, where they are fresh and a client wants them whole."""
-        if self._clock() >= self._fresh_until or any(name in SPECIAL for name, _ in headers):
+        if self._clock() >= self._fresh_until:
             return None
-        return b"x-request-id: %b\r\n%b" % (trace.made().request_id.encode(), self._whole)
+        for name, _ in headers:
+            if name in SPECIAL:
+                return None
+        return b"x-request-id: %b\r\n%b" % (trace.unread(), self._whole)
 
     async def _renewed(self) -> None:
         """Whoever comes while it is made waits for the same making; a client that leaves does not end it."""
@@ -414,11 +417,7 @@ async def told_off_loop(error: BaseException) -> tuple[int, bytes]:
 async def send_error(send: Send, error: BaseException, kind: str = "http") -> None:
     """Answer with what the client is to know of `error`. `kind` is `websocket.http` for an upgrade."""
     status, body = await told_off_loop(error)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"x-content-type-options", b"nosniff"),
-    ]
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status == 401:
         # Not Basic, which is taken as well: browsers would ask by a window of their own. What else the client sends on
         # this connection is not read.
@@ -426,5 +425,7 @@ async def send_error(send: Send, error: BaseException, kind: str = "http") -> No
     if status == 503:
         seconds = error.retry_after_seconds if isinstance(error, ResourceExhausted) else RETRY_SECONDS
         headers.append((b"retry-after", b"%d" % math.ceil(seconds)))
+    if kind != "http":  # to others the server adds these
+        headers += EVERYWHERE
     await send({"type": f"{kind}.response.start", "status": status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body})

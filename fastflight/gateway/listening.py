@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http
 import os
 import socket
 import ssl
@@ -27,7 +26,7 @@ from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.gateway.connections import CONTENT_STALL_SECONDS, HEAD_SECONDS, KEEP_ALIVE_SECONDS, Connections
 from fastflight.gateway.front import CERTIFICATE, Application
 from fastflight.gateway.relay import PATH, Relay
-from fastflight.gateway.status import Refused, told
+from fastflight.gateway.status import EVERYWHERE, Refused, last_words
 
 OK = b"HTTP/1.1 200 OK\r\n"
 AGAIN = "Ask again"
@@ -128,9 +127,9 @@ def listen(
         log_config=None,
         log_level="critical",
         access_log=False,
+        headers=[(name.decode(), value.decode()) for name, value in EVERYWHERE],
         server_header=False,
         proxy_headers=False,  # there is none in front of it, and who says so is not believed
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         backlog=BACKLOG,
     )
     return Gateway(_Server(config, tls), shard, _listener(host, port), relay)
@@ -181,8 +180,8 @@ class _Server(uvicorn.Server):
 class _Protocol(HttpToolsProtocol):
     """uvicorn's, with limits that it lacks (a head's size and time, a content that stalls), and a short way to answer.
 
-    What `Front.ready` has is written at once: no task, no events, no timers but the connection's own. That is most of
-    what such an answer costs. Whatever is unusual about a request goes uvicorn's way.
+    What `Front.ready` has is written at once: no task, no events, no timers, no scope. That is most of what such an
+    answer costs. Whatever is unusual about a request goes uvicorn's way.
     """
 
     def __init__(self, *args: Any, came: Connections, relay: Relay | None = None, **kwargs: Any) -> None:
@@ -195,7 +194,11 @@ class _Protocol(HttpToolsProtocol):
         # The request at hand has its answer.
         self._answered = False
         self.due: float | None = None
+        self.resting = False
         self._certificate = ""
+        # uvicorn's own headers, which it makes anew once a second, and what they are as bytes.
+        self._own: list[tuple[bytes, bytes]] | None = None
+        self._own_bytes = b""
         self._ready: Callable[[bytes, list[tuple[bytes, bytes]], str], bytes | None] = getattr(
             self.app, "ready", _never
         )
@@ -214,7 +217,7 @@ class _Protocol(HttpToolsProtocol):
 
     def postponed(self) -> bool:
         if self.flow.read_paused:
-            self.due = self.loop.time() + CONTENT_STALL_SECONDS
+            self.due = self._came.now + CONTENT_STALL_SECONDS
             return True
         return False
 
@@ -242,14 +245,18 @@ class _Protocol(HttpToolsProtocol):
             self._refuse(Refused(431, f"more than {MAX_HEAD_BYTES} bytes", where="head", hint="Send less"))
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.due = self.loop.time() + HEAD_SECONDS
+        """The scope is made once it is known that the application has to be asked."""
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+        self.resting = False
+        self.due = self._came.now + HEAD_SECONDS
 
     def on_headers_complete(self) -> None:
         self._came.asked(self)
         self._head_bytes = -(1 << 62)  # what comes now is content
         self._in_content = True
-        self.due = self.loop.time() + CONTENT_STALL_SECONDS
+        self.due = self._came.now + CONTENT_STALL_SECONDS
         parser = self.parser
         if (
             (self.cycle is None or self.cycle.response_complete)
@@ -260,13 +267,19 @@ class _Protocol(HttpToolsProtocol):
             and (data := self._ready(self.url, self.headers, self._certificate)) is not None
         ):
             self._answered = True
-            heads = [b"%b: %b\r\n" % header for header in self.server_state.default_headers]
-            self.transport.write(b"".join((OK, *heads, data)))
+            own = self.server_state.default_headers
+            if own is not self._own:
+                self._own, self._own_bytes = own, b"".join(b"%b: %b\r\n" % header for header in own)
+            self.transport.write(b"".join((OK, self._own_bytes, data)))
         else:
+            url, headers, expects = self.url, self.headers, self.expect_100_continue
+            super().on_message_begin()
+            self.url, self.headers, self.expect_100_continue = url, headers, expects
+            self.scope["headers"] = headers
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self.due = self.loop.time() + CONTENT_STALL_SECONDS
+        self.due = self._came.now + CONTENT_STALL_SECONDS
         if not self._answered:
             super().on_body(body)
 
@@ -281,15 +294,23 @@ class _Protocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self._in_content and not self.transport.is_closing():
+        """As uvicorn's, whose timer for each answer is a `due` here."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self._in_content:
             self.transport.close()  # the answer is there, so what is still to come is not wanted
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self.due is None:  # else the next head has begun to come
+            self.due = self._came.now + KEEP_ALIVE_SECONDS
+            self.resting = True
 
     def _refuse(self, error: Refused) -> None:
         """Answer without the application, and end the connection."""
-        status, body = told(error)
-        head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
-        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        self.transport.write(last_words(error, {}))
         self.transport.close()
 
 

@@ -108,8 +108,6 @@ async def _send(scope: Scope, send: Send, media_type: bytes, body: bytes) -> Non
         (b"etag", etag),
         (b"cache-control", b"no-cache"),
         (b"content-security-policy", POLICY.encode()),
-        (b"x-content-type-options", b"nosniff"),
-        (b"referrer-policy", b"no-referrer"),
     ]
     if any(name == b"if-none-match" and etag in value for name, value in scope["headers"]):
         await send({"type": "http.response.start", "status": 304, "headers": headers})

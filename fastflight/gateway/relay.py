@@ -13,7 +13,6 @@ import binascii
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from http import HTTPStatus
 
 from fastflight.errors import FastFlightError
 from fastflight.gateway.callers import ANYONE, Caller
@@ -23,7 +22,7 @@ from fastflight.gateway.relay_outgoing import Buffers, unpaced
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.gateway.relay_wire import SocketWire, TransportWire
-from fastflight.gateway.status import Refused, told
+from fastflight.gateway.status import Refused, last_words
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
 from fastflight.protocol.websocket import CloseCode, accept
 
@@ -102,10 +101,7 @@ class Relay:
             key = self._checked(headers)
             caller = await self._admit(headers, query, certificate)
         except Exception as error:
-            status, body = told(error)
-            head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
-            head += _HEADERS.get(status, "")
-            transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+            transport.write(last_words(error, _HEADERS))
             transport.close()
             return
         except asyncio.CancelledError:

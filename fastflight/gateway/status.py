@@ -7,6 +7,8 @@ attributes; `text` is those in one line, as the command line prints them. Never 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from http import HTTPStatus
 
 from fastflight.concurrency import failure_of
 from fastflight.errors import (
@@ -33,6 +35,8 @@ from fastflight.service.failure import described, numbered
 MAX_ERROR_BYTES = 32 * 1024
 # What a client that is told to come back later is told to wait.
 RETRY_SECONDS = 1
+# Of every answer, whoever makes it: content is what it is said to be, and no other site is told where its visitor was.
+EVERYWHERE = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 
 
 class Refused(RequestError):
@@ -75,6 +79,14 @@ def told(error: BaseException) -> tuple[int, bytes]:
             return status, _body(json.loads(described(error, MAX_ERROR_BYTES)), str(error))
     text = numbered(error)
     return 500, _body({"code": FastFlightError.code, "what": text}, text)
+
+
+def last_words(error: BaseException, more: Mapping[int, str]) -> bytes:
+    """The whole answer for `error`, on a connection that ends with it; `more`: header lines by status."""
+    status, body = told(error)
+    described = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *EVERYWHERE]
+    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{more.get(status, '')}connection: close\r\n".encode()
+    return b"".join((head, *(b"%b: %b\r\n" % header for header in described), b"\r\n", body))
 
 
 def _body(content: dict[str, object], text: str) -> bytes:

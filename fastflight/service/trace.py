@@ -116,6 +116,11 @@ def made() -> Trace:
     return Trace(_random())
 
 
+def unread() -> bytes:
+    """The id of such a request, where it is for the client alone: nothing is done for it, and nothing logged."""
+    return b"%016x" % random.getrandbits(64)
+
+
 def current() -> Trace | None:
     """That of the request on whose behalf this runs; None outside of any."""
     return _CURRENT.get()

@@ -101,7 +101,6 @@ def test_a_file_is_its_bytes(board: Board) -> None:
     content = (board.folder / "log.bin").read_bytes()
     assert (given.status, given.body, given.ended) == (200, content, True)
     assert given.headers[b"content-length"] == str(len(content)).encode()
-    assert given.headers[b"x-content-type-options"] == b"nosniff"
     assert given.headers[b"content-disposition"] == b"attachment; filename*=UTF-8''log.bin"
 
 

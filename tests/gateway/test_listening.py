@@ -102,6 +102,46 @@ def test_who_stops_sending_is_left(
         assert b"".join(iter(lambda: raw.recv(65536), b"")).startswith(said)
 
 
+@pytest.mark.parametrize("path", [b"/health", b"/openapi.json"])
+def test_who_asks_nothing_more_is_left_and_not_called_late(
+    running: Running, monkeypatch: pytest.MonkeyPatch, path: bytes
+) -> None:
+    monkeypatch.setattr("fastflight.gateway.listening.KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
+    connections = Connections()
+    with listen(running.app, running.shard, 0, connections=connections) as gateway:
+        for _ in range(2):  # the first answer to /health is made, the second is ready
+            with socket.create_connection(("127.0.0.1", gateway.port), SOON) as raw:
+                raw.sendall(b"GET %b HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" % path)
+                assert b"".join(iter(lambda: raw.recv(65536), b"")).startswith(b"HTTP/1.1 200 ")
+    assert connections.late == 0
+
+
+def test_no_answer_is_taken_for_what_it_is_not(listening: Gateway) -> None:
+    """Made, kept, by FastAPI, streamed, refused by the application, by uvicorn, and before either."""
+    head = b"%b HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n%b\r\n"
+    upgrade = b"upgrade: websocket\r\nconnection: upgrade\r\n"
+    asked = [
+        head % (b"GET /health", b""),
+        b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 2 + head % (b"GET /health", b""),
+        head % (b"GET /openapi.json", b""),
+        head % (b"POST /stream", b"content-length: 26\r\n") + b'{"type":"trial","rows": 3}',
+        head % (b"GET /nope", b""),
+        b"no HTTP\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nx: " + b"x" * MAX_HEAD_BYTES,
+        b"GET /ws/nope HTTP/1.1\r\nhost: 127.0.0.1\r\nsec-websocket-version: 13\r\n"
+        b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + upgrade + b"\r\n",
+    ]
+    for each in asked:
+        with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+            raw.sendall(each)
+            said = b"".join(iter(lambda: raw.recv(65536), b""))
+        answers = said.count(b"HTTP/1.1 ")
+        assert answers == (3 if each.startswith(b"GET /health") and each.count(b"GET") == 3 else 1), said
+        assert said.count(b"x-content-type-options: nosniff\r\n") == answers, said
+        assert said.count(b"referrer-policy: no-referrer\r\n") == answers, said
+
+
 def test_content_that_drips_is_not_waited_for(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.gateway.uploads.WHOLE_SECONDS", 0.0)
 
