@@ -222,9 +222,9 @@ class _Protocol(HttpToolsProtocol):
         return False
 
     def cut(self, late: bool) -> None:
-        if late and self._in_content and (self.cycle is None or not self.cycle.response_started):
+        if late and self._in_content and not self._has_begun:
             self._refuse(Refused(408, f"nothing came for {CONTENT_STALL_SECONDS:.0f} s", where="content", hint=AGAIN))
-        elif late and self._head_bytes:
+        elif late and self._head_bytes and not self._in_content:
             self._refuse(Refused(408, f"not whole within {HEAD_SECONDS:.0f} s", where="head", hint=AGAIN))
         else:
             self.transport.abort()
@@ -242,7 +242,10 @@ class _Protocol(HttpToolsProtocol):
         self._head_bytes += len(data)
         super().data_received(data)
         if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self._refuse(Refused(431, f"more than {MAX_HEAD_BYTES} bytes", where="head", hint="Send less"))
+            if self._in_content and self._has_begun:
+                self.transport.abort()
+            else:
+                self._refuse(Refused(431, f"more than {MAX_HEAD_BYTES} bytes", where="head", hint="Send less"))
 
     def on_message_begin(self) -> None:
         """The scope is made once it is known that the application has to be asked."""
@@ -252,9 +255,14 @@ class _Protocol(HttpToolsProtocol):
         self.resting = False
         self.due = self._came.now + HEAD_SECONDS
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Not what follows content (RFC 9110, 6.5.1): whoever has the head has judged it already."""
+        if not self._in_content:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._came.asked(self)
-        self._head_bytes = -(1 << 62)  # what comes now is content
+        self._head_bytes = 0  # what comes now is content, or what is around its chunks: that counts
         self._in_content = True
         self.due = self._came.now + CONTENT_STALL_SECONDS
         parser = self.parser
@@ -279,6 +287,7 @@ class _Protocol(HttpToolsProtocol):
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
         self.due = self._came.now + CONTENT_STALL_SECONDS
         if not self._answered:
             super().on_body(body)
@@ -307,6 +316,11 @@ class _Protocol(HttpToolsProtocol):
         elif self.due is None:  # else the next head has begun to come
             self.due = self._came.now + KEEP_ALIVE_SECONDS
             self.resting = True
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether the client has, of the answer to the request whose content comes, something already."""
+        return self._answered or (self.cycle is not None and self.cycle.response_started)
 
     def _refuse(self, error: Refused) -> None:
         """Answer without the application, and end the connection."""

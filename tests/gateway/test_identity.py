@@ -82,6 +82,17 @@ def test_content_is_not_read_of_who_shows_nothing(guarded: Guarded) -> None:
     assert said.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
 
 
+@pytest.mark.parametrize("request_line", ["GET /devices", "POST /actions/devices"])
+def test_a_proof_after_the_content_is_none(guarded: Guarded, request_line: str) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.gateway.port), SOON) as raw:
+        raw.sendall(
+            f"{request_line} HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
+            f"0\r\nauthorization: Bearer {guarded.tokens['reader']}\r\n\r\n".encode()
+        )
+        said = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert said.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+
+
 def test_health_says_the_state_alone_and_the_page_itself_wants_no_proof(guarded: Guarded) -> None:
     for who in ("", "admin", ""):
         assert guarded.ask(who, "GET", "/health").json == {"status": "serving"}

@@ -82,6 +82,27 @@ def test_a_head_without_end_is_refused(listening: Gateway) -> None:
             pass  # it was closed while there was more to send
 
 
+@pytest.mark.parametrize("where", ["GET /health", "POST /stream"])
+@pytest.mark.parametrize("before", [b"", b"0\r\n", b"0;"])
+def test_what_is_around_content_has_an_end_as_the_head_has(listening: Gateway, where: str, before: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+        raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")  # so that the next one is answered at once
+        assert raw.recv(4096).startswith(b"HTTP/1.1 200 ")
+        raw.sendall(f"{where} HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n".encode() + before)
+        with pytest.raises(ConnectionError):
+            for _ in range(10_000):  # 40 MB: far more than a socket's buffers take
+                raw.sendall((b"x: " + b"x" * 4091 + b"\r\n") if before != b"0;" else b"x" * 4096)
+
+
+def test_content_in_many_small_chunks_is_no_long_head(client: http.client.HTTPConnection) -> None:
+    request = json.dumps({"type": "trial", "rows": 3}).encode() + b" " * MAX_HEAD_BYTES
+    chunks = (request[place : place + 1] for place in range(len(request)))
+    client.request("POST", "/stream", chunks, {"transfer-encoding": "chunked"}, encode_chunked=True)
+    answer = client.getresponse()
+    assert answer.status == 200
+    assert pa.ipc.open_stream(answer.read()).read_all().num_rows == 3
+
+
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
