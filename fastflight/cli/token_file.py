@@ -29,7 +29,7 @@ class TokenFile:
         self._seen: tuple[int, ...] | None = None
 
     def __call__(self) -> bytes | None:
-        """`RequestError` for what cannot be read, once for each change."""
+        """`RequestError` for what cannot be read: each time, until it can be."""
         try:
             state = self._path.stat()
         except OSError as error:
@@ -37,8 +37,9 @@ class TokenFile:
         seen = (state.st_mtime_ns, state.st_size, state.st_ino, state.st_mode, state.st_uid)
         if seen == self._seen:
             return None
-        self._seen = seen
-        return read(self._path)
+        content = read(self._path)
+        self._seen = seen  # now: where it could not be read for a moment, what was revoked must not be missed
+        return content
 
 
 def read(path: Path) -> bytes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from typer.testing import CliRunner
@@ -123,3 +125,23 @@ def test_who_may_read_the_file_may_read_it_after_a_change(tmp_path: Path) -> Non
 def test_where_tokens_are_kept_if_nobody_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     assert default_file({"XDG_CONFIG_HOME": "/home/ada/settings"}) == Path("/home/ada/settings/fastflight/tokens.json")
+
+
+def test_a_change_that_could_not_be_read_for_a_moment_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tokens.json"
+    token_file.change(path, lambda book: book)
+    watched = TokenFile(path)
+    assert watched() is not None
+    token_file.change(path, lambda book: book)  # another file: what was revoked
+    with monkeypatch.context() as during:
+
+        def refused(*_: object) -> NoReturn:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        during.setattr(Path, "open", refused)
+        with pytest.raises(RequestError, match="Too many open files"):
+            watched()
+    assert watched() == Book().encode()
+    assert watched() is None
