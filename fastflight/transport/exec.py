@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from fastflight.errors import TransportError
 from fastflight.transport.descriptor import DescriptorPort
+from fastflight.transport.inherited import inherited
 
 # A child that was asked to end gets this long before it is killed.
 GRACE_SECONDS = 2.0
@@ -56,6 +57,7 @@ class ExecAddress:
                 stdout=theirs,
                 stderr=theirs,
                 cwd=folder,
+                env=inherited(),
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:

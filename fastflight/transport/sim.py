@@ -7,7 +7,6 @@ process can pose as the board or as its host.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import socket
 import subprocess
@@ -17,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 
 from fastflight.errors import TransportError, TransportTimeout
+from fastflight.transport.inherited import inherited
 from fastflight.transport.socket import SocketPort
 
 TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"  # noqa: S105  # the name of a variable
@@ -48,7 +48,7 @@ class SimAddress:
                 command,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={**os.environ, TOKEN_VARIABLE: token},
+                env={**inherited(), TOKEN_VARIABLE: token},
                 # A Ctrl-C in the terminal is for the server, which ends the board itself.
                 start_new_session=True,
             )
