@@ -31,14 +31,14 @@ class Interaction:
 
     def __init__(self, writer: flight.FlightStreamWriter, reader: flight.FlightStreamReader, location: str) -> None:
         self._writer = writer
-        self._reader = reader
         self._location = location
-        self._writing = threading.Lock()
-        self._done = False
+        # Of its own, since `rows` ends it: what held both itself and `rows`, and was held by `rows`, would keep the
+        # call, and so the connection, after its end, until the next collection of cycles.
+        self._sending = Sending(writer, location)
         try:
             with typed_errors(location):
                 writer.begin(SENT)
-            self.rows = RowStream(reader, location, told=self.done)
+            self.rows = RowStream(reader, location, told=self._sending.done)
         except FastFlightError as error:
             # What ended the call is told by its end; a writer that failed knows less.
             raise self._refusal(error) from error
@@ -46,12 +46,7 @@ class Interaction:
 
     def send(self, data: bytes | str) -> None:
         """Send this to the device, text as UTF-8."""
-        content = data.encode() if isinstance(data, str) else data
-        with self._writing:
-            if self._done:
-                raise Stopped("the session has ended", where=self._location)
-            with typed_errors(self._location):
-                self._writer.write_batch(pa.record_batch([pa.array([content], pa.binary())], schema=SENT))
+        self._sending.send(data.encode() if isinstance(data, str) else data)
 
     def receive(self) -> pa.RecordBatch | None:
         """The next rows of the session; None when it has ended."""
@@ -66,11 +61,7 @@ class Interaction:
 
     def done(self) -> None:
         """Nothing more will be sent; the session ends with that."""
-        with self._writing:
-            if not self._done:
-                self._done = True
-                with contextlib.suppress(pa.ArrowException, OSError):  # it has ended, as reading says
-                    self._writer.done_writing()
+        self._sending.done()
 
     def close(self) -> None:
         """Give the line back. The rest of the rows is passed over; `rows.summary` is there after this."""
@@ -83,9 +74,7 @@ class Interaction:
     def cancel(self) -> None:
         """Leave at once. From any thread; one that is reading gets `Stopped`. `settle` when none reads any more."""
         self.rows.cancel()
-        # Not told as well: who reads ends the call now, and gRPC ends the process when two do so at once.
-        with self._writing:
-            self._done = True
+        self._sending.leave()
 
     def settle(self) -> None:
         """Give back what the call holds, after its end."""
@@ -113,6 +102,37 @@ class Interaction:
         except FastFlightError as told:
             return told
         return error
+
+
+class Sending:
+    """The client's side of an exchange: open until it is done."""
+
+    def __init__(self, writer: flight.FlightStreamWriter, location: str) -> None:
+        self._writer = writer
+        self._location = location
+        self._writing = threading.Lock()
+        self._done = False
+
+    def send(self, content: bytes) -> None:
+        """Send a batch of one row."""
+        with self._writing:
+            if self._done:
+                raise Stopped("the session has ended", where=self._location)
+            with typed_errors(self._location):
+                self._writer.write_batch(pa.record_batch([pa.array([content], pa.binary())], schema=SENT))
+
+    def done(self) -> None:
+        """Tell the server that nothing more comes, once."""
+        with self._writing:
+            if not self._done:
+                self._done = True
+                with contextlib.suppress(pa.ArrowException, OSError):  # it has ended, as reading says
+                    self._writer.done_writing()
+
+    def leave(self) -> None:
+        """Send no more, and do not tell: who reads ends the call, and gRPC ends the process when two do so at once."""
+        with self._writing:
+            self._done = True
 
 
 class Seeking:

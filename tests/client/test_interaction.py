@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -56,6 +58,20 @@ def test_the_same_on_a_loop(location: str) -> None:
             assert rows.gaps == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_a_session_that_is_over_holds_no_connection(client: FastFlightClient, mode: Mode) -> None:
+    gc.disable()  # a call that only a collection of cycles ends keeps its connection, for as long as none comes
+    try:
+        with client.interact("demo", mode=mode) as repl:
+            repl.send("print(6 * 7)\r")
+            repl.read_until(b"42\r\n>>> ")
+        rows = weakref.ref(repl.rows)
+        del repl
+        assert rows() is None
+    finally:
+        gc.enable()
 
 
 def test_a_session_that_is_left_is_over(client: FastFlightClient) -> None:
