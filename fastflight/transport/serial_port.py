@@ -203,7 +203,10 @@ class SerialPort:
         """What moves bytes for the running loop. Raises what ended it."""
         if self._closed:
             raise self._closed_here()
-        channel = self._pump or self._channel_here()
+        try:
+            channel = self._pump or self._channel_here()
+        except FAILURES as error:  # it begins with settings of its own, which a port that is gone refuses
+            self._gone(error)
         if channel.error is not None:
             self._gone(channel.error)
         return channel

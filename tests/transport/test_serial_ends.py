@@ -102,6 +102,30 @@ def test_what_goes_wrong_behind_the_callers_back_is_told_to_the_next(opening: Ca
     alone(main())
 
 
+def test_a_port_that_went_away_before_a_loop_has_it_says_so(bench: Bench) -> None:
+    """What moves bytes for a loop begins with settings of its own, which a port that is gone refuses."""
+    hang_up(bench)
+
+    async def main() -> None:
+        for call in (bench.port.awrite(b"x", SHORT), bench.port.aread(SHORT), bench.port.adrain(SHORT)):
+            with pytest.raises(TransportClosed, match="went away"):
+                await call
+
+    alone(main())
+
+
+def test_a_port_that_goes_away_under_a_thread_tells_the_loop_that_comes_next(bench: Bench) -> None:
+    with pytest.raises(TransportTimeout):
+        bench.port.read(SHORT)
+    with pytest.raises(TransportTimeout):
+        alone(bench.port.aread(SHORT))
+    with pytest.raises(TransportTimeout):
+        bench.port.read(SHORT)
+    hang_up(bench)
+    with pytest.raises(TransportClosed, match="went away"):
+        alone(bench.port.aread(SHORT))
+
+
 def test_purging_frees_a_write_that_waits(bench: Bench) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(bench.port.awrite(FULL, PATIENCE))
