@@ -201,6 +201,47 @@ def sign_in(page: Page, token: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
+def test_a_long_list_is_found_where_it_was_left(browser: Browser) -> None:
+    devices = {f"board-{number:02d}": "socket://127.0.0.1:9" for number in range(30)}
+    phone = {"width": 390, "height": 700}
+    with serving(**devices) as running, looking(browser, f"{running.http}/", viewport=phone) as page:
+        page.get_by_role("button", name="board-25").click()
+        expect(page.locator("#name")).to_be_in_viewport()
+        page.get_by_role("button", name="Back to all devices").click()
+        expect(page.get_by_role("button", name="board-25")).to_be_in_viewport()
+
+
+def test_tabs_are_used_by_the_keyboard(browser: Browser) -> None:
+    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/demo/live") as page:
+        expect(page.locator("#state")).not_to_be_empty()
+        page.locator("#tab-live").focus()
+        for key, tab in (
+            ("ArrowRight", "files"),
+            ("End", "terminal"),
+            ("ArrowRight", "live"),
+            ("ArrowLeft", "terminal"),
+        ):
+            page.keyboard.press(key)
+            expect(page.locator(f"#tab-{tab}")).to_be_focused()
+            expect(page.locator(f"#{tab}")).to_be_visible()
+        page.keyboard.press("Home")
+        expect(page.locator("#tab-live")).to_have_attribute("aria-selected", "true")
+
+
+def test_the_terminal_fits_its_place_and_takes_what_is_pasted(browser: Browser) -> None:
+    paste = """text => { const data = new DataTransfer(); data.setData("text/plain", text);
+      document.querySelector(".xterm-helper-textarea").dispatchEvent(
+        new ClipboardEvent("paste", { clipboardData: data, bubbles: true })); }"""
+    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/demo/terminal") as page:
+        page.get_by_role("button", name="Open the REPL").click()
+        expect(page.locator("#terminal-said")).to_contain_text("Connected")
+        page.set_viewport_size({"width": 390, "height": 700})
+        page.wait_for_function("""() => { const width = (name) => document.querySelector(name).clientWidth;
+          return width(".xterm-screen") <= width("#screen") && document.documentElement.scrollWidth <= innerWidth; }""")
+        page.evaluate(paste, "print('pas' + 'ted', 1)\nprint('pas' + 'ted', 2)\n")
+        expect(page.locator(".xterm-rows")).to_contain_text("pasted 2")
+
+
 def test_who_signs_in_sees_what_is_theirs(browser: Browser, tmp_path: Path) -> None:
     with guarding("in one process") as guarded, looking(browser, f"{guarded.gateway.url}/") as page:
         expect(page.locator("#connection")).to_have_text("not signed in")

@@ -19,6 +19,9 @@ let tab = "live";
 // Updates that the server did not send because the page did not take them in time.
 let skipped = 0;
 let newest = null;
+// How far down the list somebody was when they chose a device.
+let leftAt = 0;
+const turns = matchMedia("(max-width: 760px)");
 
 const list = new DeviceList((name) => go(name, tab));
 const charts = new Charts(get("charts"));
@@ -135,10 +138,14 @@ function go(name, to) {
 function arrive() {
   if (feed === null) return;
   const [, name, to] = location.hash.split("/");
+  const before = chosen;
   chosen = name ? decodeURIComponent(name) : null;
   tab = TABS.includes(to) ? to : "live";
   get("device").hidden = chosen === null;
+  if (before === null) leftAt = scrollY;
   document.body.toggleAttribute("data-chosen", chosen !== null);
+  // Where the two take turns, each is seen from where it was left, or from its top.
+  if (before !== chosen && turns.matches) scrollTo(0, chosen === null ? leftAt : 0);
   for (const each of TABS) {
     get(each).hidden = each !== tab;
     const button = get(`tab-${each}`);
@@ -155,9 +162,11 @@ for (const [place, each] of TABS.entries()) {
   const button = get(`tab-${each}`);
   button.addEventListener("click", () => go(chosen, each));
   button.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: 1, End: -1 }[event.key];
     if (!step) return;
-    let to = place;
+    event.preventDefault();
+    // To the first from before it, to the last from behind it.
+    let to = event.key === "Home" ? -1 : event.key === "End" ? TABS.length : place;
     do to = (to + step + TABS.length) % TABS.length;
     while (get(`tab-${TABS[to]}`).hidden);
     const next = TABS[to];
