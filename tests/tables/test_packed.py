@@ -71,7 +71,7 @@ def test_part_of_a_record_at_the_end_is_set_aside(read: Any) -> None:
         ("<", (), "record: a record of 0 bytes. "),
         ("<4x", (), "record: the record has 0 fields. "),
         ("<3", ("a",), "record: '3' in the record format is not known. "),
-        ("<h\x85", ("a",), "record: '\x85' in the record format is not known. "),
+        ("<h\x85", ("a",), r"record: '\x85' in the record format is not known. "),
         ("<é", ("a",), "record: 'é' in the record format is not known. "),
         ("<0sI", ("a", "b"), "record: 0s in the record format holds nothing. "),
     ],
