@@ -13,6 +13,7 @@ from typing import Annotated
 
 import structlog
 import typer
+from structlog.tracebacks import ExceptionDictTransformer
 from structlog.types import Processor
 
 from fastflight.service.trace import with_ids
@@ -25,8 +26,12 @@ InDetail = Annotated[
 
 def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
     """For people, or as JSON lines for machines; with what is at debug level or without."""
-    for_people: list[Processor] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-    for_machines: list[Processor] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    # Neither with the variables of each frame, which structlog would add: the headers of requests are among these.
+    traced = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
+    for_people: list[Processor] = [
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+    ]
+    for_machines: list[Processor] = [traced, structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=[
             with_ids,

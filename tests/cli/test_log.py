@@ -19,3 +19,18 @@ def test_details_are_logged_where_they_are_asked_for(
     log.debug("relay", reads=100)
     log.info("relayed")
     assert [json.loads(line)["level"] for line in capsys.readouterr().err.splitlines()] == told
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_traceback_has_no_values_of_variables(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(authorization: str) -> None:
+        raise RuntimeError(f"not expected of {len(authorization)}")
+
+    log_to_stderr(as_json=as_json)
+    try:
+        fail("Bearer ff_" + "".join(["se", "cret"]))
+    except RuntimeError:
+        structlog.get_logger("test").exception("request failed")
+    said = capsys.readouterr().err
+    assert "not expected of 16" in said and "in fail" in said.replace('"name": "fail"', "in fail")
+    assert "ff_secret" not in said
