@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastflight.errors import TransportError
@@ -27,8 +27,16 @@ UNFORESEEN = re.compile(r"request failed|Traceback \(most recent call last\)|Fat
 class Program:
     """`python -m fastflight ARGUMENTS`. `expected` are patterns, with one group, for what it says when it is ready."""
 
-    def __init__(self, name: str, arguments: Sequence[str], expected: Sequence[str], log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        expected: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
+        self._environment = environment
         self.arguments = list(arguments)
         self._expected = [re.compile(each) for each in expected]
         self._log = log
@@ -45,6 +53,7 @@ class Program:
                 stderr=complaints,
                 text=True,
                 start_new_session=True,
+                env=self._environment,
             )
         self._reader = threading.Thread(target=self._read, name=f"{self.name}-output")
         self._reader.start()
@@ -72,15 +81,15 @@ class Program:
         self._process.kill()
         self._end()
 
-    def stop(self) -> bool:
-        """Have it end; whether it did by itself."""
+    def stop(self, seconds: float = STOP_SECONDS) -> int:
+        """Have it end; its exit code, that of a kill where it did not end by itself."""
         self._process.terminate()
         try:
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._end()
-        return self._process.returncode == 0
+        return self._process.returncode
 
     def complaints(self) -> list[str]:
         """Lines of its log that say that something went wrong which nobody foresaw."""

@@ -1,0 +1,264 @@
+"""Clients that keep a server busy until it is told to end, and what each of them was told then.
+
+Each is a thread that does one thing over and over, or waits on a stream that it does not read, until it gets an error
+or its stream ends by itself. What was told to be kept (rows written, rows recorded) and what was heard live is in
+`Promised`: the next server has to know of it. Errors without a code are `untyped`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from itertools import count
+
+import pyarrow as pa
+import pyarrow.flight as flight
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from fastflight.client import AsyncFastFlightClient, FastFlightClient
+from fastflight.client.failure import typed
+from fastflight.errors import BusyError, FastFlightError
+from fastflight_benchmark.live.counting import JSON_SCHEMA
+
+READINGS, WRITTEN, SILENT = "/readings.csv", "/written.csv", "/silent.bin"
+WRITTEN_ROWS = 400
+# Between two questions how far the recordings are.
+POLL_SECONDS = 0.05
+# Of an answer that nobody reads: enough to know that it has begun.
+BEGUN_BYTES = 4096
+HTTP_SECONDS = 60.0
+# Of a client whose connection was ended without a word.
+CUT = "cut"
+INTERNAL = FastFlightError.code
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The server's addresses; boards that print; those with files, of which one is typed to and one held in silence."""
+
+    location: str
+    http: str
+    printing: tuple[str, ...]
+    boards: tuple[str, ...]
+    typed: str
+    silent: str
+
+
+@dataclass(slots=True)
+class Promised:
+    """By board: the last file that was acknowledged, the last that was begun, recorded up to, last row heard live."""
+
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    begun: dict[str, int] = field(default_factory=dict)
+    recorded: dict[str, int] = field(default_factory=dict)
+    heard: dict[str, int] = field(default_factory=dict)
+    rows_written: int = 0
+    rows_read: int = 0
+
+
+def written(generation: int) -> pa.Table:
+    """The file of a writer, each time another one."""
+    return pa.table({"n": range(WRITTEN_ROWS), "generation": [generation] * WRITTEN_ROWS})
+
+
+class Crowd:
+    """The clients of `place`, from `start` until the server has ended and `join` was called."""
+
+    def __init__(self, place: Place, readers: int) -> None:
+        """With so many readers of each kind."""
+        self.promised = Promised()
+        self.ends: Counter[str] = Counter()
+        self.untyped: list[str] = []
+        self._place = place
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        boards, printing = place.boards, place.printing
+        clients: list[tuple[str, Callable[[], None], Callable[[str], None], str]] = []
+
+        def add(kind: str, visit: Callable[[str], None], where: str) -> None:
+            clients.append((kind, lambda: visit(where), visit, where))
+
+        for number in range(readers):
+            board, printer = boards[number % len(boards)], printing[number % len(printing)]
+            add("sync reader", self._read, board)
+            add("async reader", self._aread, board)
+            add("session", lambda name: self._follow(name, "sync"), printer)
+            add("session", lambda name: self._follow(name, "async"), printer)
+            add("reader that does not read", lambda name: self._stall("sync"), "")
+            add("reader that does not read", lambda name: self._stall("async"), "")
+            add("http reader", self._fetch, board)
+            add("http reader that does not read", self._fetch_nothing, "")
+            add("websocket", self._watch, printer)
+        for board in boards:
+            add("writer", self._write, board)
+        add("silent writer", self._write_nothing, place.silent)
+        add("repl", self._type, place.typed)
+        add("recordings", lambda name: self._ask(), "")
+        # Set by each when it is well under way.
+        self._under_way = [threading.Event() for _ in clients]
+        self._threads = [
+            threading.Thread(target=self._run, args=(kind, visit, where, begun), name=kind)
+            for (kind, _, visit, where), begun in zip(clients, self._under_way, strict=True)
+        ]
+        self._own = threading.local()
+
+    def start(self, seconds: float) -> None:
+        """Have them come; returns when all are under way. `TimeoutError` if one is not after `seconds`."""
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.start()
+        for thread, begun in zip(self._threads, self._under_way, strict=True):
+            if not begun.wait(deadline - time.monotonic()):
+                raise TimeoutError(f"{thread.name} is not under way: {self.untyped}")
+
+    def join(self, seconds: float) -> list[str]:
+        """The server has ended. Who is still there after `seconds`."""
+        self._ended.set()
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return [thread.name for thread in self._threads if thread.is_alive()]
+
+    def _run(self, kind: str, visit: Callable[[str], None], where: str, begun: threading.Event) -> None:
+        self._own.begun = begun
+        end, untyped = "ended by itself", ""
+        try:
+            visit(where)
+        except FastFlightError as error:
+            end = error.code
+            untyped = f"{kind}: {error}" if error.code == INTERNAL else ""
+        except pa.ArrowException as error:
+            end = typed(error, "").code
+            untyped = f"{kind}: {error}" if end == INTERNAL else ""
+        except urllib.error.HTTPError as error:
+            with error:
+                end = f"HTTP {error.code}"
+                untyped = f"{kind}: {error}" if error.code != 503 else ""
+        except ConnectionClosed as error:
+            end = CUT if error.rcvd is None else f"close {error.rcvd.code}"
+        except (OSError, HTTPException):
+            # HTTP has no other word for an answer that breaks off, or for a port where nobody is.
+            end = CUT
+        except Exception as error:
+            end, untyped = "another", f"{kind}: {type(error).__name__}: {error}"
+        with self._lock:
+            self.ends[f"{kind}: {end}"] += 1
+            if untyped:
+                self.untyped.append(untyped)
+
+    def _begun(self) -> None:
+        self._own.begun.set()
+
+    def _count(self, rows: int) -> None:
+        with self._lock:
+            self.promised.rows_read += rows
+        self._begun()
+
+    def _read(self, board: str) -> None:
+        with FastFlightClient(self._place.location) as client:
+            while True:
+                try:
+                    self._count(client.read(board, READINGS, mode="sync").to_arrow().num_rows)
+                except BusyError:
+                    self._begun()
+
+    def _aread(self, board: str) -> None:
+        async def read() -> None:
+            async with AsyncFastFlightClient(self._place.location) as client:
+                while True:
+                    try:
+                        self._count((await (await client.read(board, READINGS)).to_arrow()).num_rows)
+                    except BusyError:
+                        self._begun()
+
+        asyncio.run(read())
+
+    def _follow(self, board: str, mode: str) -> None:
+        with FastFlightClient(self._place.location) as client:
+            with client.session(board, format="jsonl", schema=JSON_SCHEMA, mode=mode) as rows:  # type: ignore[arg-type]
+                for batch in rows:
+                    numbers = [number for number in batch.column("n").to_pylist() if number is not None]
+                    with self._lock:
+                        heard = self.promised.heard
+                        heard[board] = max([heard.get(board, -1), *numbers])
+                    self._count(len(numbers))
+
+    def _stall(self, mode: str) -> None:
+        asked = {"type": "mock", "mode": mode, "rows_per_batch": 10_000, "total_rows": 1_000_000_000}
+        with flight.connect(self._place.location) as client:
+            reader = client.do_get(flight.Ticket(json.dumps(asked)))
+            reader.read_chunk()
+            self._begun()
+            self._ended.wait()
+            while True:
+                reader.read_chunk()
+
+    def _write(self, board: str) -> None:
+        promised = self.promised
+        with FastFlightClient(self._place.location) as client:
+            for generation in count(1):
+                promised.begun[board] = generation
+                try:
+                    client.write(board, WRITTEN, written(generation))
+                except BusyError:
+                    continue
+                promised.acknowledged[board] = generation
+                with self._lock:
+                    promised.rows_written += WRITTEN_ROWS
+                self._begun()
+
+    def _write_nothing(self, board: str) -> None:
+        asked = {"type": "device.file", "device": board, "path": SILENT, "format": "raw"}
+        schema = pa.schema([("data", pa.binary())])
+        with flight.connect(self._place.location) as client:
+            writer, reader = client.do_put(flight.FlightDescriptor.for_command(json.dumps(asked)), schema)
+            writer.write_batch(pa.record_batch([pa.array([b"x" * 5000])], schema=schema))
+            while "bytes" not in json.loads(reader.read().to_pybytes()):
+                pass
+            self._begun()
+            self._ended.wait()
+            writer.close()
+
+    def _type(self, board: str) -> None:
+        with FastFlightClient(self._place.location) as client, client.interact(board) as repl:
+            for number in count(1):
+                repl.send(f"print({number} * 10007)\r")
+                repl.read_until(b"%d\r\n" % (number * 10007))
+                self._begun()
+
+    def _fetch(self, board: str) -> None:
+        url = f"{self._place.http}/devices/{board}/files{READINGS}?format=jsonl"
+        while True:
+            with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:
+                self._count(sum(1 for _ in answer))
+
+    def _fetch_nothing(self, board: str) -> None:
+        body = json.dumps({"type": "mock", "rows_per_batch": 10_000, "total_rows": 1_000_000_000}).encode()
+        with urllib.request.urlopen(f"{self._place.http}/stream", body, timeout=HTTP_SECONDS) as answer:
+            answer.read(BEGUN_BYTES)
+            self._begun()
+            self._ended.wait()
+            while answer.read(1 << 20):
+                pass
+
+    def _watch(self, board: str) -> None:
+        with connect(self._place.http.replace("http", "ws") + "/ws/session?as=json") as socket:
+            socket.send(json.dumps({"type": "device.session", "device": board}))
+            while True:
+                self._count(len(json.loads(socket.recv()).get("rows", ())))
+
+    def _ask(self) -> None:
+        with FastFlightClient(self._place.location) as client:
+            while not self._ended.wait(POLL_SECONDS):
+                for each in client.recordings():
+                    self.promised.recorded[each.name] = each.next_seq
+                self._begun()
