@@ -9,6 +9,7 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.descriptors import raise_limit
 from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.http_settings import http_address, http_origins
@@ -48,6 +49,7 @@ def gateway(
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         wait_for_signal = on_signals()
+        raise_limit()
         with (
             contextlib.ExitStack() as ending,
             open_remote_gateway(

@@ -17,6 +17,7 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
+from fastflight.cli.descriptors import raise_limit, watched
 from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
@@ -170,7 +171,8 @@ def serve(
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         wait_for_signal = on_signals()
-        with contextlib.ExitStack() as ending, open_server(settings) as running:
+        raise_limit()
+        with contextlib.ExitStack() as ending, open_server(settings) as running, watched():
             devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
             if running.http:

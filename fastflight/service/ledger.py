@@ -22,6 +22,7 @@ from fastflight.service.admission import DEFAULT_LIMITS, LIMITED, Admission, Cal
 from fastflight.service.figures import Histogram, Sample
 from fastflight.service.journal import Journal, code_of
 from fastflight.service.kept import Asked
+from fastflight.service.process import has_descriptors
 from fastflight.service.threads import by_kind
 from fastflight.service.trace import Trace, current
 
@@ -276,10 +277,10 @@ class Ledger:
 
     @property
     def state(self) -> str:
-        """`serving`, `draining` once it shuts down, `overloaded` while there is room for nobody."""
+        """`serving`, `draining` once it shuts down, `overloaded` while there is room, or a descriptor, for nobody."""
         if self._admission.closed:
             return "draining"
-        return "overloaded" if self._admission.overloaded else "serving"
+        return "overloaded" if self._admission.overloaded or not has_descriptors() else "serving"
 
     def refuse_while_draining(self) -> None:
         """Raise `Stopped` once the server shuts down."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from fastflight.service.figures import Sample
 
 _PROCESS = Path("/proc/self")
+# Nearly every process has it. Where it is not open that is no shortage.
+_ANY = 2
 
 
 def figures() -> Iterator[Sample]:
@@ -24,6 +27,15 @@ def figures() -> Iterator[Sample]:
     yield Sample("process_open_fds", len(kinds) - 1)  # but for the one that lists them
     yield Sample("process_open_sockets", sum(kind.startswith("socket:") for kind in kinds))
     yield Sample("process_max_fds", _most_descriptors())
+
+
+def has_descriptors() -> bool:
+    """Whether it may open one more: a connection, a file, a line."""
+    try:
+        os.close(os.dup(_ANY))
+    except OSError as error:
+        return error.errno not in (errno.EMFILE, errno.ENFILE)
+    return True
 
 
 def _target(entry: Path) -> str:

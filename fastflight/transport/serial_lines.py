@@ -1,5 +1,5 @@
-"""What can be done with an open port of pyserial's beyond its reads: blocking writes, line settings, control lines,
-modem lines, purge.
+"""What can be done with an open port of pyserial's: blocking reads and writes, line settings, control lines, modem
+lines, purge.
 
 All calls block for as long as the driver takes, for a USB adapter usually a millisecond or two. Failures are
 `TransportError`; `where` names the port. A port without modem lines (a pseudo-terminal) refuses to set DTR and RTS,
@@ -62,6 +62,36 @@ def send(port: serial.Serial, chunk: bytearray, timeout: float | None) -> int:
         return os.write(port.fileno(), chunk)
     except BlockingIOError:
         return 0
+
+
+def receive(port: serial.Serial, most: int, timeout: float | None) -> bytes:
+    """Wait for data, and give what has come, `most` bytes of it. Nothing after `timeout` or `port.cancel_read()`.
+
+    None waits for ever. pyserial's own `read` asks `select`, which refuses descriptors from 1024 on, as a server with
+    many connections has. On Windows it waits in the driver, and `port.timeout` is what counts.
+    """
+    if os.name != "posix":
+        data: bytes = port.read(1)
+        return data + port.read(min(port.in_waiting, most - len(data))) if data else data
+    cancelled = port.pipe_abort_read_r
+    if cancelled is None:
+        raise serial.PortNotOpenError
+    coming = select.poll()
+    coming.register(port.fileno(), select.POLLIN)
+    coming.register(cancelled, select.POLLIN)
+    ready = [descriptor for descriptor, _ in coming.poll(None if timeout is None else timeout * 1000)]
+    if cancelled in ready:
+        os.read(cancelled, 1000)
+        return b""
+    if not ready:
+        return b""
+    try:
+        data = os.read(port.fileno(), most)
+    except BlockingIOError:  # somebody else got it
+        return b""
+    if not data:
+        raise serial.SerialException("the device says that there is data, and has none: it was unplugged")
+    return data
 
 
 class Lines:

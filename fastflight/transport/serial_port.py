@@ -11,6 +11,7 @@ A thread may use the port when no coroutine does: it sends what was gathered fir
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from typing import NoReturn
 
@@ -22,7 +23,7 @@ from fastflight.transport.outbox import Outbox
 from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
 from fastflight.transport.port import READ_BYTES, LineSettings, ModemLines
 from fastflight.transport.serial_aio import AioChannel
-from fastflight.transport.serial_lines import FAILURES, Lines, send
+from fastflight.transport.serial_lines import FAILURES, Lines, receive, send
 from fastflight.transport.serial_pump import Pump
 
 # What was gathered and is not sent yet when the port is closed has this long without progress.
@@ -229,13 +230,10 @@ class SerialPort:
 
     def _read(self, timeout: float) -> bytes:
         self._blocking = True
-        # Setting it reconfigures the port, so only when it changed.
-        if self._port.timeout != timeout:
+        # Setting it reconfigures the port, so only when it changed, and only where `receive` needs it.
+        if os.name != "posix" and self._port.timeout != timeout:
             self._port.timeout = timeout
-        data: bytes = self._port.read(1)
-        if data:
-            data += self._port.read(min(self._port.in_waiting, READ_BYTES))
-        return data
+        return receive(self._port, READ_BYTES, timeout)
 
     def _pumped(self, timeout: float) -> bytes:
         assert self._pump is not None

@@ -22,7 +22,7 @@ import serial
 
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.serial_lines import FAILURES, send
+from fastflight.transport.serial_lines import FAILURES, receive, send
 
 # The reader thread stops here until somebody takes bytes: the rest waits in the system, and then in the device.
 MAX_RECEIVED_BYTES = READ_BYTES
@@ -146,11 +146,11 @@ class Pump:
                 self._changed.wait_for(lambda: self._stopping.is_set() or len(self._received) < MAX_RECEIVED_BYTES)
                 if self._stopping.is_set():
                     return
-            data = self._port.read(1)
+            data = receive(self._port, 1, None)
             if not data:  # cancelled
                 continue
             with self._taking:
-                data += self._port.read(min(self._port.in_waiting, MAX_RECEIVED_BYTES))
+                data += receive(self._port, MAX_RECEIVED_BYTES, 0)
             with self._changed:
                 self._received += data
                 self._ring()

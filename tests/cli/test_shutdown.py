@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
 
 # For a process that has to import all of it on a busy machine.
@@ -35,17 +37,20 @@ Check = Callable[[], None]
 class Child:
     """A server process; its lines are read as they come."""
 
-    def __init__(self, *options: str) -> None:
-        command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--drain", f"{DRAIN}"]
+    def __init__(self, *options: str, command: tuple[str, ...] = ("serve", "--server", "grpc://127.0.0.1:0")) -> None:
         self.process = subprocess.Popen(
-            [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
+            [sys.executable, "-m", "fastflight", *command, "--drain", f"{DRAIN}", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            bufsize=1,
         )
         self.said: list[str] = []
         self._lines: SimpleQueue[str] = SimpleQueue()
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         try:
-            self.location = self.until(r"listening on (grpc://\S+?);")
+            self.location = self.until(r"listening on (\S+?);")
         except BaseException:
             self.close()
             raise
@@ -60,7 +65,7 @@ class Child:
     def ended(self) -> int:
         """Its exit code, told to end and within its time."""
         self.process.send_signal(signal.SIGTERM)
-        self.until("stopping: open streams have 1 s")
+        self.until("stopping: open (streams|answers) have 1 s")
         return self.process.wait(DRAIN + BEYOND)
 
     def close(self) -> None:
@@ -169,7 +174,8 @@ def silent_writers(scene: Scene, child: Child) -> Check:
 
 def stalled_http(scene: Scene, child: Child) -> Check:
     """An upload that stops, a request that is never whole, an answer that nobody reads, and WebSockets."""
-    url = child.until(r"listening on (http://\S+)")
+    by_itself = child.location.startswith("http")
+    url = child.location if by_itself else child.until(r"listening on (http://\S+)")
     here = f"Host: {url.removeprefix('http://')}"
     upload = ("PUT /devices/demo/files/old.csv HTTP/1.1", here, "Content-Type: application/octet-stream")
     scene.connection(url, *upload, "Content-Length: 100000", "", "x" * 1000)
@@ -258,6 +264,24 @@ def _boards(scene: Scene) -> dict[str, int]:
         name: server.getsockname()[1]
         for name, server in {"hung": hung, "unplugged": unplugged, "unreachable": full}.items()
     }
+
+
+def test_a_gateway_elsewhere_ends_as_well_and_leaves_its_server_nothing(tmp_path: Path) -> None:
+    with Scene(tmp_path) as scene:
+        settings = ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?telemetry=10&files={scene.board}"})
+        server = scene.enter_context(open_server(settings))
+        command = ("gateway", "--server", server.location, "--http", "0", "--relay-allow", "127.0.0.1:9")
+        child = Child(command=command)
+        scene.callback(child.close)
+        stalled_http(scene, child)
+        assert child.ended() == 0, child.said
+        assert "Traceback" not in "".join(child.said)
+        with FastFlightClient(server.location) as client:
+            while client.stats()["open"]:  # what it had open there was cancelled
+                pass
+            assert client.health() == {"status": "serving"}
+            assert client.read("demo", "/old.csv").to_arrow().num_rows == 1
+        assert {file.name: file.read_bytes() for file in scene.board.iterdir()} == {"old.csv": OLD}
 
 
 def test_what_was_recorded_until_then_is_whole(tmp_path: Path) -> None:
