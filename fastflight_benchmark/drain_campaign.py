@@ -15,7 +15,6 @@ import json
 import os
 import random
 import re
-import shlex
 import signal
 import sys
 import tempfile
@@ -86,8 +85,7 @@ def boards(folder: Path) -> Iterator[dict[str, str]]:
                 (own / SILENT[1:]).write_bytes(OLD)
             board = stack.enter_context(SimulatedBoard(own, place=("--listen", f"{HOST}:0")))
             urls[name] = f"socket://{HOST}:{board.path.rpartition(':')[2]}"
-        child = shlex.join([sys.executable, "-m", "fastflight.simulator", "--telemetry", "5"])
-        yield urls | {CHILD: f"exec:{child}"}
+        yield urls | {CHILD: "sim:?telemetry=5"}
 
 
 def one_run(folder: Path, number_of_boards: int, readers: int, drain: float, chance: random.Random) -> Run:

@@ -82,10 +82,10 @@ class Crowd:
         self._ended = threading.Event()
         self._lock = threading.Lock()
         boards, printing = place.boards, place.printing
-        clients: list[tuple[str, Callable[[], None], Callable[[str], None], str]] = []
+        clients: list[tuple[str, Callable[[str], None], str]] = []
 
         def add(kind: str, visit: Callable[[str], None], where: str) -> None:
-            clients.append((kind, lambda: visit(where), visit, where))
+            clients.append((kind, visit, where))
 
         for number in range(readers):
             board, printer = boards[number % len(boards)], printing[number % len(printing)]
@@ -107,7 +107,7 @@ class Crowd:
         self._under_way = [threading.Event() for _ in clients]
         self._threads = [
             threading.Thread(target=self._run, args=(kind, visit, where, begun), name=kind)
-            for (kind, _, visit, where), begun in zip(clients, self._under_way, strict=True)
+            for (kind, visit, where), begun in zip(clients, self._under_way, strict=True)
         ]
         self._own = threading.local()
 
