@@ -126,6 +126,9 @@ class Tap:
         """Something crossed the line. Never waits for a reader."""
         if not data:
             return
+        # A copy of just that size. A read takes room for `READ_BYTES`, and what came keeps the start of that room: of
+        # twenty bytes that are kept a page, or a place in the heap between two holes that the next read does not fit.
+        data = bytes(memoryview(data))
         with self._lock:
             now = self._clock()
             if direction == "rx":

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -25,6 +28,34 @@ def ticking() -> Tap:
     return Tap(clock=count(0, 10).__next__)
 
 
+SMALL_READS_KEPT = 4000
+# What a tap that keeps so many reads of 20 bytes adds to the memory of its process.
+SMALL_READS = """
+import os
+import threading
+from pathlib import Path
+from fastflight.transport.port import READ_BYTES
+from fastflight.transport.tap import Tap
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+tap = Tap(kept_bytes=READ_BYTES * 100)
+receiving, sending = os.pipe()
+before = resident_bytes()
+
+def read():
+    for _ in range({reads}):
+        os.write(sending, bytes(20))
+        tap.feed("rx", os.read(receiving, READ_BYTES))
+
+reading = threading.Thread(target=read)  # as of a line: it has a heap of its own
+reading.start()
+reading.join()
+print(resident_bytes() - before)
+"""
+
+
 def small(chunks: int) -> Tap:
     """A tap that keeps so many chunks of one byte."""
     return Tap(kept_bytes=chunks * (1 + CHUNK_BYTES), clock=count(0, 10).__next__)
@@ -44,6 +75,16 @@ def test_nothing_is_no_chunk() -> None:
     tap = Tap()
     tap.feed("rx", b"")
     assert tap.next_seq == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_chunk_costs_no_more_memory_than_is_counted() -> None:
+    # A process of its own: how glibc places a read's room depends on all that was freed before, unless it is told.
+    asked = [sys.executable, "-c", SMALL_READS.format(reads=SMALL_READS_KEPT)]
+    told = subprocess.run(
+        asked, env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"}, capture_output=True, check=True
+    )
+    assert int(told.stdout) < 2 * SMALL_READS_KEPT * (20 + CHUNK_BYTES)
 
 
 def test_a_reader_starts_now_or_at_a_number_or_at_a_time() -> None:
