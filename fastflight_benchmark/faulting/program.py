@@ -17,6 +17,7 @@ from pathlib import Path
 
 from fastflight.errors import TransportError
 
+LEASH = "fastflight_benchmark.faulting.leash"
 # Python with Arrow starts in about a second; many of them on a busy machine take long.
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
@@ -25,7 +26,10 @@ UNFORESEEN = re.compile(r"request failed|Traceback \(most recent call last\)|Fat
 
 
 class Program:
-    """`python -m fastflight ARGUMENTS`. `expected` are patterns, with one group, for what it says when it is ready."""
+    """`fastflight ARGUMENTS`, which ends when this process does (`leash`).
+
+    `expected` are patterns, with one group, for what it says when it is ready.
+    """
 
     def __init__(
         self,
@@ -47,14 +51,17 @@ class Program:
         self._found: list[str | None] = [None] * len(self._expected)
         with self._log.open("ab") as complaints:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fastflight", *self.arguments],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", LEASH, *self.arguments],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 text=True,
                 start_new_session=True,
                 env=self._environment,
             )
+        assert self._process.stdin is not None
+        self._process.stdin.write("begin\n")
+        self._process.stdin.flush()
         self._reader = threading.Thread(target=self._read, name=f"{self.name}-output")
         self._reader.start()
         self._ready.wait(START_SECONDS)
@@ -108,8 +115,9 @@ class Program:
     def _end(self) -> None:
         self._process.wait()
         self._reader.join()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def _read(self) -> None:
         for line in self._process.stdout or ():

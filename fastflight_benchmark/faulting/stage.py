@@ -26,6 +26,7 @@ from pyarrow import flight
 
 from fastflight.client import FastFlightClient
 from fastflight.testing.chaos import ChaosProxy
+from fastflight_benchmark.faulting.portname import PortName
 from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.faulting.talker import PROGRAM
 from fastflight_benchmark.faulting.target import Target
@@ -72,6 +73,7 @@ class Stage:
         self.target = Target()
         self.has_gateway = remote
         self._seed = seed
+        self._ports: dict[str, PortName] = {}
         self._bridges: dict[str, Program] = {}
         self._parts = ExitStack()
 
@@ -179,6 +181,7 @@ class Stage:
         """The line to a board, up to the URL that the server is given."""
         board = self.boards[name]
         if self.line == SERIAL:
+            self._ports[name] = parts.enter_context(PortName(self.folder / f"{name}-port"))
             self._reach(name)
             return f"serial://{self.folder / name}-port?baud=4000000"
         proxy = self._proxy(
@@ -200,9 +203,7 @@ class Stage:
         """A board has started: let its line lead to it, wherever it is now."""
         board = self.boards[name]
         if self.line == SERIAL:
-            fresh = self.folder / f"{name}-fresh"
-            os.symlink(board.path, fresh)
-            os.replace(fresh, self.folder / f"{name}-port")
+            self._ports[name].aim(board.path)
         else:
             hop = BRIDGE_BOARD if self.line == RFC2217 else SERVER_BOARD
             self.proxies[f"{hop} {name}"].aim(_port(board.path))

@@ -130,6 +130,7 @@ class Trials:
         work = chance.choices([made for _, made in works], [weight for weight, _ in works])[0](stage, chance)
         strikes = strike(stage, work, chance, quick=self._quick)
         self._ledger.promised = max(self._ledger.promised, stage.promised())
+        work.prepare()
         strikes.apply()
         began = time.monotonic()
         attempt = _attempt(work)
@@ -191,6 +192,7 @@ class Trials:
         tries = 0
         while True:
             tries += 1
+            work.prepare()
             attempt = _attempt(work)
             ended, code, reason = self._judged(work, attempt)
             if ended == COMPLETED:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.contents import KINDS, make
+from fastflight_benchmark.faulting.program import LEASH
 from fastflight_benchmark.faulting.stage import CLIENT_SERVER, FILES, TALKER, Stage
 from fastflight_benchmark.faulting.talker import Kept, flaw, stretches
 
@@ -30,7 +31,7 @@ BACK = 200
 TREE = ("main.py", "lib/one.py", "lib/two.bin", "data/three.csv")
 # What is to be kept meanwhile, and within which time: a line that was lost is tried again by itself.
 GROWN_ROWS, GROWN_SECONDS = 60, 60.0
-# A program of the command line that has nothing to do with faults any more.
+# A program of the command line that has loaded what it needs.
 PROCESS_SECONDS = 60.0
 
 
@@ -60,6 +61,9 @@ class Work(ABC):
         self.kind = chance.choice(KINDS)
         # Of how many bytes a fault's place is drawn.
         self.reach = self.size + 1_500
+
+    def prepare(self) -> None:  # noqa: B027  # most have nothing to prepare
+        """What comes before each `carry_out`, and takes none of its time."""
 
     @abstractmethod
     def carry_out(self) -> None:
@@ -173,17 +177,36 @@ class PutProcess(Put):
         super().__init__(stage, chance)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def carry_out(self) -> None:
-        command = [sys.executable, "-m", "fastflight", "put", str(self.given["t.bin"]), f"{FILES}:/t.bin"]
+    def prepare(self) -> None:
+        command = [sys.executable, "-m", LEASH, "put", str(self.given["t.bin"]), f"{FILES}:/t.bin"]
         command += ["--server", self.stage.location_of(self.way)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )
-        _, said = self.process.communicate(timeout=PROCESS_SECONDS)
+        assert self.process.stdout is not None
+        self.process.stdout.read(len("ready\n"))
+
+    def carry_out(self) -> None:
+        assert self.process is not None and self.process.stdin is not None
+        self.process.stdin.write(b"begin\n")
+        # Not `communicate`, which would close its input, and so end it.
+        said = self._said(self.process)
         if self.process.returncode:
             if self.process.returncode > 0 and b"Traceback" in said:
                 raise RuntimeError(said.decode(errors="replace")[-2000:])
             raise Ended("killed" if self.process.returncode < 0 else f"exit code {self.process.returncode}")
+
+    def _said(self, process: subprocess.Popen[bytes]) -> bytes:
+        """Its complaints, once it has ended. They are few: no pipe fills up meanwhile."""
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        with process.stdin, process.stdout, process.stderr:
+            try:
+                process.wait(PROCESS_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                process.kill()
+                process.wait()
+                raise TimeoutError(process.stderr.read().decode(errors="replace")[-2000:]) from error
+            return process.stderr.read()
 
 
 class Rows(Work):

@@ -1,0 +1,36 @@
+"""The command `fastflight` on a leash: it ends, at once, when whoever started it does, however that came.
+
+    python -m fastflight_benchmark.faulting.leash ARGUMENTS
+
+Says `ready` once it has loaded what it needs, and begins at a line of its input: on a busy machine a program takes long
+to load, which is not the time that its work takes. The end of its input is its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from fastflight.cli.main import app
+
+# As of a program that lost its terminal.
+LOST = 129
+
+
+def main() -> None:
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        os._exit(LOST)
+    threading.Thread(target=_hold, name="leash", daemon=True).start()
+    app()
+
+
+def _hold() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(LOST)
+
+
+if __name__ == "__main__":
+    main()
