@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fastflight.errors import BusyError, FastFlightError
+from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import soak
 from fastflight_benchmark.live.recorded import Kept
 from fastflight_benchmark.soaking import visits
@@ -61,6 +62,13 @@ def test_all_holds_or_is_named() -> None:
         Slope(50.0, 20.0, 80.0),
     )
     assert not any(bad.verdicts().values())
+
+
+def test_memory_is_judged_by_what_comes_after_the_taps_are_full() -> None:
+    assert soak.warm_up_of(600.0) * soak.ROWS_PER_SECOND * CHUNK_BYTES >= KEPT_BYTES
+    assert soak.warm_up_of(3600.0) == soak.MOST_WARM_UP_SECONDS
+    told = " ".join(replace(good(), slope=Slope(50.0, 20.0, 80.0), warm_up_seconds=590.0).verdicts())
+    assert "memory: too short to tell" in told
 
 
 @pytest.mark.parametrize(
