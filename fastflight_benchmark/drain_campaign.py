@@ -127,8 +127,8 @@ def one_run(folder: Path, number_of_boards: int, readers: int, drain: float, cha
         location, _ = following.start()
         stack.callback(following.kill)
         with FastFlightClient(location) as client:
-            _look_at_recordings(client, crowd.promised, run)
-            _look_at_boards(client, folder, crowd.promised, run)
+            look_at_recordings(client, crowd.promised, run)
+            look_at_boards(client, folder, crowd.promised, run)
         run.hold(following.stop() == 0, "the next server did not end well")
     return run
 
@@ -143,7 +143,7 @@ def _end(server: Program, drain: float, run: Run) -> None:
     run.hold(run.code == 0, f"it ended with {run.code}")
 
 
-def _look_at_recordings(client: FastFlightClient, promised: Promised, run: Run) -> None:
+def look_at_recordings(client: FastFlightClient, promised: Promised, run: Run) -> None:
     """All that was told to be kept or was heard is there, and no number is missing but those that are told."""
     for name, following in promised.recorded.items():
         data, numbers, told = bytearray(), [], 0
@@ -162,7 +162,7 @@ def _look_at_recordings(client: FastFlightClient, promised: Promised, run: Run) 
             run.hold(len(printed) > promised.heard[name], f"{name}: heard {promised.heard[name]}, kept {len(printed)}")
 
 
-def _look_at_boards(client: FastFlightClient, folder: Path, promised: Promised, run: Run) -> None:
+def look_at_boards(client: FastFlightClient, folder: Path, promised: Promised, run: Run) -> None:
     """Each board answers the first question, its REPL is the friendly one, and its files are whole: old or new."""
     for name in (*SHARED_BOARDS, TYPED, HELD):
         try:

@@ -69,7 +69,7 @@ class Limits:
     wait_seconds: float = WAIT_SECONDS
     # Bytes that wait in hand-offs, of all streams together.
     memory: int = DEFAULT_MEMORY_BYTES
-    # How long a client that is to send may send nothing, and one that has a device may take nothing.
+    # How long a client that is to send may send nothing. One that takes nothing is not ended.
     silent_seconds: float = SILENT_SECONDS
 
 
