@@ -57,11 +57,9 @@ def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream)
     """The schema and the messages of an answer that is read in this thread."""
     reading = _of_source(read)
     schema = described(reading.schema, request, "sync")
-    reading = replace(reading, batches=Carried(reading.batches))
-    items = reading.batches
-    if reading.ready:
-        items = joined(gathered(items, schema), schema, most_rows(request))
-    return schema, _begin(replace(reading, schema=schema), items, reading.batches, stream)
+    batches = Carried(reading.batches)
+    items = joined(gathered(batches, schema), schema, most_rows(request)) if reading.ready else batches
+    return schema, _begin(replace(reading, schema=schema, batches=batches), items, batches, stream)
 
 
 def async_messages(

@@ -92,6 +92,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             middleware = {Headers.NAME: Headers()}
         # The one that has the trace of each call.
         self._read_by = None if middleware is None else next(iter(middleware))
+        # Whether the id of an answer that is kept is of use: its client gave it, or a line has it. It costs a tenth.
+        self._begins_all = self._read_by is not None or self._ledger.in_detail
         super().__init__(
             location,
             # Arrow tells the name of a client's certificate only where there is no handler.
@@ -112,23 +114,25 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         with mapped():
-            who = self._who(context)
+            who = self._who(context, may_be_kept=True)
             self._ledger.refuse_while_draining()
-            calling = partial(self._call, "get_flight_info", who=who, context=context)
+            calling = partial(self._described, "get_flight_info", who=who, context=context)
             return self._descriptions.info(descriptor, calling, self._allow(who))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
-            who = self._who(context)
+            who = self._who(context, may_be_kept=True)
             self._ledger.refuse_while_draining()
-            calling = partial(self._call, "get_schema", who=who, context=context)
+            calling = partial(self._described, "get_schema", who=who, context=context)
             return self._descriptions.schema(descriptor, calling, self._allow(who))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
-            who = self._who(context)
+            who = self._who(context, may_be_kept=True)
             asked = self._allowed(who, "read", self._asking.of(ticket.ticket))
             answer = self._answers.get(asked)
+            if answer is None and not self._begins_all:
+                begin(context, self._read_by)
             stream = self._open(asked, who, context)
             if answer is not None:
                 return kept.again(answer, stream)
@@ -209,9 +213,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 yield asked.source, asked.request, stream
             stream.close("finished")
 
-    def _who(self, context: flight.ServerCallContext) -> Identity:
-        """Who makes a call, which begins with this. `Unauthenticated`, unless it is for an action: then `NOBODY`."""
-        begin(context, self._read_by)
+    def _who(self, context: flight.ServerCallContext, *, may_be_kept: bool = False) -> Identity:
+        """Who makes a call, which begins with this. `Unauthenticated`, unless it is for an action: then `NOBODY`.
+
+        Where its answer `may_be_kept` the call has its id from when it is known that it is not, unless all have one.
+        """
+        if self._begins_all or not may_be_kept:
+            begin(context, self._read_by)
         return ANYBODY if self._authentication is None else self._authentication.identity(context)
 
     def _allowed(self, who: Identity, doing: Doing, asked: Asked) -> Asked:
@@ -227,6 +235,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> AbstractContextManager[None]:
         """Around a call on `device` that is no stream, and may take as long as that does."""
         return self._ledger.call(name, device, context.is_cancelled, partial(name_of, who, context), context.peer())
+
+    def _described(
+        self, name: str, device: str | None, who: Identity, context: flight.ServerCallContext
+    ) -> AbstractContextManager[None]:
+        """The same for a description that is not kept."""
+        if not self._begins_all:
+            begin(context, self._read_by)
+        return self._call(name, device, who, context)
 
     def _shard_of(self, request: Request) -> Shard:
         return self._shards.of(request.belongs_to)

@@ -1,7 +1,8 @@
 """The headers of Flight calls: the request's id and its trace, both ways.
 
-Each answer has `x-request-id`. What a client sends is read where the server was told to: gRPC's headers reach Python
-by a middleware only, and entering Python once more takes as long as a tenth of a small answer.
+An answer has `x-request-id`; one that is kept and given again only where that could be looked up. What a client sends
+is read where the server was told to: gRPC's headers reach Python by a middleware only, and entering Python once more
+takes as long as a tenth of a small answer.
 """
 
 from __future__ import annotations

@@ -102,12 +102,31 @@ def test_every_call_answers_with_the_id_that_it_was_given(seen: Seen, call: str)
     assert set(seen.ids) == {"given"}
 
 
-def test_without_one_it_answers_with_one_of_its_own(running: Running, seen: Seen) -> None:
+@pytest.mark.parametrize("call", CALLS)
+def test_without_one_it_answers_with_one_of_its_own(running: Running, seen: Seen, call: str) -> None:
+    with flight.connect(f"grpc://127.0.0.1:{running.server.port}", middleware=[seen]) as client:
+        CALLS[call](client, flight.FlightCallOptions())
+    assert len(seen.ids) == 1 and re.fullmatch(r"[0-9a-f]{16}", seen.ids[0])
+
+
+@pytest.mark.parametrize("call", ["get_flight_info", "get_schema", "do_get"])
+def test_a_kept_answer_has_an_id_where_somebody_could_look_it_up(running: Running, seen: Seen, call: str) -> None:
+    with flight.connect(f"grpc://127.0.0.1:{running.server.port}", middleware=[seen]) as client:
+        for _ in range(3):
+            CALLS[call](client, flight.FlightCallOptions())
+    assert len(seen.ids) == 1
+    with asking(again := Seen()) as (_, client):
+        for _ in range(3):
+            CALLS[call](client, flight.FlightCallOptions())
+    assert len(set(again.ids)) == 3
+
+
+def test_an_answer_that_fails_has_one_each_time(running: Running, seen: Seen) -> None:
     with flight.connect(f"grpc://127.0.0.1:{running.server.port}", middleware=[seen]) as client:
         for _ in range(2):
-            client.do_get(flight.Ticket(FOUND.command)).read_all()
+            with pytest.raises(flight.FlightTimedOutError):
+                client.do_get(flight.Ticket(b'{"type": "trial", "error": "timeout"}')).read_all()
     assert len(set(seen.ids)) == 2
-    assert all(re.fullmatch(r"[0-9a-f]{16}", each) for each in seen.ids)
 
 
 def test_headers_that_are_no_text_are_no_reason_to_fail(seen: Seen) -> None:
