@@ -1,0 +1,37 @@
+"""That the campaign would notice what a server left half done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
+from fastflight_benchmark.drain_campaign import FILE, HELD, SHARED_BOARDS, TYPED, Run, look_at_boards
+from fastflight_benchmark.draining.crowd import READINGS, SILENT, WRITTEN, Promised
+
+
+def test_what_was_promised_and_is_not_there_is_noticed(tmp_path: Path) -> None:
+    names = (*SHARED_BOARDS, TYPED, HELD)
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / READINGS[1:]).write_text(FILE)
+    half, left, gone = (tmp_path / name for name in SHARED_BOARDS)
+    (half / WRITTEN[1:]).write_text("n,generation\n0,2\n")
+    (left / "written.csv.part").write_text("left")
+    (gone / READINGS[1:]).write_text("n,x\n0,0\n")
+    (tmp_path / HELD / SILENT[1:]).write_text("half of a new one")
+    promised = Promised(acknowledged=dict.fromkeys(SHARED_BOARDS, 2), begun=dict.fromkeys(SHARED_BOARDS, 3))
+    promised.acknowledged[left.name] = 0
+    run = Run()
+    devices = {name: f"sim:?telemetry=0&files={tmp_path / name}" for name in names}
+    with open_server(ServeSettings("grpc://127.0.0.1:0", devices)) as server:
+        with FastFlightClient(server.location) as client:
+            look_at_boards(client, tmp_path, promised, run)
+    assert run.amiss == [
+        f"{gone.name}: {READINGS} is another one",
+        f"{half.name}: {WRITTEN} is none of {{2, 3}}",
+        f"{gone.name}: {WRITTEN} is gone",
+        f"{HELD}: the old file is gone",
+        f"{left.name}: files that nobody wrote: {{'written.csv.part'}}",
+    ]
