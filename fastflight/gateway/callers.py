@@ -32,7 +32,12 @@ class Caller:
     @property
     def name(self) -> str:
         """To admission. All programs of this computer are one where nobody is known by name."""
-        return "http" if self.identity is ANYBODY else self.identity.name
+        return self.identity.name if self.known else "http"
+
+    @property
+    def known(self) -> bool:
+        """Whether the name is one that was proven; else all callers share it."""
+        return self.identity is not ANYBODY
 
 
 # Where no proof is wanted, and who gave none where it is.

@@ -31,6 +31,8 @@ PATH = b"/relay"
 READ_BYTES = 128 * 1024
 # Each costs half a megabyte when it does not read, and has up to 64 streams.
 MAX_CLIENTS = 64
+# Of these, of one name: some pages and programs of one person, and nobody can take them all.
+MAX_CLIENTS_OF_ONE = 16
 # What clients get to read that the relay shuts down.
 CLOSE_SECONDS = 2.5
 # What an answer of a status has to say beside its text.
@@ -98,8 +100,8 @@ class Relay:
     ) -> None:
         try:
             self._door.check(headers)
-            key = self._checked(headers)
             caller = await self._admit(headers, query, certificate)
+            key = self._checked(headers, caller)
         except Exception as error:
             transport.write(last_words(error, _HEADERS))
             transport.close()
@@ -162,8 +164,8 @@ class Relay:
         if not self._clients:
             self._empty.set()
 
-    def _checked(self, headers: Sequence[Header]) -> str:
-        """The key of a handshake (RFC 6455, 4.2.1) that may come in."""
+    def _checked(self, headers: Sequence[Header], caller: Caller) -> str:
+        """The key of a handshake (RFC 6455, 4.2.1) of `caller` that may come in."""
         given = dict(headers)
         if given.get(b"sec-websocket-version") != b"13":
             raise Refused(426, "not a version that is spoken here", where="Sec-WebSocket-Version", hint="Known: 13")
@@ -174,9 +176,13 @@ class Relay:
             whole = False
         if not whole:
             raise Refused(400, "not the key of a WebSocket", where="Sec-WebSocket-Key", hint="Send 16 bytes in base64")
-        # Of those that are coming, this is one.
-        if self._closed or len(self._clients) + len(self._coming) > MAX_CLIENTS:
+        if self._closed or len(self._clients) >= MAX_CLIENTS:
             raise Refused(503, "the relay takes no more connections", where="/relay", hint="Close one, or wait")
+        of_one = sum(each.name == caller.name for each in self._clients.values())
+        if caller.known and of_one >= MAX_CLIENTS_OF_ONE:
+            raise Refused(
+                503, f"the relay takes no more connections of {caller.name}", where="/relay", hint="Close one, or wait"
+            )
         return key
 
 

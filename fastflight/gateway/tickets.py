@@ -21,6 +21,8 @@ from fastflight.service.requests import Request
 LIFETIME_SECONDS = 30.0
 # Tickets that nobody has used yet. Each is a request; a page needs a handful.
 MAX_TICKETS = 256
+# Of these, of one name: some pages of one person, and nobody can take them all.
+MAX_TICKETS_OF_ONE = 32
 # The ticket's number, which finds it, and its secret, which is compared.
 NUMBER_BYTES, SECRET_BYTES = 8, 24
 
@@ -43,20 +45,18 @@ class Tickets:
         self._open: dict[str, tuple[str, float, Grant]] = {}
 
     def issue(self, grant: Grant) -> str:
-        """A ticket for `grant`; `ResourceExhausted` while too many wait to be used."""
+        """A ticket for `grant`; `ResourceExhausted` while too many wait to be used, of its caller's name or in all."""
         now = self._clock()
         for number, (_, until, _) in list(self._open.items()):
             if until > now:
                 break
             del self._open[number]
+        name = grant.caller.name
+        of_one = sum(name == each.caller.name for _, _, each in self._open.values())
+        if grant.caller.known and of_one >= MAX_TICKETS_OF_ONE:
+            raise _full(f"{MAX_TICKETS_OF_ONE} tickets of {name}", "identity", MAX_TICKETS_OF_ONE)
         if len(self._open) >= MAX_TICKETS:
-            raise ResourceExhausted(
-                f"{MAX_TICKETS} tickets wait to be used, as many as there may be",
-                scope="server",
-                limit=MAX_TICKETS,
-                retry_after_seconds=LIFETIME_SECONDS,
-                hint=f"Each is given up after {LIFETIME_SECONDS:.0f} s",
-            )
+            raise _full(f"{MAX_TICKETS} tickets", "server", MAX_TICKETS)
         number, secret = secrets.token_urlsafe(NUMBER_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         self._open[number] = secret, now + LIFETIME_SECONDS, grant
         return f"{number}.{secret}"
@@ -73,6 +73,16 @@ class Tickets:
         if grant.use != use:
             raise other(f"this one is for {grant.use!r}")
         return grant
+
+
+def _full(what: str, scope: str, limit: int) -> ResourceExhausted:
+    return ResourceExhausted(
+        f"{what} wait to be used, as many as there may be",
+        scope=scope,
+        limit=limit,
+        retry_after_seconds=LIFETIME_SECONDS,
+        hint=f"Each is given up after {LIFETIME_SECONDS:.0f} s",
+    )
 
 
 def other(hint: str) -> Refused:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from fastflight.gateway import AllowedTargets
+from fastflight.gateway.relay import MAX_CLIENTS_OF_ONE
 from fastflight.protocol.relay import Closed, Opened, Reason, RelayConnection
 
 from .guarded import SOON, Guarded, guarding
@@ -66,11 +68,35 @@ def status(guarded: Guarded, query: str = "", **headers: str) -> int:
     return answer.status_code
 
 
+def plain_status(guarded: Guarded, headers: dict[str, str]) -> int:
+    """What is said to a handshake that no library would send."""
+    sent = {"Upgrade": "websocket", "Connection": "Upgrade", **headers}
+    with closing(http.client.HTTPConnection("127.0.0.1", guarded.gateway.port, timeout=SOON)) as connection:
+        connection.request("GET", "/relay", headers=sent)
+        return connection.getresponse().status
+
+
 def test_who_shows_nothing_or_nothing_good_is_not_let_in(guarded: Guarded) -> None:
     assert status(guarded) == 401
     assert status(guarded, Authorization="Bearer ff_0000000000000000_" + "x" * 43) == 401
     assert status(guarded, "?ticket=made.up") == 403
     assert status(guarded, f"?ticket={guarded.ticket('admin', 'fleet')}") == 403
+
+
+def test_a_bad_handshake_is_told_so_only_to_who_may_come_in(guarded: Guarded) -> None:
+    shown = {"Authorization": f"Bearer {guarded.tokens['other']}"}
+    for shows, answer in (({}, 401), (shown, 426)):
+        assert plain_status(guarded, {"Sec-WebSocket-Version": "8", **shows}) == answer
+
+
+def test_one_name_cannot_take_all_connections(guarded: Guarded) -> None:
+    shown = {"Authorization": f"Bearer {guarded.tokens['other']}"}
+    with ExitStack() as open_:
+        for _ in range(MAX_CLIENTS_OF_ONE):
+            open_.enter_context(connect(f"{guarded.ws}/relay", additional_headers=shown))
+        assert status(guarded, **shown) == 503
+        with relay(guarded, "operator"):
+            pass
 
 
 def test_a_ticket_is_good_once(guarded: Guarded) -> None:

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import ResourceExhausted
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.status import Refused
-from fastflight.gateway.tickets import LIFETIME_SECONDS, MAX_TICKETS, Grant, Tickets
+from fastflight.gateway.tickets import LIFETIME_SECONDS, MAX_TICKETS, MAX_TICKETS_OF_ONE, Grant, Tickets
+from fastflight.service.identity import Identity
 from fastflight.service.requests import DeviceSession
 
-GRANT = Grant("session", DeviceSession(device="demo"), "http")
+GRANT = Grant("session", DeviceSession(device="demo"), ANYONE)
 
 
 class Clock:
@@ -73,6 +75,20 @@ def test_no_more_wait_than_there_may_be() -> None:
     assert (raised.value.limit, raised.value.retry_after_seconds) == (MAX_TICKETS, LIFETIME_SECONDS)
     clock.now = LIFETIME_SECONDS
     tickets.issue(GRANT)
+
+
+def test_one_name_cannot_take_them_all() -> None:
+    tickets = Tickets()
+    # Two tokens of one name are one.
+    first, second = (Grant("fleet", None, Caller(Identity("ada", (), token))) for token in ("old", "new"))
+    shown = [tickets.issue(each) for each in [first, second] * (MAX_TICKETS_OF_ONE // 2)]
+    for each in (first, second):
+        with pytest.raises(ResourceExhausted, match="32 tickets of ada wait to be used") as raised:
+            tickets.issue(each)
+        assert (raised.value.scope, raised.value.limit) == ("identity", MAX_TICKETS_OF_ONE)
+    tickets.issue(Grant("fleet", None, Caller(Identity("bob", ()))))
+    tickets.redeem(shown[0], "fleet")
+    tickets.issue(first)
 
 
 @given(
