@@ -77,7 +77,8 @@ class RemoteBackend:
         asking = self._passing.showing(bearer(token)) if token else self._connection
         (told,) = await off_loop(asking.results, "identity", b"{}")
         identity = Identity(str(told["name"]), scopes(told["scopes"]))
-        if identity == ANYBODY:
+        # Who shows a token goes on with it, whatever its name: without, the gateway's own rights would be used.
+        if not token and identity == ANYBODY:
             return ANYONE
         if name and name != identity.name:
             raise unproven()

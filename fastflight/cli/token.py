@@ -17,7 +17,7 @@ from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.target import AsJson
 from fastflight.errors import RequestError
 from fastflight.service.identity import scopes
-from fastflight.service.tokens import CERTIFICATE_NAME, Book, Certificate, issued
+from fastflight.service.tokens import CERTIFICATE_NAME, Book, Certificate, issued, unreserved
 
 app = typer.Typer(help="Who may ask a server, and what: tokens, and names of certificates.", no_args_is_help=True)
 
@@ -68,6 +68,7 @@ def add(
                 raise RequestError("a certificate says by itself when it expires", where="--expires")
             if not CERTIFICATE_NAME.fullmatch(name):
                 raise RequestError("not a name of a certificate", where=name[:80])
+            unreserved(name)
             token_file.change(path, lambda book: book.adding(Certificate(name, granted)))
             screen.complain(f"the certificate {name} is known in {path}")
             return

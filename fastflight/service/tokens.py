@@ -22,7 +22,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from fastflight.errors import RequestError, UnknownName
-from fastflight.service.identity import Identity, Scope, scopes
+from fastflight.service.identity import ANYBODY, NOBODY, Identity, Scope, scopes
 
 # Enough for a token of each of a laboratory's people and programs; all of the book is read again at each change.
 MAX_ENTRIES = 1000
@@ -34,6 +34,8 @@ NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 # What a certificate may be known by: an e-mail address, a host's name, a URI, or a common name with blanks.
 CERTIFICATE_NAME = re.compile(r"[ -~]{1,255}")
 TOKEN = re.compile(r"ff_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+# What callers without a proof are called, in logs and in answers.
+RESERVED = frozenset({ANYBODY.name, NOBODY.name})
 ID_BYTES = 8
 SECRET_BYTES = 32
 # What an id that is not in the book is compared with, for the same time.
@@ -120,6 +122,8 @@ class Book:
             for each in given.tokens
         )
         certificates = tuple(Certificate(each.name, scopes(each.scopes)) for each in given.certificates)
+        for name in (*(each.name for each in tokens), *(each.name for each in certificates)):
+            unreserved(name)
         for kind, keys in (("id", [each.id for each in tokens]), ("name", [each.name for each in certificates])):
             if len(set(keys)) < len(keys):
                 raise RequestError(f"two entries have the same {kind}")
@@ -177,8 +181,15 @@ def issued(
     """A new token: what is kept of it, and itself, which is not to be had again. `RequestError` for a bad name."""
     if not NAME.fullmatch(name):
         raise RequestError("not a name for a token", where=name[:80], hint="Use letters, digits, _ . @ -, at most 64")
+    unreserved(name)
     id_, secret = secrets.token_hex(ID_BYTES), secrets.token_urlsafe(SECRET_BYTES)
     return Token(id_, name, digest_of(secret), tuple(granted), created, expires), f"ff_{id_}_{secret}"
+
+
+def unreserved(name: str) -> None:
+    """`RequestError` for the name of a token or a certificate that means whoever gave no proof."""
+    if name in RESERVED:
+        raise RequestError("this name is for callers without a proof", where=name, hint="Choose another")
 
 
 def digest_of(secret: str) -> str:

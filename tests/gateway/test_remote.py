@@ -13,8 +13,10 @@ from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
 from fastflight.gateway import application
+from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
+from fastflight.service.identity import ANYBODY
 from fastflight.service.ledger import Ledger
 from fastflight.sources import mock
 
@@ -53,3 +55,16 @@ def test_a_server_that_went_away_is_found_again() -> None:
                 while (found := rows()).status == 502:  # gRPC tries again within two seconds
                     pass
                 assert (found.status, found.body) == (200, b"col_0,col_1,col_2,col_3\n0,1,2,3\n")
+
+
+def test_who_shows_a_token_goes_on_with_it_whatever_the_server_calls_them() -> None:
+    with Shards(1) as shards, Shard("gateway") as shard, closing(serve(0, shards)) as server:
+        with closing(Connection(f"grpc://127.0.0.1:{server.port}", SOON)) as connection:
+            backend = RemoteBackend(connection)
+
+            def known(authorization: str) -> Caller:
+                return shard.submit(backend.identify(authorization, "")).result(SOON)
+
+            # A token may have the name and the scopes that a server gives to whoever asks where it wants no proof.
+            assert known("Bearer one") == Caller(ANYBODY, "Bearer one")
+            assert known("") is ANYONE

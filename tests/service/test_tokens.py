@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -138,3 +139,12 @@ def test_the_right_secret_matches_and_each_other_one_takes_the_same_work(monkeyp
     attempts = [token, wrong, unknown, "", "nonsense", token + "x", token.upper()]
     assert [matching({entry.id: entry}, text) for text in attempts] == [entry, *[None] * 6]
     assert compared == [(64, 64)] * 7
+
+
+@pytest.mark.parametrize("name", ["anybody", "nobody"])
+def test_what_callers_without_a_proof_are_called_is_no_name_for_a_proof(name: str) -> None:
+    with pytest.raises(RequestError, match="callers without a proof"):
+        issue(name)
+    for book in (Book((replace(issue()[0], name=name),)), Book((), (Certificate(name, scopes(["read:demo"])),))):
+        with pytest.raises(RequestError, match="callers without a proof"):
+            Book.decode(book.encode())
