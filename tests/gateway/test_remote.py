@@ -50,7 +50,8 @@ def test_a_server_that_went_away_is_found_again() -> None:
             server.close(0)
             away = rows()
             assert (away.status, away.json["code"].partition(".")[0]) == (502, "transport")
-            assert run(ask(app, scope("/health"))).status == 502
+            health, ready = run(ask(app, scope("/health"))), run(ask(app, scope("/health/ready")))
+            assert (health.status, health.json, ready.status) == (200, {"status": "unreachable"}, 503)
             with closing(serve(port, second)):
                 while (found := rows()).status == 502:  # gRPC tries again within two seconds
                     pass
