@@ -3,12 +3,14 @@
     python -m fastflight_benchmark.faulting.leash ARGUMENTS
 
 Says `ready` once it has loaded what it needs, and begins at a line of its input: on a busy machine a program takes long
-to load, which is not the time that its work takes. The end of its input is its own.
+to load, which is not the time that its work takes. The end of its input is its own. At SIGUSR1 it says where it is.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import sys
 import threading
 
@@ -19,6 +21,7 @@ LOST = 129
 
 
 def main() -> None:
+    faulthandler.register(signal.SIGUSR1)
     print("ready", flush=True)
     if not sys.stdin.readline():
         os._exit(LOST)

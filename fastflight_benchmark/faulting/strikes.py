@@ -11,7 +11,7 @@ import random
 import resource
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from fastflight.testing.chaos import ChaosProxy, Fault, Kind, Way, drawn
@@ -36,6 +36,8 @@ from fastflight_benchmark.faulting.works import PutProcess, Rows, Work
 MOMENT_SECONDS = 1.0
 # What goes the other way than the content: requests, acknowledgements, code for the board.
 ANSWER_BYTES = 400
+# However large it is, a slow connection moves all of a work within so long.
+THROTTLED_SECONDS = 10.0
 # How long something is frozen, unplugged or full.
 SHORT_SECONDS, LONG_SECONDS = 0.5, 3.0
 # What has less weight ends or freezes processes, which takes long to mend.
@@ -182,6 +184,8 @@ def _proxied(stage: Stage, work: Work, chance: random.Random, hop: str) -> Strik
         kinds.remove(Kind.END)  # a target that ends in order has ended
     way = chance.choice(list(Way))
     fault = drawn(chance, chance.choice(kinds), _reach(work, way is Way.OUT), MOMENT_SECONDS, (way,))
+    if fault.kind is Kind.THROTTLE:
+        fault = replace(fault, amount=max(fault.amount, work.reach / THROTTLED_SECONDS))
     name = hop.removesuffix(f" {FILES}").removesuffix(f" {TALKER}")
     shown = f"{name} ({stage.line})" if name == SERVER_BOARD else name
     return Strike(WORDS[fault.kind], shown, f"{hop} {fault}", lambda: proxy.strike(fault), lambda: bool(proxy.mend()))

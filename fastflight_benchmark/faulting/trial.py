@@ -179,7 +179,7 @@ class Trials:
         error = attempt.error
         code = code_of(error) if error is not None else ""
         if isinstance(error, TimeoutError):
-            return HUNG, "", "nobody answered"
+            return HUNG, "", f"nobody answered: {error}"
         if error is not None and not code:
             return UNTYPED, "", "".join(traceback.format_exception(error))[-3000:]
         if found := work.flaw(error is None):

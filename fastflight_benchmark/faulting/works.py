@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -33,6 +34,8 @@ TREE = ("main.py", "lib/one.py", "lib/two.bin", "data/three.csv")
 GROWN_ROWS, GROWN_SECONDS = 60, 60.0
 # A program of the command line that has loaded what it needs.
 PROCESS_SECONDS = 60.0
+# To say where it is.
+WORDS_SECONDS = 1.0
 
 
 class Ended(Exception):
@@ -203,9 +206,11 @@ class PutProcess(Put):
             try:
                 process.wait(PROCESS_SECONDS)
             except subprocess.TimeoutExpired as error:
+                process.send_signal(signal.SIGUSR1)
+                time.sleep(WORDS_SECONDS)
                 process.kill()
                 process.wait()
-                raise TimeoutError(process.stderr.read().decode(errors="replace")[-2000:]) from error
+                raise TimeoutError(process.stderr.read().decode(errors="replace")[-8000:]) from error
             return process.stderr.read()
 
 

@@ -13,8 +13,9 @@ from fastflight_benchmark.faulting.talker import Kept, flaw, stretches
 from fastflight_benchmark.faulting.trial import BAD, Outcome, Trials, warm_up
 from fastflight_benchmark.faulting.works import Ended, code_of, code_of_answer
 
-# Any fixed numbers; together they strike at each hop of the stage.
-SEED, FAULTS = 4, 40
+# Any fixed numbers: together each hop of the stage is struck, and each kind of work done.
+SEED = 4
+FAULTS = (0, 5, 7, 9, 10, 12, 14, 15, 18, 22, 24, 31, 34, 36)
 
 
 def lines(boot: int, first: int, last: int) -> bytes:
@@ -82,10 +83,10 @@ def test_a_short_campaign_loses_nothing_and_ends_typed(tmp_path: Path) -> None:
     warm_up()
     with Stage(tmp_path, SOCKET) as stage:
         trials = Trials(stage, SEED, quick=True)
-        outcomes = [trials.carry_out(number) for number in range(FAULTS)]
+        outcomes = [trials.carry_out(number) for number in FAULTS]
         flaws = trials.finish()
     assert [outcome for outcome in outcomes if outcome.ended in BAD] == []
     assert flaws == []
-    assert sum(outcome.struck for outcome in outcomes) > FAULTS / 3
+    assert sum(outcome.struck for outcome in outcomes) > len(FAULTS) / 2
     assert {outcome.ended for outcome in outcomes} == {"completed", "typed"}
     assert trials.acknowledged > 100
