@@ -155,6 +155,8 @@ class Sockets:
     def _opened(self, scope: Scope) -> tuple[Opened, Caller]:
         kind, _, rest = scope["path"].removeprefix(PREFIX).partition("/")
         if not scope["path"].startswith(PREFIX) or kind not in self._kinds:
+            if scope.get(CALLER) is None:
+                raise unproven()  # no ticket is for what is not there
             known = [PREFIX + name for name in self._kinds]
             raise UnknownName("no WebSocket there", where=scope["path"][:80], hint=nearest(scope["path"][:80], known))
         query = _query(scope["query_string"])

@@ -190,12 +190,11 @@ class FleetFiles:
         return Parts([Part(part) for part in parts], request.ordered)
 
     def _chosen(self, request: FleetFile) -> list[str]:
-        names = request.existing(self._names())
-        chosen = [name for name in names if fnmatchcase(name, request.devices)]
+        # Who may not interrupt a device that does not fit is not refused for it: so the name comes first.
+        chosen = request.existing(name for name in self._names() if fnmatchcase(name, request.devices))
         if not chosen:
-            raise UnknownName(
-                "no device has such a name", where=f"devices {request.devices!r}", hint=nearest(request.devices, names)
-            )
+            hint = nearest(request.devices, request.existing(self._names()))
+            raise UnknownName("no device has such a name", where=f"devices {request.devices!r}", hint=hint)
         return chosen
 
 
