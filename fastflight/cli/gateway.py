@@ -48,9 +48,9 @@ def gateway(
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
-        wait_for_signal = on_signals()
         raise_limit()
         with (
+            on_signals() as wait_for_signal,
             contextlib.ExitStack() as ending,
             open_remote_gateway(
                 server.location,

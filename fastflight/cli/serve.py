@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -170,9 +170,13 @@ def serve(
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
-        wait_for_signal = on_signals()
         raise_limit()
-        with contextlib.ExitStack() as ending, open_server(settings) as running, watched():
+        with (
+            on_signals() as wait_for_signal,
+            contextlib.ExitStack() as ending,
+            open_server(settings) as running,
+            watched(),
+        ):
             devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
             if running.http:
@@ -187,7 +191,8 @@ def serve(
     leave()
 
 
-def on_signals() -> Callable[[], object]:
+@contextlib.contextmanager
+def on_signals() -> Iterator[Callable[[], object]]:
     """What waits for the first SIGINT or SIGTERM, from now on; the second one has its usual effect."""
     # The system may give a signal to any thread, of gRPC's too; Python's handlers run in the main one, which nothing
     # wakes then but a descriptor that it reads.
@@ -200,4 +205,9 @@ def on_signals() -> Callable[[], object]:
 
     signal.signal(signal.SIGINT, heard)
     signal.signal(signal.SIGTERM, heard)
-    return partial(os.read, told, 1)
+    try:
+        yield partial(os.read, told, 1)
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(told)
+        os.close(tell)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fastflight.device import literal
 from fastflight.device import path as paths
 from fastflight.device.capabilities import Capabilities
@@ -85,7 +87,7 @@ def stat(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[E
 
 def _flat(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[list[Entry]]:
     lines = yield from _lines(repl, capabilities, LIST_FLAT, path)
-    entries = sorted((_entry(line, capabilities, "/") for line in lines), key=lambda entry: entry.path)
+    entries = sorted((_entry(line, capabilities, "/", _in_flat) for line in lines), key=lambda entry: entry.path)
     if path == "/":
         return entries
     named = [entry for entry in entries if entry.path == path]
@@ -99,12 +101,19 @@ def _lines(repl: RawRepl, capabilities: Capabilities, code: str, where: str) -> 
     return output.decode("utf-8", "replace").splitlines()
 
 
-def _entry(line: str, capabilities: Capabilities, folder: str) -> Entry:
+def _in_flat(folder: str, name: str) -> str:
+    """Where there are no folders, a slash is a character of a name."""
+    return paths.below(folder, paths.join(folder, name))
+
+
+def _entry(
+    line: str, capabilities: Capabilities, folder: str, path_of: Callable[[str, str], str] = paths.joined
+) -> Entry:
     try:
         name, mode, size, time = literal.value(line.strip())
         kind: Kind = "folder" if literal.whole(mode) & FOLDER_BIT else "file"
         return Entry(
-            paths.joined(folder, literal.text(name)),
+            path_of(folder, literal.text(name)),
             kind,
             max(literal.whole(size), 0) if kind == "file" else 0,
             _modified(time, capabilities),

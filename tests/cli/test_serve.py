@@ -101,11 +101,11 @@ def test_a_signal_that_another_thread_is_given_is_heard() -> None:
     code = (
         "import signal, threading\n"
         "from fastflight.cli.serve import on_signals\n"
-        "wait = on_signals()\n"
         "other = threading.Thread(target=threading.Event().wait, daemon=True)\n"
         "other.start()\n"
-        "threading.Timer(0.2, signal.pthread_kill, (other.ident, signal.SIGTERM)).start()\n"
-        "wait()\n"
+        "with on_signals() as wait:\n"
+        "    threading.Timer(0.2, signal.pthread_kill, (other.ident, signal.SIGTERM)).start()\n"
+        "    wait()\n"
         "print('heard')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
