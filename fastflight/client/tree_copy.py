@@ -65,6 +65,8 @@ class PutTree(Steps):
 
     def run(self) -> CopiedTree:
         """Send the files that the device does not have."""
+        # Arrow looks for pandas when it first makes an array of Python's values: now, and not with the device held.
+        pa.array([0])
         folder = scan(self._source)
         wanted = self._wanted(folder)
         moved = {entry.path for entry in wanted}

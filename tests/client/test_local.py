@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from fastflight.client.local import RAW_BATCH_BYTES, RAW_SCHEMA, copied_as_is, opened
+from fastflight.client.local import RAW_BATCH_BYTES, RAW_SCHEMA, copied_as_is, opened, piece
 from fastflight.client.saving import LocalFile
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
@@ -62,6 +64,39 @@ def test_tables_are_read_from_every_ending(tmp_path: Path, name: str) -> None:
     request, rows = opened(to("/x.csv", format="csv"), path)
     assert pa.Table.from_batches(rows.batches, rows.schema).equals(TABLE)
     assert request.format == "csv"
+
+
+@pytest.mark.parametrize(("offset", "data"), [(0, b"abc"), (1 << 40, b"\x00\xff" * 8192), (7, b"")])
+def test_a_piece_is_one_row(offset: int, data: bytes) -> None:
+    batch = piece(offset, data)
+    batch.validate(full=True)
+    assert batch.schema == RAW_SCHEMA
+    assert batch.to_pylist() == [{"offset": offset, "data": data}]
+
+
+def test_a_piece_does_not_wait_for_pandas() -> None:
+    """Which takes seconds to load on a busy computer, while the write that the piece belongs to has the device."""
+    code = "import sys; from fastflight.client.local import piece; piece(0, b'abc'); print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_pandas_is_loaded_before_a_folder_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("pass")
+    code = (
+        "import sys, types\n"
+        "from pathlib import Path\n"
+        "from fastflight.client.tree_copy import PutTree\n"
+        "from fastflight.service.requests import DeviceTree\n"
+        "def upload(*_):\n"
+        "    print('pandas' in sys.modules)\n"
+        "    return types.SimpleNamespace(give_up=None, run=lambda: types.SimpleNamespace(bytes=4))\n"
+        "request = DeviceTree(device='demo', path='/app')\n"
+        "connection = types.SimpleNamespace(upload=upload)\n"
+        f"PutTree(connection, request, Path({str(tmp_path)!r}), skip_unchanged=False, progress=None).run()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.parametrize(
