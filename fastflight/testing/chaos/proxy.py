@@ -111,7 +111,8 @@ class _Connection:
                     case Break(fault):
                         self._strike(fault)
                         break
-        if not self._silent:
+        # A source that ended while it broke is not to be taken for its end: what was held back never comes.
+        if not self._silent and not self._broken.done():
             with contextlib.suppress(OSError):  # it has ended as well
                 sink.shutdown(socket.SHUT_WR)
 

@@ -116,6 +116,18 @@ def test_an_end_and_a_cut_are_told_apart(proxy: ChaosProxy) -> None:
     assert proxy.mend() == ["end:back", "cut:back"]
 
 
+def test_a_target_that_has_ended_meanwhile_makes_no_end_of_a_cut() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ChaosProxy(*listener.getsockname()) as proxy:
+        proxy.strike("pause:back@0=0.1", "cut:back@100")
+        with connected(proxy) as client:
+            target, _ = listener.accept()
+            with target:
+                target.sendall(DATA)
+            with pytest.raises(ConnectionResetError):
+                heard(client, len(DATA))
+        assert proxy.mend() == ["pause:back", "cut:back"]
+
+
 def test_silence_swallows_both_ways_until_it_is_cut(proxy: ChaosProxy) -> None:
     with connected(proxy) as client:
         assert said(client, b"before") == b"before"
