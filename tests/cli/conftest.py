@@ -29,12 +29,20 @@ def serving() -> Iterator[str]:
         yield running.location
 
 
+@pytest.fixture(scope="module")
+def opened(location: str) -> str:
+    """The same address, and the board's line open: a module before may have left it closed."""
+    with FastFlightClient(location) as client:
+        client.info("demo")
+    return location
+
+
 @pytest.fixture
-def run(location: str) -> Run:
+def run(opened: str) -> Run:
     """Run a command against the server: `run("get", "demo:/readings.csv")`."""
 
     def invoke(*arguments: str, input: str | None = None) -> Result:
-        result = CliRunner().invoke(app, arguments, env={"FASTFLIGHT_SERVER": location, "COLUMNS": "120"}, input=input)
+        result = CliRunner().invoke(app, arguments, env={"FASTFLIGHT_SERVER": opened, "COLUMNS": "120"}, input=input)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert "Traceback (most recent call last)" not in result.output or arguments[0] == "exec"
         return result
