@@ -22,7 +22,8 @@ from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import ProtocolError, RequestError, TransportClosed, TransportError, UnknownName, nearest
 from fastflight.transport import Address, AsyncAddress, Port, arun, parse_url, run
 from fastflight.transport.relayed import RelayedAddress
-from fastflight.transport.tap import Tap, TappedPort, TapReader, tapped
+from fastflight.transport.tap import Tap, TapReader
+from fastflight.transport.tapped import TappedPort, tapped
 
 # Waiting for another owner to finish a file of ordinary size.
 LEASE_SECONDS = 30.0

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from fastflight.concurrency import Exclusive
 from fastflight.errors import TransportError
-from fastflight.transport.tap import TappedPort
+from fastflight.transport.tapped import TappedPort
 
 # How others are told of it, should it not give way.
 HOLDER = "a listener"

@@ -29,9 +29,10 @@ from fastflight.service.authenticator import Authenticator
 from fastflight.service.authority import Authority
 from fastflight.service.identity import unproven
 from fastflight.service.kept import Asked
-from fastflight.service.ledger import Ledger, Stream
+from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Doing, Request
 from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Refused, Summary
+from fastflight.service.stream import Stream
 
 # A reading, then its batches.
 Coming = AsyncGenerator[Any, None] | Drained[Any]

@@ -17,8 +17,8 @@ import pyarrow as pa
 from fastflight.concurrency import HandIn, Shard, off_loop
 from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import FastFlightError, Stopped
-from fastflight.service.ledger import Stream
 from fastflight.service.source import Summary
+from fastflight.service.stream import Stream
 
 # What waits on the way to a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
 HANDIN_BYTES = 1024 * 1024

@@ -26,9 +26,9 @@ from fastflight.service import dispatch
 from fastflight.service.answer import Note, Outgoing, Weighed, async_items, described, most_rows
 from fastflight.service.failure import numbered
 from fastflight.service.joining import Item, gathered, joined
-from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Source
+from fastflight.service.stream import Stream
 
 T = TypeVar("T")
 

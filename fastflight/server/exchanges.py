@@ -23,9 +23,9 @@ from fastflight.server import answers
 from fastflight.server.silence import Silence
 from fastflight.server.uploads import HANDIN_BYTES, Incoming
 from fastflight.service import dispatch
-from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
+from fastflight.service.stream import Stream
 
 
 def talk(

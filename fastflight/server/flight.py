@@ -34,9 +34,10 @@ from fastflight.service.authenticator import Authenticator
 from fastflight.service.authority import Authority
 from fastflight.service.identity import ANYBODY, Identity, unproven
 from fastflight.service.kept import Asked, Asking
-from fastflight.service.ledger import Ledger, Stream
+from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Doing, Request
 from fastflight.service.source import Source
+from fastflight.service.stream import Stream
 
 log = structlog.get_logger(__name__)
 

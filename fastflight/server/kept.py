@@ -24,7 +24,7 @@ from fastflight.server.answers import Message, Opened
 from fastflight.server.status import flight_error
 from fastflight.service import Catalog
 from fastflight.service.kept import Asked, Asking, Kept
-from fastflight.service.ledger import Stream
+from fastflight.service.stream import Stream
 
 # Admits a call on a device, for the length of the context.
 Calling = Callable[[str | None], AbstractContextManager[None]]

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import structlog
 
 from fastflight.concurrency.lookout import Lookout, Watch
-from fastflight.service.ledger import Stream
+from fastflight.service.stream import Stream
 
 log = structlog.get_logger(__name__)
 

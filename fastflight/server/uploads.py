@@ -35,9 +35,9 @@ from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import DataError, FastFlightError, Stopped
 from fastflight.server.silence import Silence
 from fastflight.service import dispatch
-from fastflight.service.ledger import Stream
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer
+from fastflight.service.stream import Stream
 from fastflight.tables.vetting import vet_batch, vet_schema
 
 # App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.

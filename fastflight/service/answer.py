@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from fastflight.errors import DataError
 from fastflight.service.joining import Sizes
-from fastflight.service.ledger import Stream
 from fastflight.service.requests import Mode, Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Summary
+from fastflight.service.stream import Stream
 from fastflight.service.wire import encode
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.

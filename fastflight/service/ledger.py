@@ -1,8 +1,7 @@
 """The streams of a server: how many, whose, how much, and how to end them.
 
 A handler opens a `Stream` in the `Ledger` and closes it with its outcome. `open` waits, in bounds, until there is room
-for it (`service.admission`), and so does `aopen` for a coroutine. `Stream.check` is asked between batches and while
-waiting: it raises `Stopped` once the peer has left, the stream was cancelled, or the server shuts down.
+for it (`service.admission`), and so does `aopen` for a coroutine.
 
 Calls that are no streams, but last as long as a device takes, run inside `call` or `acall`.
 """
@@ -18,152 +17,19 @@ from typing import Any, cast
 
 from fastflight.concurrency import Governor
 from fastflight.errors import Stopped
-from fastflight.service.admission import DEFAULT_LIMITS, LIMITED, Admission, CallPlace, Limits, Place
+from fastflight.service.admission import DEFAULT_LIMITS, LIMITED, Admission, CallPlace, Limits
 from fastflight.service.figures import Histogram, Sample
 from fastflight.service.journal import Journal, code_of
 from fastflight.service.kept import Asked
 from fastflight.service.process import has_descriptors
+from fastflight.service.stream import Stream
 from fastflight.service.threads import by_kind
-from fastflight.service.trace import Trace, current
+from fastflight.service.trace import current
 
-# Asking gRPC whether a client has left takes it up to 0.4 ms, as long as sending half a megabyte.
-LOOK_SECONDS = 0.2
 # What is counted of a source's streams once they are over.
 ENDED = ("finished", "failed", "cancelled", "rows", "bytes")
 COUNTED = ("open", "started", *ENDED)
 OUTCOMES = ("finished", "failed", "cancelled")
-
-
-class Stream(Place):
-    """One running do_get, do_put or do_exchange, and its place."""
-
-    # As most of them stay. Small answers are quick enough for it to matter how much is set for each.
-    rows = 0
-    bytes = 0
-    # Rows of a file that were set aside.
-    rejected = 0
-    # By `time.perf_counter`, from when it was admitted; 0 before.
-    began = 0.0
-    why_stop = ""
-    # How it went; known before it closes where its handler has more to do than to answer.
-    outcome = ""
-    # Whose it is, where that was proven.
-    identity = ""
-    # What it failed by.
-    error: BaseException | None = None
-    lasting = False
-    _drain: Callable[[], None] | None = None
-    _stopped: Callable[[], object] | None = None
-
-    def __init__(
-        self, ledger: Ledger, asked: Asked, left: Callable[[], bool], who: Callable[[], str], in_thread: bool
-    ) -> None:
-        self.in_thread = in_thread
-        self.asked = asked
-        self._who = who
-        self._asker: str | None = None
-        # Its handler's: what comes later runs elsewhere.
-        self.trace: Trace | None = current()
-        self._ledger = ledger
-        self._left = left
-
-    def asker(self) -> str:
-        """Who asked. To be asked first while the handler is there."""
-        if self._asker is None:
-            self._asker = self._who()
-        return self._asker
-
-    @property
-    def silent_seconds(self) -> float:
-        """How long its client may let it wait."""
-        return self._ledger.limits.silent_seconds
-
-    @property
-    def has_connection_alone(self) -> bool:
-        """Whether nothing else goes on on its connection, but streams that are to end."""
-        return self._ledger.has_alone(self)
-
-    def begin(self) -> None:
-        """It is admitted."""
-        self.began = self._looked = time.perf_counter()
-
-    def when_stopped(self, tell: Callable[[], object] | None) -> None:
-        """For a handler that would wait rather than `check` now and then: `tell` is called, from any thread."""
-        self._stopped = tell
-        if self.why_stop and tell is not None:
-            tell()
-
-    def stop(self, why: str) -> None:
-        """End it from outside."""
-        self.why_stop = why
-        tell = self._stopped
-        if tell is not None:
-            tell()
-
-    def when_draining(self, drain: Callable[[], None]) -> None:
-        """A live stream: `drain` makes it end by itself when the server shuts down."""
-        self._drain = drain
-        if self._ledger.draining:
-            drain()
-
-    def drain(self) -> None:
-        """The server shuts down."""
-        if self._drain is not None:
-            self._drain()
-
-    def check(self) -> bool:
-        """True while the stream is wanted; raises `Stopped` when it no longer is."""
-        if self.why_stop:
-            raise Stopped(self.why_stop, hint="Ask again")
-        if self._left():
-            raise Stopped("the client has left")
-        return True
-
-    def passing(self) -> None:
-        """The same between batches. A write to a client that has left fails by itself: looking is the second line."""
-        now = time.perf_counter()
-        if self.why_stop or now - self._looked >= LOOK_SECONDS:
-            self._looked = now
-            self.check()
-
-    def count(self, rows: int, size: int) -> None:
-        """A batch was sent or taken."""
-        self.rows += rows
-        self.bytes += size
-
-    def failing(self) -> _Failing:
-        """Around what must not leave the stream open when it raises."""
-        return _Failing(self)
-
-    def close(self, outcome: str, error: BaseException | None = None) -> None:
-        """The stream has `finished`, `failed` by an error, or was `cancelled`.
-
-        A `lasting` one is not closed, but remembers it.
-        """
-        self.outcome = self.outcome or outcome
-        self.error = self.error or error
-        if error is not None:
-            self.asker()
-        if not self.lasting and not self.left:
-            # Told of before it is out: whoever waits for the last one goes on then.
-            self._ledger.tell(self)
-            self._ledger.closed(self, self.outcome)
-
-
-class _Failing:
-    """A context that closes its stream with what is raised in it. Not a generator: every call passes through one."""
-
-    __slots__ = ("_stream",)
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def __enter__(self) -> None:
-        """Nothing has been raised yet."""
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is not None:
-            self._stream.close("cancelled" if isinstance(error, Stopped) else "failed", error)
 
 
 class Ledger:

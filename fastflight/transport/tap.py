@@ -4,8 +4,8 @@ A `Tap` keeps the last bytes of a line as chunks, one for each read and write, n
 with the time of the read. Readers share these: each has only a place in the sequence, so a slow one holds nobody up and
 costs no memory. What it did not take before the tap dropped it becomes one `Gap`, with the exact numbers.
 
-`tapped(port, tap)` is the port itself to its owner, and feeds the tap. Thread-safe: a line is used from threads and
-from loops, and its readers live on others.
+`transport.tapped` feeds it from a port. Thread-safe: a line is used from threads and from loops, and its readers live
+on others.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from fastflight.errors import RequestError, TransportTimeout
-from fastflight.transport.port import Gathering, LineSettings, ModemLines, Port, Pouring, SerialControl
+from fastflight.errors import RequestError
 from fastflight.transport.watch import runs_here
 
 Direction = Literal["rx", "tx"]
@@ -32,8 +31,6 @@ KEPT_BYTES = 256 * 1024
 CHUNK_BYTES = 256
 # A reader takes this many chunks at once: few enough that taking them does not keep the line's owner waiting.
 LOT_CHUNKS = 256
-# A quiet board is waited for again after this: a timer that fires once an hour.
-QUIET_SECONDS = 3600.0
 
 
 class Chunk(NamedTuple):
@@ -364,100 +361,3 @@ def _wake(waiting: list[Callable[[], object]]) -> None:
     for wake in waiting:
         with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits there any more
             wake()
-
-
-def tapped(port: Port, tap: Tap) -> TappedPort:
-    """`port`, with a tap on it; a `SerialControl` where it was one."""
-    return TappedSerialPort(port, port, tap) if isinstance(port, SerialControl) else TappedPort(port, tap)
-
-
-class TappedPort:
-    """A port whose traffic `tap` sees. A write is seen when it is handed to the line, before any answer to it."""
-
-    def __init__(self, port: Port, tap: Tap) -> None:
-        self._port = port
-        self._tap = tap
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        return self._port.bytes_per_second
-
-    def read(self, timeout: float) -> bytes:
-        data = self._port.read(timeout)
-        self._tap.feed("rx", data)
-        return data
-
-    def write(self, data: bytes, timeout: float) -> None:
-        self._tap.feed("tx", data)
-        self._port.write(data, timeout)
-
-    def close(self) -> None:
-        self._port.close()
-
-    async def aread(self, timeout: float) -> bytes:
-        data = await self._port.aread(timeout)
-        self._tap.feed("rx", data)
-        return data
-
-    async def alisten(self) -> None:
-        """Read the line for the tap alone, until cancelled. Fails as `aread` does, but silence is no failure."""
-        if isinstance(self._port, Pouring):
-            await self._port.apour(partial(self._tap.feed, "rx"))
-            return
-        while True:
-            with contextlib.suppress(TransportTimeout):
-                await self.aread(QUIET_SECONDS)
-            # A board that floods its line is always ready: let the loop's other tasks run.
-            await asyncio.sleep(0)
-
-    def awrite(self, data: bytes, timeout: float) -> Coroutine[Any, Any, None]:
-        self._tap.feed("tx", data)
-        return self._port.awrite(data, timeout)
-
-    async def adrain(self, timeout: float) -> None:
-        """Of a port that gathers; nothing for any other."""
-        if isinstance(self._port, Gathering):
-            await self._port.adrain(timeout)
-
-    async def aclose(self) -> None:
-        await self._port.aclose()
-
-
-class TappedSerialPort(TappedPort):
-    """A tapped port that is a real serial line: what controls it passes through."""
-
-    def __init__(self, port: Port, control: SerialControl, tap: Tap) -> None:
-        super().__init__(port, tap)
-        self._control = control
-
-    @property
-    def settings(self) -> LineSettings:
-        return self._control.settings
-
-    def configure(self, settings: LineSettings, timeout: float) -> None:
-        self._control.configure(settings, timeout)
-
-    def assign(
-        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
-    ) -> None:
-        self._control.assign(timeout, dtr=dtr, rts=rts, sending_break=sending_break)
-
-    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        self._control.purge(timeout, received=received, unsent=unsent)
-
-    def modem(self, timeout: float) -> ModemLines:
-        return self._control.modem(timeout)
-
-    async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
-        await self._control.aconfigure(settings, timeout)
-
-    async def aassign(
-        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
-    ) -> None:
-        await self._control.aassign(timeout, dtr=dtr, rts=rts, sending_break=sending_break)
-
-    async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        await self._control.apurge(timeout, received=received, unsent=unsent)
-
-    async def amodem(self, timeout: float) -> ModemLines:
-        return await self._control.amodem(timeout)

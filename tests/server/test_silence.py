@@ -19,8 +19,9 @@ from fastflight.errors import Stopped
 from fastflight.server import silence
 from fastflight.service import Source
 from fastflight.service.admission import Limits
-from fastflight.service.ledger import Ledger, Stream
+from fastflight.service.ledger import Ledger
 from fastflight.service.source import AsyncReading, Reading, Summary
+from fastflight.service.stream import Stream
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
 from .test_uploads import BATCH, acks, command

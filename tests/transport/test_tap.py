@@ -1,4 +1,4 @@
-"""What a tap keeps, what its readers get, and that a tapped port is still the port."""
+"""What a tap keeps, and what its readers get."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
-from fastflight.transport import LineSettings, ModemLines, SerialControl
-from fastflight.transport.port import Gathering
-from fastflight.transport.tap import CHUNK_BYTES, LOT_CHUNKS, Chunk, Gap, Tap, TapReader, tapped
-from tests.transport.peers import socket_peer
+from fastflight.transport.tap import CHUNK_BYTES, LOT_CHUNKS, Chunk, Gap, Tap, TapReader
 
 SOON = 10.0
 
@@ -213,90 +210,6 @@ def test_a_nudge_is_heeded_for_as_long_as_somebody_does() -> None:
         tap.nudge()
     tap.nudge()
     assert len(nudges) == 2
-
-
-def test_a_tapped_port_carries_the_same_bytes_in_both_worlds() -> None:
-    tap = Tap()
-    with socket_peer(echo=True) as address:
-        port = tapped(address.open(SOON), tap)
-        reader = tap.reader()
-        port.write(b"one", SOON)
-        assert port.read(SOON) == b"one"
-
-        async def again() -> None:
-            await port.awrite(b"two", SOON)
-            assert await port.aread(SOON) == b"two"
-
-        asyncio.run(again())
-        port.close()
-    assert [(chunk.direction, chunk.data) for chunk in chunks(reader)] == [
-        ("tx", b"one"),
-        ("rx", b"one"),
-        ("tx", b"two"),
-        ("rx", b"two"),
-    ]
-    assert port.bytes_per_second is None
-    assert not isinstance(port, SerialControl)
-
-
-class SerialLine:
-    """A port that is a serial line, as far as this test goes: it notes what it is told."""
-
-    bytes_per_second = 11520.0
-    settings = LineSettings()
-
-    def __init__(self) -> None:
-        self.told: list[object] = []
-
-    def configure(self, settings: LineSettings, timeout: float) -> None:
-        self.told.append(settings)
-
-    def assign(self, timeout: float, **lines: bool | None) -> None:
-        self.told.append({name: on for name, on in lines.items() if on is not None})
-
-    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        self.told.append((received, unsent))
-
-    def modem(self, timeout: float) -> ModemLines:
-        return ModemLines(ri=True)
-
-    async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
-        self.configure(settings, timeout)
-
-    async def aassign(self, timeout: float, **lines: bool | None) -> None:
-        self.assign(timeout, **lines)
-
-    async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        self.purge(timeout, received=received, unsent=unsent)
-
-    async def amodem(self, timeout: float) -> ModemLines:
-        return self.modem(timeout)
-
-    async def adrain(self, timeout: float) -> None:
-        self.told.append("drain")
-
-
-def test_a_tapped_serial_line_can_still_be_controlled() -> None:
-    line = SerialLine()
-    port = tapped(line, Tap())  # type: ignore[arg-type]
-    assert isinstance(port, SerialControl)
-    assert port.settings == LineSettings()
-    fast = LineSettings(baud=921600)
-    port.configure(fast, SOON)
-    port.assign(SOON, dtr=False)
-    port.purge(SOON, received=True)
-    assert port.modem(SOON) == ModemLines(ri=True)
-
-    async def again() -> None:
-        await port.aconfigure(fast, SOON)
-        await port.aassign(SOON, dtr=False)
-        await port.apurge(SOON, received=True)
-        assert await port.amodem(SOON) == ModemLines(ri=True)
-        assert isinstance(port, Gathering)
-        await port.adrain(SOON)
-
-    asyncio.run(again())
-    assert line.told == [*[fast, {"dtr": False}, (True, False)] * 2, "drain"]
 
 
 def test_numbers_may_go_on_from_elsewhere() -> None:
