@@ -2,7 +2,7 @@
 
 from fastflight.gateway.app import application
 from fastflight.gateway.backend import Answer, Backend
-from fastflight.gateway.front import Door
+from fastflight.gateway.door import Door
 from fastflight.gateway.hearing import Hear, taps
 from fastflight.gateway.listening import DEFAULT_HOST, Gateway, listen
 from fastflight.gateway.local import LocalBackend

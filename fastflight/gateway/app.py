@@ -14,20 +14,24 @@ from starlette.responses import JSONResponse, Response
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import examples
 from fastflight.gateway.accepting import chosen
+from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller, Callers
+from fastflight.gateway.door import Door
 from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.formats import ENCODERS
-from fastflight.gateway.front import CALLER, Door, Front, Made, Telling
+from fastflight.gateway.front import Front
 from fastflight.gateway.hearing import Hear
 from fastflight.gateway.metered import Edge
 from fastflight.gateway.metrics import Metrics
 from fastflight.gateway.page import Page
 from fastflight.gateway.repl import Repls
 from fastflight.gateway.session import Sessions
+from fastflight.gateway.small import Made
 from fastflight.gateway.sockets import Opened, Opening, Sockets
 from fastflight.gateway.status import Refused, told
 from fastflight.gateway.streaming import Streamed, while_connected
+from fastflight.gateway.telling import Telling
 from fastflight.gateway.tickets import LIFETIME_SECONDS, Grant, Tickets
 from fastflight.gateway.uploads import Content
 from fastflight.gateway.viewers import Viewers

@@ -15,7 +15,8 @@ import json
 from typing import Any
 
 from fastflight.errors import Stopped
-from fastflight.gateway.front import Receive, Send, told_off_loop
+from fastflight.gateway.asgi import Receive, Send
+from fastflight.gateway.telling import told_off_loop
 
 # A message, either way.
 MAX_MESSAGE_BYTES = 1024 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-Header = tuple[bytes, bytes]
+from fastflight.gateway.asgi import Header
 
 METHODS = b"GET, HEAD, POST, PUT, DELETE"
 # What the gateway's routes look at, of what a page may not send unasked.

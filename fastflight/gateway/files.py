@@ -18,10 +18,10 @@ from starlette.responses import JSONResponse, Response
 
 from fastflight.errors import DataError, RequestError
 from fastflight.gateway.accepting import chosen
+from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.formats import ENCODERS, Data
-from fastflight.gateway.front import CALLER
 from fastflight.gateway.status import Refused
 from fastflight.gateway.streaming import Streamed, while_connected
 from fastflight.gateway.uploads import Content, Rows, format_of_content

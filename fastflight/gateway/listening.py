@@ -22,9 +22,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from fastflight.concurrency import Shard
 from fastflight.errors import TransportError
+from fastflight.gateway.asgi import CERTIFICATE, Application
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.gateway.connections import CONTENT_STALL_SECONDS, HEAD_SECONDS, KEEP_ALIVE_SECONDS, Connections
-from fastflight.gateway.front import CERTIFICATE, Application
 from fastflight.gateway.relay import PATH, Relay
 from fastflight.gateway.status import EVERYWHERE, Refused, last_words
 

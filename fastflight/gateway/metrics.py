@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from fastflight.concurrency import off_loop
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.front import Made
+from fastflight.gateway.small import Made
 from fastflight.service.figures import TABLE, Figure, all_told
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"

@@ -16,8 +16,9 @@ from urllib.parse import quote
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import UnknownName, nearest
-from fastflight.gateway.front import Application, Receive, Scope, Send, send_error
+from fastflight.gateway.asgi import Application, Receive, Scope, Send
 from fastflight.gateway.status import Refused
+from fastflight.gateway.telling import send_error
 
 STATIC = Path(__file__).parent / "static"
 # xterm.js writes <style> elements, so styles cannot be as strict as scripts.

@@ -15,8 +15,9 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 from fastflight.errors import FastFlightError
+from fastflight.gateway.asgi import Header
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.front import Door, Header
+from fastflight.gateway.door import Door
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers, unpaced
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps

@@ -19,10 +19,11 @@ from starlette.responses import Response
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import Stopped
+from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.backend import Answer, Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.formats import Data, Encoder
-from fastflight.gateway.front import Receive, Scope, Send, told_off_loop
+from fastflight.gateway.telling import told_off_loop
 from fastflight.gateway.watching import until
 from fastflight.service.requests import Request
 

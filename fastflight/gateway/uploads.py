@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Mapping
 import pyarrow as pa
 
 from fastflight.errors import RequestError, Stopped
+from fastflight.gateway.asgi import Receive
 from fastflight.gateway.formats import MEDIA_TYPES
-from fastflight.gateway.front import Receive
 from fastflight.gateway.status import Refused
 from fastflight.tables import Layout, RowReader, open_reader
 

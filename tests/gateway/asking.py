@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastflight.gateway.front import Application, Message, Scope
+from fastflight.gateway.asgi import Application, Message, Scope
 
 HERE = (b"host", b"127.0.0.1:8000")
 

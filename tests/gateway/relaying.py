@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastflight.gateway.front import Receive, Scope, Send
+from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_targets import AllowedTargets

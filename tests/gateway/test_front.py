@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import pytest
 
 from fastflight.errors import BusyError
+from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.front import LIFETIME_SECONDS, Door, Front, Kept, Made, Receive, Scope, Send, Telling
+from fastflight.gateway.door import Door
+from fastflight.gateway.front import Front
+from fastflight.gateway.small import LIFETIME_SECONDS, Kept, Made
+from fastflight.gateway.telling import Telling
 
 from .asking import HERE, Answered, ask, scope
 

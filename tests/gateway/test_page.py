@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from fastflight.gateway.front import Receive, Scope, Send
+from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.page import LIBRARIES, STATIC, Page, files
 
 from .asking import HERE, Answered, ask, scope

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from fastflight.concurrency import Shard
 from fastflight.gateway import Gateway, listen
-from fastflight.gateway.front import Door
+from fastflight.gateway.door import Door
 from fastflight.gateway.relay import MAX_CLIENTS, Relay
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.protocol.relay import Closed, Data, End, Opened, Reason, RelayConnection

@@ -16,7 +16,7 @@ from typing import Any
 import fastflight.gateway
 from fastflight.concurrency import Shard
 from fastflight.gateway import AllowedTargets, Door, Relay, listen
-from fastflight.gateway.front import Receive, Scope, Send
+from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.testing.browser import OPTIONS
 
 from .relaying import echo, flood, target

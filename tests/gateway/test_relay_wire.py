@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from fastflight.concurrency import Shard
 from fastflight.gateway import listen
-from fastflight.gateway.front import Door
+from fastflight.gateway.door import Door
 from fastflight.gateway.relay import Relay
 from fastflight.gateway.relay_client import QUEUED_BYTES
 from fastflight.gateway.relay_targets import AllowedTargets

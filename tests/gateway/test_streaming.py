@@ -12,9 +12,9 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 
+from fastflight.gateway.asgi import Scope
 from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.formats import ERROR, TRAILER
-from fastflight.gateway.front import Scope
 
 from ..server.conftest import SOON
 from .asking import HERE, Answered, Client, ask, scope

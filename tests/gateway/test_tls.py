@@ -14,8 +14,10 @@ import trustme
 
 from fastflight.concurrency import Shard
 from fastflight.gateway import Gateway, listen
+from fastflight.gateway.asgi import CALLER, Application, Receive, Scope, Send
 from fastflight.gateway.callers import Caller, Callers
-from fastflight.gateway.front import CALLER, Application, Door, Front, Receive, Scope, Send
+from fastflight.gateway.door import Door
+from fastflight.gateway.front import Front
 from fastflight.service.identity import Identity, unproven
 
 SOON = 30.0
