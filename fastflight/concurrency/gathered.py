@@ -1,8 +1,8 @@
 """What several producers have given and one consumer has not taken: bounded by bytes in all, and in one of two orders.
 
 With a `governor`, by fewer bytes where memory is scarce. `ordered`, the items come producer by producer, each in its
-turn; otherwise as they came. No waiting and no locks: the
-two adapters, `Gather` for threads and `AsyncGather` for an event loop, bring those.
+turn; otherwise as they came. No waiting and no locks: the two adapters, `Gather` for threads and `AsyncGather` for an
+event loop, bring those.
 """
 
 from __future__ import annotations
