@@ -7,8 +7,10 @@ default settings, else the request as a command.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,11 +22,13 @@ from fastflight.service.answer import plain
 from fastflight.service.authority import Authority, Listing
 from fastflight.service.identity import Identity
 from fastflight.service.kept import Asked, Asking
-from fastflight.service.requests import DeviceFile, Recording, Request
+from fastflight.service.requests import DeviceFile, FleetFile, Recording, Request
 from fastflight.service.source import Estimate, Part, Parts
 
 # A glob over names. Matching is linear in it for each name.
 MAX_GLOB_BYTES = 1024
+# A glob without them before its first slash names the device, or the type, before that of `name`.
+_MAGIC = re.compile(r"[*?\[]")
 
 
 def asked_of(descriptor: flight.FlightDescriptor, asking: Asking) -> Asked:
@@ -46,7 +50,7 @@ def flights(criteria: bytes, catalog: Catalog, authority: Authority, identity: I
     existing = Listing(authority, identity)
     for source in catalog:
         if source.requests is not None:
-            for request, known in source.requests():
+            for request, known in source.requests(partial(_takes, existing, source.request, glob)):
                 if existing.has(request) and fnmatchcase(name(request), glob):
                     yield info(request, known, catalog)
 
@@ -63,6 +67,13 @@ def name(request: Request) -> str:
     if path is None:
         return request.type if device is None else f"{device}/{request.type}"
     return f"{device or request.type}/{path.lstrip('/')}"
+
+
+def _takes(existing: Listing, kind: type[Request], glob: str, device: str) -> bool:
+    """Whether a device is to be asked what it has of a kind: whose names cannot fit is asked nothing."""
+    head, _, _ = glob.partition("/")
+    wanted = _MAGIC.search(head) is not None or head == (FleetFile.type if kind is FleetFile else device)
+    return wanted and existing.takes(kind, device)
 
 
 def estimate(request: Request, catalog: Catalog) -> Estimate:

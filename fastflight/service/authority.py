@@ -13,7 +13,7 @@ from typing import TypeVar
 from fastflight.errors import AccessError, RequestError, UnknownName, nearest
 from fastflight.service.action import Action, Body, Result
 from fastflight.service.identity import ANYBODY, NOBODY, Identity, Verb, unproven
-from fastflight.service.requests import DeviceFile, Doing, FleetFile, Recording, Request
+from fastflight.service.requests import Doing, FleetFile, Recording, Request
 from fastflight.service.wire import shortened
 
 R = TypeVar("R", bound=Request)
@@ -72,28 +72,30 @@ class Authority:
 
 
 class Listing:
-    """What of a listing exists for `identity`: the requests that they may read, asked in the listing's order.
-
-    A file of the fleet does where two of its devices were listed before with that file: so device files come first.
-    """
+    """What of a listing exists for `identity`: the requests that they may read."""
 
     def __init__(self, authority: Authority, identity: Identity) -> None:
         self._authority = authority
         self._identity = identity
-        self._files: dict[str, int] = {}
+
+    def takes(self, kind: type[Request], name: str) -> bool:
+        """Whether the device or recording of a name is to be asked what it has of a `kind` of requests.
+
+        A file of the fleet is one of those that several devices have of which this is so.
+        """
+        if self._identity is ANYBODY:
+            return True
+        verb = kind.demands.get("read")
+        return verb is not None and self._identity.may(verb, name)
 
     def has(self, request: Request) -> bool:
         """Whether `request` is to be listed."""
         if self._identity is ANYBODY:
             return True
-        if isinstance(request, FleetFile):
-            return self._files.get(request.path, 0) > 1
         try:
             self._authority.authorize(self._identity, request, "read")
         except (RequestError, AccessError):
             return False
-        if isinstance(request, DeviceFile):
-            self._files[request.path] = self._files.get(request.path, 0) + 1
         return True
 
 

@@ -21,6 +21,8 @@ R = TypeVar("R", bound=Request)
 R_contra = TypeVar("R_contra", bound=Request, contravariant=True)
 
 Summary = Mapping[str, Any]
+# Whether a device, or a recording, of a name is one to list.
+Takes = Callable[[str], bool]
 
 
 def no_summary() -> Summary:
@@ -187,9 +189,10 @@ class Parts(Generic[R]):
 class Source(Generic[R]):
     """A request type and the functions that serve it; a function that is None is not supported.
 
-    `describe` answers get_flight_info and get_schema. `requests` lists what list_flights shows. `parts`, given a
-    request and what is known of it, divides it where reading in parallel helps: there is at least one. `constant` says
-    whether a request has the same few rows each time, and asking for them does nothing else.
+    `describe` answers get_flight_info and get_schema. `requests` lists what list_flights shows, of the devices that it
+    is to take: no other is asked anything. `parts`, given a request and what is known of it, divides it where reading
+    in parallel helps: there is at least one. `constant` says whether a request has the same few rows each time, and
+    asking for them does nothing else.
     """
 
     request: type[R]
@@ -200,6 +203,6 @@ class Source(Generic[R]):
     exchange: Exchanger[R] | None = None
     aexchange: AsyncExchanger[R] | None = None
     describe: Callable[[R], Estimate] | None = None
-    requests: Callable[[], Iterator[tuple[R, Estimate]]] | None = None
+    requests: Callable[[Takes], Iterator[tuple[R, Estimate]]] | None = None
     parts: Callable[[R, Estimate], Parts[R]] | None = None
     constant: Callable[[R], bool] | None = None

@@ -36,7 +36,7 @@ def device_sources(inventory: Inventory) -> list[Source[Any]]:
     """The sources of all that can be asked of the devices of `inventory`."""
     files = DeviceFiles(inventory).source()
     assert files.requests is not None
-    listed = Listed(files.requests)
+    listed = Listed(inventory.names, files.requests)
     fleet = FleetFiles(files, inventory.names, lambda name: inventory.device(name).shard, listed.lately)
     return [
         replace(files, requests=listed.now),

@@ -19,7 +19,7 @@ import pyarrow as pa
 from fastflight.device import Inventory, Transfer
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.service.requests import DeviceFile, DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Source, Summary
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Source, Summary, Takes
 from fastflight.sources.content import FileContent
 from fastflight.sources.reading import Lot, abegin, begin
 from fastflight.tables import Batcher, Layout, format_of, open_reader
@@ -144,9 +144,11 @@ class DeviceFiles:
                 rows.finish()
         return Estimate(rows.schema, bytes=size)
 
-    def requests(self) -> Iterator[tuple[DeviceFile, Estimate]]:
+    def requests(self, takes: Takes) -> Iterator[tuple[DeviceFile, Estimate]]:
         """Every file of every device that answers now."""
         for device in self._inventory.devices():
+            if not takes(device.name):
+                continue
             try:
                 with device.lease("listing files", timeout=LISTING_SECONDS) as session:
                     entries = session.list("/", recursive=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fastflight.device import Device, Entry, Inventory
 from fastflight.service.kept import Kept
 from fastflight.service.requests import DeviceListing
-from fastflight.service.source import AsyncReading, Estimate, Reading, Source
+from fastflight.service.source import AsyncReading, Estimate, Reading, Source, Takes
 
 # What the trailer of a kept listing says.
 KEPT = {"kept": True}
@@ -72,9 +72,9 @@ class DeviceListings:
         self._inventory.device(request.device)
         return Estimate(SCHEMA, keep_seconds=math.inf)
 
-    def requests(self) -> Iterator[tuple[DeviceListing, Estimate]]:
+    def requests(self, takes: Takes) -> Iterator[tuple[DeviceListing, Estimate]]:
         """The root folder of every device."""
-        for name in self._inventory.names():
+        for name in filter(takes, self._inventory.names()):
             yield DeviceListing(device=name), Estimate(SCHEMA)
 
     def _just_read(self, device: Device, request: DeviceListing) -> pa.RecordBatch | None:

@@ -31,6 +31,7 @@ from fastflight.service.source import (
     Reading,
     Source,
     Summary,
+    Takes,
 )
 from fastflight.sources.following import CLIENT, GONE, Following
 from fastflight.sources.held_line import LineTask, LineThread
@@ -126,10 +127,10 @@ class DeviceSessions:
         self._inventory.device(request.device)
         return Estimate(SessionRows(request).schema, keep_seconds=math.inf)
 
-    def requests(self) -> Iterator[tuple[DeviceSession, Estimate]]:
+    def requests(self, takes: Takes) -> Iterator[tuple[DeviceSession, Estimate]]:
         """A session of every device, from now on."""
-        for device in self._inventory.devices():
-            request = DeviceSession(device=device.name)
+        for name in filter(takes, self._inventory.names()):
+            request = DeviceSession(device=name)
             yield request, self.describe(request)
 
 

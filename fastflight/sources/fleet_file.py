@@ -28,7 +28,7 @@ from fastflight.concurrency.gather_aio import AsyncGather
 from fastflight.errors import UnknownName, nearest
 from fastflight.service import dispatch
 from fastflight.service.requests import DeviceFile, FleetFile
-from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source
+from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source, Takes
 from fastflight.sources.fleet_rows import FleetRows, columns_asked
 
 Item: TypeAlias = pa.RecordBatch | Noted
@@ -38,7 +38,7 @@ MAX_SIDE_BY_SIDE = 16
 # What waits for the client, of all devices together: two full messages.
 AHEAD_BYTES = 4 * 1024 * 1024
 
-Listed: TypeAlias = Callable[[], Iterable[tuple[DeviceFile, Estimate]]]
+Listed: TypeAlias = Callable[[Takes], Iterable[tuple[DeviceFile, Estimate]]]
 
 
 class FleetFiles:
@@ -51,7 +51,7 @@ class FleetFiles:
         shard_of: Callable[[str], Shard],
         listed: Listed,
     ) -> None:
-        """`names`: the devices. `shard_of`: where one is read. `listed`: the files that they were found to have."""
+        """`names`: the devices. `shard_of`: where one is read. `listed`: the files that some were found to have."""
         self._files = files
         self._names = names
         self._shard_of = shard_of
@@ -172,9 +172,9 @@ class FleetFiles:
                 rows.begin(known.schema)
         return Estimate(rows.schema)
 
-    def requests(self) -> Iterator[tuple[FleetFile, Estimate]]:
+    def requests(self, takes: Takes) -> Iterator[tuple[FleetFile, Estimate]]:
         """Every path at which more than one device has a file."""
-        paths = Counter(request.path for request, _ in self._listed())
+        paths = Counter(request.path for request, _ in self._listed(takes))
         for path, devices in paths.items():
             if devices > 1:
                 yield FleetFile(path=path), Estimate(None)

@@ -32,6 +32,7 @@ from fastflight.service.source import (
     Reading,
     Source,
     Summary,
+    Takes,
 )
 from fastflight.sources.pacer import Pacer
 
@@ -86,7 +87,7 @@ def constant(request: Mock) -> bool:
     return not request.delay_per_row and request.total_rows <= MAX_CONSTANT_ROWS
 
 
-def requests() -> Iterator[tuple[Mock, Estimate]]:
+def requests(takes: Takes) -> Iterator[tuple[Mock, Estimate]]:
     """The default table."""
     request = Mock()
     yield request, describe(request)

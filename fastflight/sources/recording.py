@@ -19,7 +19,7 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError
 from fastflight.log import Extent, LogStatistics, Missing, Range, Rows
 from fastflight.service.requests import Recording
-from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source
+from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source, Takes
 from fastflight.sources.reading import Lot, abegin, begin
 from fastflight.sources.recorded_rows import Replay, microseconds
 
@@ -85,9 +85,9 @@ class RecordingSource:
         rows = sum(extent.rows for extent in extents)
         return Estimate(schema, rows if request.limit_rows is None else min(rows, request.limit_rows))
 
-    def requests(self) -> Iterator[tuple[Recording, Estimate]]:
+    def requests(self, takes: Takes) -> Iterator[tuple[Recording, Estimate]]:
         """Every recording, whole."""
-        for name in self._shelf.names():
+        for name in filter(takes, self._shelf.names()):
             request = Recording(name=name)
             yield request, self.describe(request)
 

@@ -240,19 +240,20 @@ def test_of_devices_an_identity_gets_its_own_and_only_administrators_the_address
     assert shown(actions["health"], named("admin:*"), state) == state
 
 
-def test_a_listing_has_what_may_be_read_and_files_of_the_fleet_that_are_left_of_it() -> None:
+def test_a_listing_has_what_may_be_read_and_asks_those_that_may_have_it() -> None:
     listing = Listing(AUTHORITY, named("read:demo*", "session:bench"))
     asked = [
         (DeviceFile(device="bench", path="/x"), False),
         (DeviceFile(device="demo", path="/x"), True),
-        (DeviceFile(device="demo", path="/y"), True),
-        (DeviceFile(device="demo-2", path="/x"), True),
-        (FleetFile(path="/x"), True),
-        (FleetFile(path="/y"), False),
         (DeviceListing(device="bench"), False),
         (Recording(name="bench"), True),
         (Recording(name="old"), False),
         (Mock(), True),
+        (FleetFile(path="/x"), True),
     ]
     assert [(request, listing.has(request)) for request, _ in asked] == asked
+    names = ("demo", "demo-2", "bench")
+    for kind, taken in ((DeviceFile, names[:2]), (FleetFile, names[:2]), (Recording, names[2:]), (Mock, ())):
+        assert tuple(name for name in names if listing.takes(kind, name)) == taken
+        assert all(Listing(AUTHORITY, ANYBODY).takes(kind, name) for name in names)
     assert all(Listing(AUTHORITY, ANYBODY).has(request) for request, _ in asked)

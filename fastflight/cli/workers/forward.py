@@ -6,6 +6,7 @@ location, so that a client that follows locations reads there, and the front's o
 
 from __future__ import annotations
 
+import glob
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,15 +34,14 @@ from fastflight.service.source import (
     Parts,
     Reading,
     Summary,
+    Takes,
 )
 from fastflight.service.wire import parse
 from fastflight.sources import device_sources, mock
 from fastflight.sources.fleet_file import FleetFiles
-from fastflight.sources.listed import Listed
+from fastflight.sources.listed import Flight, Listed
 
 log = structlog.get_logger(__name__)
-
-Flight = tuple[Request, Estimate]
 
 
 def forwarded_sources(pool: Pool, shards: Shards) -> list[Source[Any]]:
@@ -51,7 +51,7 @@ def forwarded_sources(pool: Pool, shards: Shards) -> list[Source[Any]]:
     catalog = Catalog()
     for source in known:
         catalog.add(source)
-    listed = Listed(lambda: _flights(pool, catalog))
+    listed = Listed(pool.names, partial(_flights, pool, catalog))
     of_devices = [_Forwarded(pool, listed).source(source) for source in known if source.request is not FleetFile]
     files = next(source for source in of_devices if source.request is DeviceFile)
     fleet = FleetFiles(files, pool.names, shards.of, partial(_of_kind, DeviceFile, listed.lately))
@@ -61,7 +61,7 @@ def forwarded_sources(pool: Pool, shards: Shards) -> list[Source[Any]]:
 class _Forwarded:
     """The functions of one source, each done by the worker that has the device."""
 
-    def __init__(self, pool: Pool, listed: Listed[Flight]) -> None:
+    def __init__(self, pool: Pool, listed: Listed) -> None:
         self._pool = pool
         self._listed = listed
 
@@ -146,16 +146,20 @@ def _spread(pool: Pool, request: Mock, known: Estimate) -> Parts[Mock]:
     return replace(divided, parts=there)
 
 
-def _of_kind(kind: type[Request], listing: Callable[[], Iterable[Flight]]) -> Iterator[Any]:
-    return (each for each in listing() if isinstance(each[0], kind))
+def _of_kind(kind: type[Request], listing: Callable[[Takes], Iterable[Flight]], takes: Takes) -> Iterator[Any]:
+    return (each for each in listing(takes) if isinstance(each[0], kind))
 
 
-def _flights(pool: Pool, catalog: Catalog) -> Iterator[Flight]:
-    """What the workers list of their devices; one that has ended lists nothing until it is back."""
+def _flights(pool: Pool, catalog: Catalog, takes: Takes) -> Iterator[Flight]:
+    """What the workers list of those devices; one that has ended lists nothing until it is back."""
     for worker in pool.workers:
+        taken = [name for name in worker.settings.devices if takes(name)]
+        # A worker knows its front alone, and would ask all of its boards for a listing of all.
+        whole = len(taken) == len(worker.settings.devices)
+        globs = ["*"] if taken and whole else [f"{glob.escape(name)}/*" for name in taken]
         try:
             with worker.connected("") as connection:
-                infos = connection.flights()
+                infos = [info for each in globs for info in connection.flights(each.encode())]
         except FastFlightError as error:
             log.warning("a worker's flights are not listed", worker=worker.number, error=str(error))
             continue
