@@ -211,8 +211,10 @@ def test_a_running_server_asks_everybody_and_says_no_secret(started: Started, fi
         with pytest.raises(UnknownName) as refused:
             ada.info("bench")
         seen.append(str(refused.value))
+        assert {each.descriptor.path[0] for each in ada._connection.flights() if each.descriptor.path} == {b"demo"}
         with FastFlightClient(started.location, credentials=Credentials(files.all, ca)) as root:
             assert {each.url for each in root.devices()} == {"sim:", "sim:?seed=4711"}
+            assert {each.name for each in root.devices() if each.open} == {"demo"}
             stats = root.stats()
             seen.append(json.dumps(stats))
             for worker in stats.get("workers", []):
