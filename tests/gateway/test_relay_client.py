@@ -1,4 +1,4 @@
-"""Streams over the relay: both ends of both directions, clients and targets that do not keep up, and rules broken."""
+"""Streams over the relay: both ends of both directions, targets, taps, and what the log says."""
 
 from __future__ import annotations
 
@@ -6,56 +6,17 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-import uvloop
 from structlog.testing import capture_logs
 
-from fastflight.gateway.relay_client import (
-    DATA_FRAMES,
-    MAX_CONNECTING,
-    MAX_QUEUED_FRAMES,
-    OPENS_AT_ONCE,
-    OPENS_PER_SECOND,
-    QUEUED_BYTES,
-)
 from fastflight.gateway.relay_outgoing import unpaced
-from fastflight.protocol import relay
-from fastflight.protocol.relay import MAX_STREAMS, WINDOW_BYTES, Closed, Data, End, FrameType, Reason
-from fastflight.protocol.websocket import Close, CloseCode, Opcode, Pong
+from fastflight.protocol.relay import Closed, Data, End, Reason
+from fastflight.protocol.websocket import Close, CloseCode
 from fastflight.transport.tap import Tap
 
-from .relaying import LOCAL, User, deaf, echo, flood, masked, opened, relayed, target
-
-SOON = 20.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _uvloop_has_run() -> None:
-    """It takes a pipe for signals, once for the life of the process: no test is to be blamed for it."""
-    uvloop.run(asyncio.sleep(0))
-
-
-@pytest.fixture(params=["asyncio", "uvloop"], autouse=True)
-def loops(request: pytest.FixtureRequest) -> Any:
-    return asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
-
-
-@pytest.fixture
-def run(loops: Any) -> Any:
-    def run_(work: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=loops) as runner:
-            runner.run(asyncio.wait_for(work, SOON))
-
-    return run_
-
-
-async def spun(condition: Any) -> None:
-    """Let the loop turn until `condition`."""
-    while not condition():  # noqa: ASYNC110  # what is waited for is told to nobody
-        await asyncio.sleep(0)
+from .relaying import LOCAL, User, deaf, echo, opened, relayed, target
 
 
 def test_bytes_go_there_and_back_and_both_ends_are_passed_on(run: Any) -> None:
@@ -177,179 +138,6 @@ def test_a_target_that_does_not_answer_is_given_up(run: Any) -> None:
     run(work())
 
 
-def test_a_client_that_gives_no_credit_stops_its_target_and_nothing_else(run: Any) -> None:
-    async def work() -> None:
-        async with target(flood) as much, target(echo) as there, relayed(window=1000) as (user, client):
-            await opened(user, 1, much)
-            came = 0
-            while came < 1000:
-                event = await user.next()
-                assert isinstance(event, Data) and event.stream == 1
-                came += len(event.data)
-            await opened(user, 2, there)
-            await user.send(2, b"still here")
-            assert await user.receive(2, 10) == b"still here"
-            assert client.outgoing.size == 0
-            await user.say(user.connection.consumed(1, 1000))
-            assert isinstance(await user.next(), Data)
-
-    run(work())
-
-
-def test_a_client_that_stops_reading_costs_a_bounded_queue_and_harms_nobody(run: Any) -> None:
-    async def work() -> None:
-        async with target(flood) as much, target(echo) as there, relayed(window=1 << 30) as (user, client):
-            for stream in range(1, 21):
-                await user.say(user.connection.open(stream, much))
-            await spun(lambda: not client.has_room)
-            async with relayed() as (other, _):
-                await opened(other, 1, there)
-                for _ in range(50):
-                    await other.send(1, bytes(30_000))
-                    assert await other.receive(1, 30_000) == bytes(30_000)
-            held = sum(len(frame.buffer or b"") for frame in client.outgoing._queue)
-            assert client.outgoing.size <= QUEUED_BYTES + client.buffers.size
-            assert held <= 2 * (QUEUED_BYTES + client.buffers.size)
-            # It reads again: all goes on.
-            seen = set()
-            while len(seen) < 20:
-                event = await user.next()
-                if isinstance(event, Data):
-                    seen.add(event.stream)
-
-    run(work())
-
-
-def test_small_reads_do_not_hold_a_whole_buffer_each(run: Any) -> None:
-    async def work() -> None:
-        async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while True:
-                writer.write(b"drip")
-                await writer.drain()
-                await asyncio.sleep(0)
-
-        async with target(drips) as there, relayed(window=1 << 30) as (user, client):
-            await user.say(user.connection.open(1, there))
-            client._wire._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
-            await spun(lambda: client.outgoing.frames > 3)
-            assert sum(frame.buffer is not None for frame in client.outgoing._queue) <= 1
-            assert client.outgoing.frames <= DATA_FRAMES
-
-    run(work())
-
-
-def test_a_client_that_asks_and_never_reads_costs_a_bounded_queue(run: Any) -> None:
-    async def work() -> None:
-        async with relayed() as (user, client):
-            client._wire._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
-            client.outgoing.send(bytes(100_000))
-            await user.raw(masked(b"?" * 125, Opcode.PING) * 20_000)
-            assert client.outgoing.frames < MAX_QUEUED_FRAMES
-            # As many answers as it may have: it is not heard until it reads.
-            for _ in range(MAX_QUEUED_FRAMES):
-                client.outgoing.send(b"answer")
-            asking = asyncio.ensure_future(user.raw(masked(b"?" * 125, Opcode.PING) * 20_000))
-            await asyncio.sleep(0)
-            before = client.outgoing.frames
-            async with target(echo) as there, relayed() as (other, _):
-                await opened(other, 1, there)
-                await other.send(1, bytes(100_000))
-                assert await other.receive(1, 100_000) == bytes(100_000)
-            assert client.outgoing.frames <= before + 1 and not asking.done()
-            asking.cancel()
-            await asyncio.wait([asking])
-
-    run(work())
-
-
-def test_a_target_that_takes_nothing_holds_a_window_and_harms_nobody(run: Any) -> None:
-    async def work() -> None:
-        async with target(deaf) as slow, target(echo) as there, relayed() as (user, client):
-            await opened(user, 1, slow)
-            sent = 0
-            await opened(user, 2, there)
-            # The system's own buffers take some of it; credit for that comes back.
-            while size := min(60_000, user.connection.credit(1)):
-                await user.say(user.connection.data(1, size) + bytes(size))
-                sent += size
-                await user.send(2, b"still here")
-                assert await user.receive(2, 10) == b"still here"
-            assert len(client._streams[1]._unsent) <= WINDOW_BYTES
-            await user.say(user.connection.close(1))
-            await user.send(2, b"and here")
-            found = b""
-            while len(found) < 8:
-                event = await user.next()
-                found += event.data if isinstance(event, Data) else b""
-            assert found == b"and here"
-            assert client.streams == 1
-
-    run(work())
-
-
-def test_more_streams_than_a_connection_has_are_refused(run: Any) -> None:
-    async def work() -> None:
-        async with target(deaf) as there, relayed() as (user, client):
-            for stream in range(1, MAX_STREAMS + 1):
-                await opened(user, stream, there)
-            last = await user.open(MAX_STREAMS + 1, there)
-            assert isinstance(last, Closed) and last.reason == Reason.LIMIT
-            await user.say(user.connection.close(MAX_STREAMS + 1))
-            await user.say(user.connection.close(1))
-            await spun(lambda: client.streams == MAX_STREAMS - 1)
-            await opened(user, MAX_STREAMS + 2, there)
-
-    run(work())
-
-
-def test_a_flood_of_opens_ends_the_connection(run: Any) -> None:
-    async def work() -> None:
-        async with relayed() as (user, client):
-            await user.say(b"".join(user.connection.open(number, "127.0.0.1:x") for number in range(1, 2000)))
-            while not isinstance(event := await user.next(), Closed) or event.stream:
-                assert event is not None
-            assert event.reason == Reason.VIOLATION
-            assert client.streams == 0
-
-    run(work())
-
-
-def test_targets_that_do_not_answer_are_waited_for_in_bounded_number(run: Any) -> None:
-    async def work() -> None:
-        async def silent(name: str) -> list[str]:
-            await asyncio.Event().wait()
-            raise AssertionError
-
-        async with target(echo) as there, relayed(*LOCAL, lookup=silent) as (user, client):
-            for stream in range(1, MAX_CONNECTING + 1):
-                await user.say(user.connection.open(stream, "slow.example:23"))
-            refused = await user.open(MAX_CONNECTING + 1, there)
-            assert isinstance(refused, Closed) and refused.reason == Reason.LIMIT
-            assert refused.text == f"{MAX_CONNECTING} targets have not answered yet: wait for one"
-            await user.say(user.connection.close(1))
-            await spun(lambda: client.streams == MAX_CONNECTING - 1)
-            await opened(user, MAX_CONNECTING + 2, there)
-
-    run(work())
-
-
-def test_streams_are_opened_so_often_and_no_oftener(run: Any) -> None:
-    async def work() -> None:
-        now = 0.0
-        async with target(echo) as there, relayed(clock=lambda: now) as (user, client):
-            for number in range(1, OPENS_AT_ONCE + 1):
-                await opened(user, number, there)
-                await user.say(user.connection.close(number))
-                await spun(lambda: not client.streams)
-            refused = await user.open(1000, there)
-            assert isinstance(refused, Closed) and refused.reason == Reason.LIMIT
-            assert refused.text == f"more than {OPENS_PER_SECOND} streams a second: wait"
-            now = 1 / OPENS_PER_SECOND
-            await opened(user, 1001, there)
-
-    run(work())
-
-
 def test_a_name_that_means_something_else_a_moment_later_still_leads_where_was_judged(run: Any) -> None:
     async def work() -> None:
         asked: list[str] = []
@@ -402,107 +190,6 @@ def test_tcp_on_this_computer_is_not_paced() -> None:
         before = apart.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         unpaced(apart)  # no other end, so nothing is known of it
         assert apart.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16) == before
-
-
-def test_a_byte_more_than_there_is_credit_for_ends_the_connection(run: Any) -> None:
-    async def work() -> None:
-        async with target(deaf) as there, relayed() as (user, client):
-            await opened(user, 1, there)
-            await user.open(2, "127.0.0.1:x")
-            while size := min(60_000, user.connection.credit(1)):
-                await user.say(user.connection.data(1, size) + bytes(size))
-                # The answer to it is behind what credit there was: the system's own buffers took some.
-                await user.say(b"", Opcode.PING)
-                while not isinstance(await user.next(), Pong):
-                    pass
-            await user.say(relay.header(FrameType.DATA, 1, 1) + b"x")
-            event = await user.next()
-            assert isinstance(event, Closed) and (event.stream, event.reason) == (0, Reason.VIOLATION)
-            assert event.text == "1 bytes on stream 1, and credit for 0"
-            assert isinstance(await user.next(), Close)
-            assert await user.next() is None
-            assert client.streams == 0
-
-    run(work())
-
-
-def violations() -> dict[str, bytes]:
-    return {
-        "garbage": b"\xff" * 20,
-        "a stream that is not open": relay.header(FrameType.END, 99, 0),
-    }
-
-
-@pytest.mark.parametrize("what", violations())
-def test_rules_that_are_broken_end_the_connection_with_the_reason(run: Any, what: str) -> None:
-    async def work() -> None:
-        async with target(deaf) as there, relayed() as (user, client):
-            await opened(user, 1, there)
-            await user.say(violations()[what])
-            event = await user.next()
-            while not isinstance(event, Closed):
-                assert event is not None
-                event = await user.next()
-            assert (event.stream, event.reason) == (0, Reason.VIOLATION) and event.text
-            closed = await user.next()
-            assert closed == Close(CloseCode.PROTOCOL_ERROR, event.text)
-            assert await user.next() is None
-            assert client.streams == 0
-
-    run(work())
-
-
-@pytest.mark.parametrize(
-    ("wire", "code"),
-    [
-        (masked(b"hello", Opcode.TEXT), CloseCode.UNSUPPORTED_DATA),
-        (b"\x82\x05hello", CloseCode.PROTOCOL_ERROR),
-        (b"\x82\xff" + struct.pack("!Q", 1 << 40), CloseCode.MESSAGE_TOO_BIG),
-        (masked(struct.pack("!H", 4321) + b"enough", Opcode.CLOSE), 4321),
-        (masked(b"", Opcode.CLOSE), CloseCode.NORMAL),
-    ],
-)
-def test_the_websocket_ends_with_its_code(run: Any, wire: bytes, code: int) -> None:
-    async def work() -> None:
-        async with relayed() as (user, _):
-            await user.raw(wire)
-            closed = await user.next()
-            assert isinstance(closed, Close) and closed.code == code
-            assert await user.next() is None
-
-    run(work())
-
-
-def test_pings_are_answered_between_fragments(run: Any) -> None:
-    async def work() -> None:
-        async with target(echo) as there, relayed() as (user, _):
-            await opened(user, 1, there)
-            message = user.connection.data(1, 6) + b"halves"
-            first, rest = masked(message[:9]), masked(message[9:], Opcode.CONTINUATION)
-            await user.raw(bytes((first[0] & 0x7F,)) + first[1:] + masked(b"there?", Opcode.PING) + rest)
-            assert await user.next() == Pong(b"there?")
-            assert await user.receive(1, 6) == b"halves"
-
-    run(work())
-
-
-def test_a_client_that_leaves_in_the_middle_of_a_frame_takes_its_streams_along(run: Any) -> None:
-    async def work() -> None:
-        left = asyncio.Event()
-
-        async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            assert await reader.read() == b"whole"
-            left.set()
-
-        async with target(waits) as there, relayed() as (user, client):
-            await opened(user, 1, there)
-            await user.send(1, b"whole")
-            await user.raw(masked(user.connection.data(1, 100) + bytes(100))[:50])
-            user.sock.close()
-            await left.wait()
-            assert client.streams == 0
-
-    run(work())
 
 
 def test_the_end_of_the_relay_is_told_with_streams_open(run: Any) -> None:

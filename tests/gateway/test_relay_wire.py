@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trustme
-import uvloop
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -24,25 +23,6 @@ from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.protocol.relay import Closed, Data, End, Event, Opened, Reason, RelayConnection
 
 from .relaying import LOCAL, echo, flood, nothing, target
-
-SOON = 20.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _uvloop_has_run() -> None:
-    """It takes a pipe for signals, once for the life of the process: no test is to be blamed for it."""
-    uvloop.run(asyncio.sleep(0))
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Any:
-    loops: Any = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
-
-    def run_(work: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=loops) as runner:
-            runner.run(asyncio.wait_for(work, SOON))
-
-    return run_
 
 
 class Upgrading(asyncio.Protocol):
