@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,7 +21,7 @@ from fastflight.errors import DataError, RequestError, nearest
 from fastflight.tables.codec import Layout
 from fastflight.tables.inference import infer_cells
 from fastflight.tables.rows import RowSplitter, cell_pattern, row_pattern
-from fastflight.tables.schemas import MAX_COLUMNS, project, schema_from_names
+from fastflight.tables.schemas import MAX_COLUMNS, holds_decimals, project, schema_from_names
 from fastflight.tables.text import TextReader, shorten
 
 DELIMITERS = b",\t;"
@@ -55,14 +56,12 @@ class CsvGrammar:
     @staticmethod
     def _refuse_unreadable(schema: pa.Schema) -> None:
         for field in schema:
-            try:
-                _BlockReader([field.name], pa.schema([field]), b",").read(b"\n")
-            except pa.ArrowNotImplementedError:
+            if not _is_readable(field.type):
                 raise RequestError(
                     f"a CSV cell can not hold {field.type}",
                     where=f"schema.{field.name}",
                     hint="Read it as string, or keep such columns in a jsonl or arrow file",
-                ) from None
+                )
 
     def begin(self, row: bytes) -> bool:
         if self._header:
@@ -204,6 +203,17 @@ def _require_utf8(data: bytes) -> None:
         raise pa.ArrowInvalid("not UTF-8") from None
 
 
+# A schema's types are few, and pyarrow starts a thread for each look at one.
+@lru_cache(maxsize=256)
+def _is_readable(type_: pa.DataType) -> bool:
+    """pyarrow makes such values of CSV."""
+    try:
+        _BlockReader(["c"], pa.schema([("c", type_)]), b",").read(b"\n")
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
 # More than any block holds, so that pyarrow never cuts one and nothing depends on where it would.
 _ONE_BLOCK = 4 * 1024 * 1024
 
@@ -213,6 +223,7 @@ class _BlockReader:
 
     def __init__(self, header: list[str], schema: pa.Schema, delimiter: bytes) -> None:
         self._schema = schema
+        self._decimals = any(holds_decimals(field.type) for field in schema)
         self._read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_ONE_BLOCK, column_names=header)
         # Cells with line feeds are for blocks with quotes: looking for them takes time.
         self._plain, self._quoted = (
@@ -239,7 +250,10 @@ class _BlockReader:
         table = pyarrow.csv.read_csv(pa.BufferReader(data), self._read, parse, self._convert)
         if not table.num_rows or not self._schema.names:
             return pa.RecordBatch.from_pylist([], self._schema)
-        return table.to_batches()[0]
+        batch = table.to_batches()[0]
+        if self._decimals:
+            batch.validate(full=True)
+        return batch
 
 
 def _number(cell: str) -> bool:

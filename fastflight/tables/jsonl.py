@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from fastflight.tables.codec import Layout
 from fastflight.tables.inference import infer_objects
 from fastflight.tables.objects import FewObjects
 from fastflight.tables.rows import RowSplitter
-from fastflight.tables.schemas import MAX_COLUMNS, project, schema_from_names
+from fastflight.tables.schemas import MAX_COLUMNS, holds_decimals, project, schema_from_names
 from fastflight.tables.text import TextReader, shorten
 
 # Values nested deeper are not turned into text. Far below Python's recursion limit, which depends on the caller too.
@@ -52,16 +53,12 @@ class JsonGrammar:
     def _settle(self, schema: pa.Schema) -> None:
         schema = project(schema, self._columns)
         for field in schema:
-            try:
-                if any(test(field.type) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time)):
-                    raise pa.ArrowNotImplementedError  # pyarrow reads them, from raw text and from bare numbers
-                _BlockReader(pa.schema([field])).read(b"{}\n", 1)
-            except pa.ArrowNotImplementedError:
+            if not _is_readable(field.type):
                 raise RequestError(
                     f"a JSON value can not hold {field.type}",
                     where=f"schema.{field.name}",
                     hint="Read it as string, or keep such columns in an arrow or packed file",
-                ) from None
+                )
         self.schema = schema
 
     def begin(self, row: bytes) -> bool:
@@ -181,6 +178,19 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, list) and value and isinstance(value[0], tuple) else value
 
 
+# A schema's types are few, and each look at one costs as much as a block of rows.
+@lru_cache(maxsize=256)
+def _is_readable(type_: pa.DataType) -> bool:
+    """pyarrow makes such values of JSON; bytes and times of day it takes from raw text and from bare numbers."""
+    if any(test(type_) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time)):
+        return False
+    try:
+        _BlockReader(pa.schema([("c", type_)])).read(b"{}\n", 1)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
 # What pyarrow's JSON reader is asked for where it can not make the type from text itself; cast afterwards.
 def _wire_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_date(type_):
@@ -196,6 +206,7 @@ class _BlockReader:
         wire = pa.schema([(field.name, _wire_type(field.type)) for field in schema])
         self._parse = pyarrow.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
         self._cast = not wire.equals(schema)
+        self._decimals = any(holds_decimals(field.type) for field in schema)
         self._few = FewObjects(schema)
 
     def read(self, data: bytes, rows: int) -> pa.RecordBatch:
@@ -212,4 +223,7 @@ class _BlockReader:
         if not self._schema.names:
             return pa.RecordBatch.from_pylist([], self._schema)
         table = table.select(self._schema.names)
-        return (table.cast(self._schema) if self._cast else table).combine_chunks().to_batches()[0]
+        batch = (table.cast(self._schema) if self._cast else table).combine_chunks().to_batches()[0]
+        if self._decimals:
+            batch.validate(full=True)
+        return batch

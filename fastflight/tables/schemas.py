@@ -124,6 +124,12 @@ def _split_fields(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
+def holds_decimals(type_: pa.DataType) -> bool:
+    """Values read from text may have more digits than the type: pyarrow's readers do not count them."""
+    inner = (type_.field(index).type for index in range(type_.num_fields))
+    return pa.types.is_decimal(type_) or any(map(holds_decimals, inner))
+
+
 def project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     """Keep `columns` of `schema`, in their order; None keeps all. An unknown or repeated one is a `RequestError`."""
     if columns is None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,12 @@ def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
         (data.index(b"999"), "column 'id': '99999999999999999999' is not int64"),
     ]
     assert seen.count == 6
+
+
+def test_a_decimal_of_too_many_digits_is_set_aside(read: Any) -> None:
+    seen = read(b"a\n999.99\n1000\n-2154.3\n1e3\n0.01\n", "csv", schema={"a": "decimal128(5, 2)"})
+    assert seen.rows == [{"a": Decimal("999.99")}, {"a": Decimal("0.01")}]
+    assert seen.reasons == [f"column 'a': '{cell}' is not decimal128(5, 2)" for cell in ("1000", "-2154.3", "1e3")]
 
 
 def test_all_rejected_rows_are_counted_and_some_kept(read: Any) -> None:

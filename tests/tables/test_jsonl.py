@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +69,14 @@ def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
     assert [row.offset for row in seen.rejected] == starts[2:12]
     failed = read(data, "jsonl", schema={"a": "int64"}, on_error="fail")
     assert failed.error[1].startswith(f"byte {data.index(lines[2])}: not JSON")
+
+
+def test_a_decimal_of_too_many_digits_is_set_aside_wherever_it_is(read: Any) -> None:
+    data = b'{"a":"999.99"}\n{"a":"1000"}\n{"b":["1.5"]}\n{"b":["10"]}\n'
+    seen = read(data, "jsonl", schema={"a": "decimal128(5, 2)", "b": "list<decimal128(2, 1)>"})
+    assert seen.rows == [{"a": Decimal("999.99"), "b": None}, {"a": None, "b": [Decimal("1.5")]}]
+    assert seen.reasons[0] == "column 'a': '1000' is not decimal128(5, 2)"
+    assert seen.reasons[1].startswith("column 'b': ['10'] is not list<")
 
 
 def test_times_follow_the_schema(read: Any) -> None:
