@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from fastflight.errors import DataError, RequestError, nearest
+from fastflight.tables.cells import FewCells
 from fastflight.tables.codec import Layout
 from fastflight.tables.inference import infer_cells
 from fastflight.tables.rows import RowSplitter, cell_pattern, row_pattern
@@ -223,6 +224,7 @@ class _BlockReader:
 
     def __init__(self, header: list[str], schema: pa.Schema, delimiter: bytes) -> None:
         self._schema = schema
+        self._few = FewCells(header, schema, delimiter, TRUE, FALSE)
         self._decimals = any(holds_decimals(field.type) for field in schema)
         self._read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_ONE_BLOCK, column_names=header)
         # Cells with line feeds are for blocks with quotes: looking for them takes time.
@@ -244,6 +246,8 @@ class _BlockReader:
         )
 
     def read(self, data: bytes) -> pa.RecordBatch:
+        if (few := self._few.read(data)) is not None:
+            return few
         if data.startswith(_BOM):
             data = _BOM + data  # pyarrow drops one wherever a block starts with it
         parse = self._quoted if b'"' in data else self._plain

@@ -10,10 +10,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Far enough for the limits that parsers have: 255 times this is 8 KB.
-STRETCH = 32
+# One input in sixteen is long: most of what a parser decides, it decides within a line.
+STRETCHES_FROM = 0xF0
+# Far enough for the limits that parsers have: sixteen times this is 8 KB.
+STRETCH = 512
 # A parser is called once for each piece: byte by byte, which the parsers' own tests do, is many times slower.
 MAX_CUTS = 12
+# Where each piece costs a call of Arrow's, whose readers of text start a thread.
+FEW_CUTS = 3
 
 
 class Material:
@@ -47,17 +51,17 @@ class Material:
         return self._data[at:]
 
     def stretched(self) -> bytes:
-        """The rest, its last byte as often as the first one says, times `STRETCH`: long runs from short inputs."""
-        times = self.byte() * STRETCH
+        """The rest, its last byte as often as the first one says: long runs from short inputs."""
+        times = max(0, self.byte() + 1 - STRETCHES_FROM) * STRETCH
         rest = self.rest()
         return rest + rest[-1:] * times
 
 
-def cut(data: bytes, pattern: int) -> list[bytes]:
-    """`data` in pieces of two lengths, in turn, which a byte says: `MAX_CUTS` of them, and the rest."""
+def cut(data: bytes, pattern: int, most: int = MAX_CUTS) -> list[bytes]:
+    """`data` in pieces of two lengths, in turn, which a byte says: at most `most` of them, and the rest."""
     lengths = (pattern & 15) + 1, (pattern >> 4) * 5 + 1
     pieces: list[bytes] = []
-    while data and len(pieces) < MAX_CUTS:
+    while data and len(pieces) < most:
         size = lengths[len(pieces) % 2]
         pieces.append(data[:size])
         data = data[size:]

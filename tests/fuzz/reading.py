@@ -1,11 +1,11 @@
-"""What the targets of the file formats share: reading a file whole and in pieces, which must not differ."""
+"""What the targets of the file formats share: a file read whole and in pieces, which must not differ; and written."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from fastflight.errors import FastFlightError, RequestError
-from fastflight.tables import Layout, open_reader
+from fastflight.errors import DataError, FastFlightError, RequestError
+from fastflight.tables import Layout, open_reader, open_writer
 from fastflight.tables.codec import Rejected
 
 
@@ -37,6 +37,16 @@ def check(layout: Layout, whole: bytes, pieces: list[bytes]) -> pa.Table | None:
     assert rest == list(expected[1:]), (rest, expected[1:])
     assert table is expected[0] or (expected[0] is not None and same(table, expected[0]))
     return table
+
+
+def written(layout: Layout, table: pa.Table) -> bytes | None:
+    """The table as a file of that layout; None where it has no such form."""
+    try:
+        writer = open_writer(layout, table.schema)
+        return writer.begin() + b"".join(map(writer.encode, table.to_batches())) + writer.finish()
+    except (DataError, RequestError) as error:
+        assert str(error)
+        return None
 
 
 def same(one: pa.Table | None, other: pa.Table) -> bool:

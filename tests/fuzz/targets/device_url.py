@@ -30,5 +30,5 @@ TARGET = Target(
         b"\x00exec:micropython -X heapsize=4M?cwd=/tmp/x",
         b"\x00sim:?files=x&baud=115200&ring=512&telemetry=10&fault=drop-rx%3D0.1&fault=reset&seed=1",
     ),
-    past=(b"\xd4sim:?seed=0",),
+    past=(b"\xffsim:?seed=0",),
 )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 
 from fastflight.errors import RequestError, TransportError
 from fastflight.gateway.relay_targets import AllowedTargets, Asker
+from tests.fuzz.looping import Loop
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 
 RULES = ("127.0.0.1:2218", "[fd00::1]:23", "10.0.0.0/8:*", "board.local:23", "localhost:80", "[64:ff9b::]/96:*")
 FOUND = ("192.168.1.5", "127.0.0.1", "::1", "fe80::1%eth0", "::ffff:10.0.0.1", "169.254.169.254", "fd00::1", "x")
+LOOP = Loop()
 
 
 def run(data: bytes) -> None:
@@ -33,7 +34,7 @@ def run(data: bytes) -> None:
     except RequestError as error:
         assert str(error)
     try:
-        endpoints = asyncio.run(allowed.resolve(target, Asker()))
+        endpoints = LOOP.run(allowed.resolve(target, Asker()))
     except (RequestError, TransportError) as error:
         assert str(error)
         return
@@ -57,4 +58,5 @@ TARGET = Target(
         b"\xff\xff\x00[2002:7f00:1::]:80",
         b"\xff\xff\x00[fe80::1%25eth0]:1",
     ),
+    running=LOOP.running,
 )
