@@ -20,6 +20,7 @@ from pyarrow import flight
 from fastflight.client.failure import typed_errors
 from fastflight.client.stream import RowStream
 from fastflight.errors import FastFlightError, RequestError, Stopped
+from fastflight.tables.bare import one_content
 
 SENT = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 # What may pass before the mark that one waits for; a device that never says it would fill the memory.
@@ -119,7 +120,7 @@ class Sending:
             if self._done:
                 raise Stopped("the session has ended", where=self._location)
             with typed_errors(self._location):
-                self._writer.write_batch(pa.record_batch([pa.array([content], pa.binary())], schema=SENT))
+                self._writer.write_batch(pa.record_batch([one_content(content)], schema=SENT))
 
     def done(self) -> None:
         """Tell the server that nothing more comes, once."""

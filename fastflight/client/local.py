@@ -6,7 +6,6 @@ tables it is converted by way of record batches.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -20,6 +19,7 @@ from fastflight.client.rows import ROWS_PER_BATCH, Rows, rows_of
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
 from fastflight.tables import Layout, RowReader, format_of, open_reader
+from fastflight.tables.bare import one_content, one_number
 
 # A format of local files only: its index stands at its end, so that it can be neither sent nor read incrementally.
 PARQUET = ".parquet"
@@ -114,11 +114,7 @@ def _ending(path: str) -> str:
 
 def piece(offset: int, data: bytes) -> pa.RecordBatch:
     """One row of a `raw` file."""
-    # Not of Python's values, for which Arrow imports pandas: seconds on a busy computer, with the device held.
-    at = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(struct.pack("=q", offset))])
-    ends = pa.py_buffer(struct.pack("=2i", 0, len(data)))
-    content = pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(data)])
-    return pa.record_batch([at, content], schema=RAW_SCHEMA)
+    return pa.record_batch([one_number(offset), one_content(data)], schema=RAW_SCHEMA)
 
 
 @contextmanager

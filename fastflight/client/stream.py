@@ -20,6 +20,7 @@ from pyarrow import flight
 from fastflight.client.failure import typed_errors
 from fastflight.client.progress import Meter, Report
 from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
+from fastflight.tables.bare import empty
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,7 +170,7 @@ class RowStream:
             if self._told is not None and self._outcome.is_told:
                 self._told()
             if batch is None:
-                batch = pa.RecordBatch.from_pylist([], schema=self.schema)
+                batch = empty(self.schema)
             if batch.num_rows or not is_last:
                 yield batch, note
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from fastflight.errors import DataError
 from fastflight.service.answer import Note
 from fastflight.tables import Layout, open_writer
+from fastflight.tables.bare import empty
 from fastflight.tables.codec import RowWriter
 
 NOTE, TRAILER, ERROR = b"fastflight.note", b"fastflight.trailer", b"fastflight.error"
@@ -77,7 +78,7 @@ class ArrowEncoder:
         return self._empty(ERROR, error)
 
     def _empty(self, key: bytes, content: Mapping[str, Any]) -> bytes:
-        return bytes(self._with(pa.RecordBatch.from_pylist([], schema=self._schema), key, content))
+        return bytes(self._with(empty(self._schema), key, content))
 
     def _with(self, batch: pa.RecordBatch, key: bytes, content: Mapping[str, Any]) -> Data:
         sink = pa.BufferOutputStream()

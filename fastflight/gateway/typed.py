@@ -12,6 +12,7 @@ import pyarrow as pa
 from fastflight.concurrency import HandIn, off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.status import Refused
+from fastflight.tables.bare import one_content
 
 TYPED = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 # What waits to be sent to the device: a pasted file, for which a line at 115200 baud takes a minute and a half.
@@ -71,6 +72,6 @@ async def handing_in(typed: AsyncIterator[bytes], handed: HandIn[pa.RecordBatch]
 async def _feed(typed: AsyncIterator[bytes], handed: HandIn[pa.RecordBatch]) -> None:
     with contextlib.suppress(Stopped):  # the exchange has ended, and says why
         async for data in typed:
-            batch = pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], schema=TYPED)
+            batch = pa.RecordBatch.from_arrays([one_content(data)], schema=TYPED)
             await off_loop(handed.put, batch, len(data))
         handed.finish()

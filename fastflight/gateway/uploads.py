@@ -16,6 +16,7 @@ from fastflight.gateway.asgi import Receive
 from fastflight.gateway.formats import MEDIA_TYPES
 from fastflight.gateway.status import Refused
 from fastflight.tables import Layout, RowReader, open_reader
+from fastflight.tables.bare import one_content
 
 RAW = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 # What carries bytes as they are, or says nothing: curl, and browsers for endings that they do not know.
@@ -118,4 +119,4 @@ class Rows:
         if self._reader is not None:
             self._ready += self._reader.finish() if chunk is None else self._reader.feed(chunk)
         elif chunk is not None:
-            self._ready.append(pa.record_batch([pa.array([chunk], pa.binary())], schema=RAW))
+            self._ready.append(pa.record_batch([one_content(chunk)], schema=RAW))

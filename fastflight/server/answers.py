@@ -29,6 +29,7 @@ from fastflight.service.joining import Item, gathered, joined
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Source
 from fastflight.service.stream import Stream
+from fastflight.tables.bare import empty
 
 T = TypeVar("T")
 
@@ -104,7 +105,7 @@ def _send(
         closing, owned = owned, None
         _of_source(lambda: _close(closing))
         trailer = outgoing.trailer(_of_source(reading.summary))
-        yield _with(pa.RecordBatch.from_pylist([], schema=reading.schema), trailer)
+        yield _with(empty(reading.schema), trailer)
         outcome = "finished"
     except GeneratorExit:
         raise

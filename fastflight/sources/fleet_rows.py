@@ -19,8 +19,8 @@ from fastflight.service.failure import described
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.device_file import FileRows
-from fastflight.sources.reading import empty
 from fastflight.tables import format_of, schema_from_names
+from fastflight.tables.bare import empty
 
 DEVICE = pa.field("device", pa.string(), nullable=False)
 # Those that hold no types of their own.

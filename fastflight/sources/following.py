@@ -14,8 +14,9 @@ from fastflight.device import Device
 from fastflight.errors import RequestError, TransportError
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted, Summary
-from fastflight.sources.reading import Lot, empty
+from fastflight.sources.reading import Lot
 from fastflight.sources.session_rows import SessionRows
+from fastflight.tables.bare import empty
 from fastflight.transport.tap import Chunk, Gap, TapReader
 
 LIMIT = "limit reached"

@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from fastflight.service.source import AsyncReading, Noted, Reading, Summary
+from fastflight.tables.bare import empty
 
 Lot: TypeAlias = list[pa.RecordBatch | Noted]
 
@@ -94,9 +95,3 @@ class AsyncBatches:
     async def aclose(self) -> None:
         """Give back what the generator holds."""
         await self._lots.aclose()
-
-
-def empty(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows."""
-    # Not by `from_pylist`, which imports pandas: seconds at the first request, on an event loop perhaps.
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

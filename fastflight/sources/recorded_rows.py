@@ -23,8 +23,9 @@ from fastflight.errors import RequestError
 from fastflight.log import Missing, Rows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted, Summary
-from fastflight.sources.reading import Lot, empty
+from fastflight.sources.reading import Lot
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
+from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
 from fastflight.transport.tap import Chunk, Gap
 

@@ -24,6 +24,7 @@ from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.board_time import BoardTime
 from fastflight.tables import LineParser, Rejected
+from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
 from fastflight.transport.tap import Chunk, Gap
 
@@ -189,7 +190,7 @@ class SessionRows:
         ready += self._flush()
         if self._board_time is not None:
             self._board_time.restart(LOST)
-        silence = pa.RecordBatch.from_pylist([], self.schema)
+        silence = empty(self.schema)
         return [*ready, Noted(silence, {"outage": {"reason": reason, "next_seq": self._next}})]
 
     def due(self) -> list[Batch]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,31 @@ def test_arrow_has_looked_for_pandas_before_the_first_request_comes() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
     assert done.stdout == "True\n"
+
+
+CLIENT = r"""
+import sys
+from pathlib import Path
+from fastflight.client import FastFlightClient
+with FastFlightClient(sys.argv[1]) as client:
+    client.put_file("demo", "/b.bin", Path(sys.argv[2]))
+    client.get_file("demo", "/b.bin", Path(sys.argv[2]))
+    with client.session("demo", limit_rows=5) as rows:
+        assert sum(batch.num_rows for batch in rows) == 5
+    with client.interact("demo") as repl:
+        repl.send("\x03print(6 * 7)\r")
+        repl.read_until(b"42")
+print("pandas" in sys.modules)
+"""
+
+
+def test_a_client_that_moves_bytes_and_lines_does_not_load_pandas(tmp_path: Path) -> None:
+    """A write and an exchange have the device: while a client loads pandas, nobody else gets it."""
+    (tmp_path / "b.bin").write_bytes(b"bytes" * 100)
+    with open_server(ServeSettings("grpc://127.0.0.1:0")) as server:
+        command = [sys.executable, "-c", CLIENT, server.location, str(tmp_path / "b.bin")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_a_signal_that_another_thread_is_given_is_heard() -> None:

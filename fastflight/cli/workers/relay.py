@@ -24,6 +24,7 @@ from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError
 from fastflight.service.source import Noted, Summary
 from fastflight.service.wire import parse
+from fastflight.tables.bare import empty
 
 Item: TypeAlias = pa.RecordBatch | Noted
 
@@ -93,7 +94,7 @@ class Relay:
             return batch
         note = parse(chunk.app_metadata.to_pybytes(), "a worker's note")
         if any(key in note for key in NOTES):
-            return Noted(pa.RecordBatch.from_pylist([], self.schema) if batch is None else batch, note)
+            return Noted(empty(self.schema) if batch is None else batch, note)
         self._trailer = note
         if self._told is not None:
             self._told()
@@ -120,7 +121,7 @@ class Batches(Iterator[Item]):
 
     def __init__(self, relayed: Relayed, governor: Governor) -> None:
         self._relayed = relayed
-        silence = pa.RecordBatch.from_pylist([], relayed.schema)
+        silence = empty(relayed.schema)
         self._gather: Gather[Item] = Gather(
             [lambda: relayed],
             limit=1,
