@@ -38,6 +38,11 @@ class Caller:
         """Whether the name is one that was proven; else all callers share it."""
         return self.identity is not ANYBODY
 
+    @property
+    def known_name(self) -> str | None:
+        """The name that was proven, if one was."""
+        return self.identity.name if self.known else None
+
 
 # Where no proof is wanted, and who gave none where it is.
 ANYONE = Caller(ANYBODY)

@@ -168,7 +168,7 @@ class Fleet:
                     alone_since = loop.time()
                 elif loop.time() - alone_since > LINGER_SECONDS:
                     return
-                there = {name for view in self._views.values() for name in view.state}
+                there = {name for view in self._views.values() for name in view.heard()}
                 for name in there - ears.keys():
                     self._watched[name] = Watched()
                     ears[name] = heard.enter_context(self._hear(name))

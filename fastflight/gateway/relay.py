@@ -18,6 +18,7 @@ from fastflight.errors import FastFlightError
 from fastflight.gateway.asgi import Header
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.door import Door
+from fastflight.gateway.places import Places
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers, unpaced
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps
@@ -30,7 +31,8 @@ from fastflight.protocol.websocket import CloseCode, accept
 PATH = b"/relay"
 # Of 16 to 256 KB, reads of this size moved the most.
 READ_BYTES = 128 * 1024
-# Each costs half a megabyte when it does not read, and has up to 64 streams.
+# Each costs half a megabyte when it does not read, and has up to 64 streams. One of a name with fewer takes the place
+# of the newest of the name that has most: what has stood longest stays.
 MAX_CLIENTS = 64
 # Of these, of one name: some pages and programs of one person, and nobody can take them all.
 MAX_CLIENTS_OF_ONE = 16
@@ -38,6 +40,8 @@ MAX_CLIENTS_OF_ONE = 16
 CLOSE_SECONDS = 2.5
 # What an answer of a status has to say beside its text.
 _HEADERS = {401: 'www-authenticate: Bearer realm="fastflight"\r\n', 426: "sec-websocket-version: 13\r\n"}
+# After which a place may be free.
+RETRY_SECONDS = 5.0
 # How often it is looked whether those that are there still may be.
 LOOK_SECONDS = 1.0
 # Who opens a WebSocket with these headers, this query, and a certificate of this name; raises why they may not.
@@ -77,7 +81,15 @@ class Relay:
         self._timing = timing
         self._admit = admit
         self._check = check
+        # With those that were told that they end, and have not read it yet.
         self._clients: dict[RelayClient, Caller] = {}
+        self._places: Places[RelayClient] = Places(
+            MAX_CLIENTS,
+            MAX_CLIENTS_OF_ONE,
+            "connections to the relay",
+            retry_seconds=RETRY_SECONDS,
+            hint="Close one, or wait",
+        )
         self._coming: set[asyncio.Task[None]] = set()
         self._looking: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -102,7 +114,7 @@ class Relay:
         try:
             self._door.check(headers)
             caller = await self._admit(headers, query, certificate)
-            key = self._checked(headers, caller)
+            key, yielding = self._checked(headers, caller)
         except Exception as error:
             transport.write(last_words(error, _HEADERS))
             transport.close()
@@ -112,6 +124,8 @@ class Relay:
             raise
         if transport.is_closing():
             return
+        if yielding:
+            self._put_out(yielding[-1])
         secure = transport.get_extra_info("ssl_object") is not None
         wire = TransportWire(transport, self._buffers) if secure else SocketWire(_detached(transport), self._buffers)
         client = RelayClient(
@@ -124,6 +138,7 @@ class Relay:
             connect_timeout=self._connect_timeout,
             timing=self._timing,
         )
+        self._places.take(caller.known_name, client)
         self._clients[client] = caller
         if self._looking is None:
             self._look()
@@ -131,6 +146,14 @@ class Relay:
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
             b"sec-websocket-accept: %s\r\n\r\n" % accept(key).encode()
         )
+
+    def _put_out(self, client: RelayClient) -> None:
+        """Another gets its place, now: it need not have read that it ends, unless too many have not."""
+        self._places.leave(self._clients[client].known_name, client)
+        if len(self._clients) < 2 * MAX_CLIENTS:
+            client.end(CloseCode.TRY_AGAIN_LATER, Reason.LIMIT, "another has fewer connections, and gets this place")
+        else:
+            client.abort()
 
     def _look(self) -> None:
         """End those whose proof holds no more; look again as long as any is there."""
@@ -161,12 +184,14 @@ class Relay:
             client.abort()
 
     def _over(self, client: RelayClient) -> None:
-        self._clients.pop(client, None)
+        caller = self._clients.pop(client, None)
+        if caller is not None:
+            self._places.leave(caller.known_name, client)
         if not self._clients:
             self._empty.set()
 
-    def _checked(self, headers: Sequence[Header], caller: Caller) -> str:
-        """The key of a handshake (RFC 6455, 4.2.1) of `caller` that may come in."""
+    def _checked(self, headers: Sequence[Header], caller: Caller) -> tuple[str, Sequence[RelayClient]]:
+        """The key of a handshake (RFC 6455, 4.2.1) of `caller` that may come in; those of whom one has to go for it."""
         given = dict(headers)
         if given.get(b"sec-websocket-version") != b"13":
             raise Refused(426, "not a version that is spoken here", where="Sec-WebSocket-Version", hint="Known: 13")
@@ -177,14 +202,9 @@ class Relay:
             whole = False
         if not whole:
             raise Refused(400, "not the key of a WebSocket", where="Sec-WebSocket-Key", hint="Send 16 bytes in base64")
-        if self._closed or len(self._clients) >= MAX_CLIENTS:
-            raise Refused(503, "the relay takes no more connections", where="/relay", hint="Close one, or wait")
-        of_one = sum(each.name == caller.name for each in self._clients.values())
-        if caller.known and of_one >= MAX_CLIENTS_OF_ONE:
-            raise Refused(
-                503, f"the relay takes no more connections of {caller.name}", where="/relay", hint="Close one, or wait"
-            )
-        return key
+        if self._closed:
+            raise Refused(503, "the relay takes no more connections", where="/relay", hint="Ask again later")
+        return key, self._places.wanted(caller.known_name)
 
 
 class _Left(asyncio.Protocol):

@@ -1,7 +1,8 @@
 """One-time tickets: what a client may do on a WebSocket, asked for by a request that could say who it is.
 
 A browser cannot give a WebSocket a header of its own. So it asks for a ticket first, as for anything else, and opens
-the WebSocket with that in its address. A ticket is used up by whoever shows it first, also where it does not fit.
+the WebSocket with that in its address. A ticket is used up by whoever shows it first, also where it does not fit. Where
+as many wait as there may be, the oldest of the name that has most makes room for one of a name with fewer.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastflight.errors import ResourceExhausted
 from fastflight.gateway.callers import Caller
+from fastflight.gateway.places import Places
 from fastflight.gateway.status import Refused
 from fastflight.service.requests import Request
 
@@ -43,6 +44,13 @@ class Tickets:
         self._clock = clock
         # In the order of their ends.
         self._open: dict[str, tuple[str, float, Grant]] = {}
+        self._places: Places[str] = Places(
+            MAX_TICKETS,
+            MAX_TICKETS_OF_ONE,
+            "tickets that wait to be used",
+            retry_seconds=LIFETIME_SECONDS,
+            hint=f"Each is given up after {LIFETIME_SECONDS:.0f} s",
+        )
 
     def issue(self, grant: Grant) -> str:
         """A ticket for `grant`; `ResourceExhausted` while too many wait to be used, of its caller's name or in all."""
@@ -50,21 +58,19 @@ class Tickets:
         for number, (_, until, _) in list(self._open.items()):
             if until > now:
                 break
-            del self._open[number]
-        name = grant.caller.name
-        of_one = sum(name == each.caller.name for _, _, each in self._open.values())
-        if grant.caller.known and of_one >= MAX_TICKETS_OF_ONE:
-            raise _full(f"{MAX_TICKETS_OF_ONE} tickets of {name}", "identity", MAX_TICKETS_OF_ONE)
-        if len(self._open) >= MAX_TICKETS:
-            raise _full(f"{MAX_TICKETS} tickets", "server", MAX_TICKETS)
+            self._taken(number)
+        yielding = self._places.wanted(grant.caller.known_name)
+        if yielding:
+            self._taken(yielding[0])
         number, secret = secrets.token_urlsafe(NUMBER_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         self._open[number] = secret, now + LIFETIME_SECONDS, grant
+        self._places.take(grant.caller.known_name, number)
         return f"{number}.{secret}"
 
     def redeem(self, ticket: str, use: str) -> Grant:
         """What `ticket` grants, once; `Refused` unless it grants that `use`."""
         number, _, secret = ticket.partition(".")
-        kept, until, grant = self._open.pop(number, ("", 0.0, None))
+        kept, until, grant = self._taken(number)
         known = hmac.compare_digest(kept.encode(), secret.encode(errors="replace"))
         if grant is None or not known or until <= self._clock():
             raise Refused(
@@ -74,15 +80,13 @@ class Tickets:
             raise other(f"this one is for {grant.use!r}")
         return grant
 
-
-def _full(what: str, scope: str, limit: int) -> ResourceExhausted:
-    return ResourceExhausted(
-        f"{what} wait to be used, as many as there may be",
-        scope=scope,
-        limit=limit,
-        retry_after_seconds=LIFETIME_SECONDS,
-        hint=f"Each is given up after {LIFETIME_SECONDS:.0f} s",
-    )
+    def _taken(self, number: str) -> tuple[str, float, Grant | None]:
+        """Secret, end and grant of a ticket, which is there no more."""
+        kept = self._open.pop(number, None)
+        if kept is None:
+            return "", 0.0, None
+        self._places.leave(kept[2].caller.known_name, number)
+        return kept
 
 
 def other(hint: str) -> Refused:

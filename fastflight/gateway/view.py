@@ -87,14 +87,18 @@ class View:
         for viewer in self.viewers:
             viewer.end(why)
 
+    def heard(self) -> list[str]:
+        """The devices that are to be heard for it: no line is opened for one who may not hear what comes."""
+        return [name for name in self.state if self._hears(name)]
+
     def tick(self, about: Mapping[str, Any], said: Said, silence: Mapping[str, Any], new: Points, all_: Points) -> None:
         """Make the message of this tick, and offer it. `silence` is what is shown of a device that says nothing."""
         changed: dict[str, dict[str, Any]] = {}
         shown: dict[str, dict[str, Any]] = {}
         for name, each in self.state.items():
-            if name not in said:
-                continue
             heard = self._hears(name)
+            if heard and name not in said:
+                continue
             now = {key: each.get(key) for key in STATE} | {"granted": self._granted(name)}
             shown[name] = now | dict(said[name] if heard else silence)
             old = self._shown.get(name, {})

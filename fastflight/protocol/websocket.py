@@ -57,6 +57,7 @@ class CloseCode(IntEnum):
     INVALID_DATA = 1007
     POLICY_VIOLATION = 1008
     MESSAGE_TOO_BIG = 1009
+    TRY_AGAIN_LATER = 1013
 
 
 # Codes that a peer may put into a close frame: those that the registry knows, of libraries, and of applications.

@@ -220,6 +220,17 @@ def test_the_page_shows_each_their_own(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_page_opens_no_line_for_who_may_not_hear_it(kind: str) -> None:
+    with guarding(kind) as guarded:
+        with connect(f"{guarded.ws}/ws/fleet?ticket={guarded.ticket('reader', 'fleet')}") as reader:
+            assert whole(reader)["lab-1"]["rows"] == 0
+            for _ in range(10):
+                reader.recv(SOON)
+            told = guarded.ask("admin", "GET", "/devices").json["devices"]
+        assert {each["name"]: each["open"] for each in told} == {"lab-1": False, "secret": False}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_revoked_is_put_out(kind: str) -> None:
     with guarding(kind) as guarded, ExitStack() as parts:
         assert guarded.ask("operator", "GET", "/devices/lab-1/info").status == 200

@@ -14,6 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 from fastflight.gateway import AllowedTargets
 from fastflight.gateway.relay import MAX_CLIENTS_OF_ONE
 from fastflight.protocol.relay import Closed, Opened, Reason, RelayConnection
+from fastflight.protocol.websocket import CloseCode
 
 from .guarded import SOON, Guarded, guarding
 
@@ -97,6 +98,23 @@ def test_one_name_cannot_take_all_connections(guarded: Guarded) -> None:
         assert status(guarded, **shown) == 503
         with relay(guarded, "operator"):
             pass
+
+
+def test_names_together_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch, targets: Targets) -> None:
+    monkeypatch.setattr("fastflight.gateway.relay.MAX_CLIENTS", 4)
+    with guarding("in one process", {}, AllowedTargets(["127.0.0.1:*"])) as guarded, ExitStack() as open_:
+        held = [open_.enter_context(relay(guarded, who)) for who in ("other", "operator", "admin", "other")]
+        with relay(guarded, "listener"):
+            with pytest.raises(ConnectionClosed) as caught:
+                while True:
+                    message = held[3].recv(SOON)
+            assert caught.value.rcvd is not None and caught.value.rcvd.code == CloseCode.TRY_AGAIN_LATER
+            assert isinstance(message, bytes)
+            (event,) = RelayConnection(accepts=False).feed(message)
+            assert isinstance(event, Closed) and (event.stream, event.reason) == (0, Reason.LIMIT)
+            shown = {"Authorization": f"Bearer {guarded.tokens['listener']}"}
+            assert status(guarded, **shown) == 503  # now each has one
+            assert opened(held[2], targets.other)
 
 
 def test_a_ticket_is_good_once(guarded: Guarded) -> None:

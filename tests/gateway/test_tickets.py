@@ -83,12 +83,28 @@ def test_one_name_cannot_take_them_all() -> None:
     first, second = (Grant("fleet", None, Caller(Identity("ada", (), token))) for token in ("old", "new"))
     shown = [tickets.issue(each) for each in [first, second] * (MAX_TICKETS_OF_ONE // 2)]
     for each in (first, second):
-        with pytest.raises(ResourceExhausted, match="32 tickets of ada wait to be used") as raised:
+        with pytest.raises(ResourceExhausted, match="32 tickets that wait to be used of ada") as raised:
             tickets.issue(each)
         assert (raised.value.scope, raised.value.limit) == ("identity", MAX_TICKETS_OF_ONE)
     tickets.issue(Grant("fleet", None, Caller(Identity("bob", ()))))
     tickets.redeem(shown[0], "fleet")
     tickets.issue(first)
+
+
+def test_names_together_cannot_take_them_all() -> None:
+    tickets = Tickets()
+    names = [f"name-{number}" for number in range(MAX_TICKETS // MAX_TICKETS_OF_ONE)]
+    shown = [(name, tickets.issue(granted(name))) for name in names for _ in range(MAX_TICKETS_OF_ONE)]
+    assert tickets.redeem(tickets.issue(granted("eve")), "fleet") == granted("eve")
+    # The oldest of one that had most is gone, and no other.
+    with pytest.raises(Refused, match="unknown, used or expired"):
+        tickets.redeem(shown[0][1], "fleet")
+    for name, ticket in shown[1:]:
+        assert tickets.redeem(ticket, "fleet") == granted(name)
+
+
+def granted(name: str) -> Grant:
+    return Grant("fleet", None, Caller(Identity(name, ())))
 
 
 @given(

@@ -1,0 +1,71 @@
+"""Places that names share: how many there are, how many one name may have, and whose is given up for another.
+
+While there are free ones whoever comes gets one, up to so many of one name. When all are taken, one that comes under a
+name with fewer gets one of the name that has most. So some names together keep no other out: there have to be as many
+names as there are places for that. Whoever is not known by name (None) shares what there is with all such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+from fastflight.errors import ResourceExhausted
+
+T = TypeVar("T", bound=Hashable)
+
+
+class Places(Generic[T]):
+    """Who has them. Belongs to one event loop."""
+
+    def __init__(self, most: int, most_of_one: int, what: str, *, retry_seconds: float, hint: str) -> None:
+        """`what` they are for, for refusals: "connections to the relay"; after `retry_seconds` one may be free."""
+        self._most = most
+        self._most_of_one = most_of_one
+        self._what = what
+        self._retry_seconds = retry_seconds
+        self._hint = hint
+        # In the order in which they came; no name has none.
+        self._of: dict[str | None, dict[T, None]] = {}
+        self._taken = 0
+
+    def __len__(self) -> int:
+        return self._taken
+
+    def wanted(self, name: str | None) -> Sequence[T]:
+        """Of whom one has to leave before one more of `name` comes, the oldest first; none if there is room.
+
+        `ResourceExhausted` for a name that has as many as it may have, and where no other has more than it would have.
+        """
+        own = len(self._of.get(name, ()))
+        if name is not None and own >= self._most_of_one:
+            raise self._full(f"{self._most_of_one} {self._what} of {name}", "identity", self._most_of_one)
+        if self._taken < self._most:
+            return ()
+        largest = max(self._of.values(), key=len)
+        if len(largest) <= own + 1:
+            raise self._full(f"{self._most} {self._what}", "server", self._most)
+        return tuple(largest)
+
+    def take(self, name: str | None, who: T) -> None:
+        """One more has come, which was `wanted`."""
+        self._of.setdefault(name, {})[who] = None
+        self._taken += 1
+
+    def leave(self, name: str | None, who: T) -> None:
+        """One has left; one that had left before may do so again."""
+        of_name = self._of.get(name, {})
+        if who in of_name:
+            del of_name[who]
+            self._taken -= 1
+            if not of_name:
+                del self._of[name]
+
+    def _full(self, what: str, scope: str, limit: int) -> ResourceExhausted:
+        return ResourceExhausted(
+            f"there are {what}, as many as there may be",
+            scope=scope,
+            limit=limit,
+            retry_after_seconds=self._retry_seconds,
+            hint=self._hint,
+        )
