@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeAlias, TypeVar, cast
 
 from fastflight.concurrency.failure import failure_of
 from fastflight.concurrency.governor import STEP_BYTES
@@ -35,9 +35,17 @@ CLOSE_SECONDS = 5.0
 ITEMS_PER_TURN = 16
 
 
+# Takes what is to be called when the reader is to end, None once there is nothing to call any more.
+WhenStopped: TypeAlias = Callable[[Callable[[], object] | None], object]
+
+
 def always() -> bool:
     """For readers who cannot go away."""
     return True
+
+
+def _never(tell: Callable[[], object] | None) -> None:
+    """For readers whom nobody stops."""
 
 
 def drain(
@@ -65,9 +73,14 @@ def drain_lots(
     max_bytes: int,
     size_of: Callable[[T], int],
     still_wanted: Callable[[], bool] = always,
+    when_stopped: WhenStopped = _never,
 ) -> Generator[list[T], None, None]:
-    """As `drain`, for a reader that can use all items that wait, at least one, at once."""
-    generator = _drain(shard, items, max_bytes, size_of, still_wanted)
+    """As `drain`, for a reader that can use all items that wait, at least one, at once.
+
+    `when_stopped` is given what cancels the iteration from any thread, whatever the reader does: what waits is dropped
+    then, and the reader gets an end or an error, and must know by itself that it is none of the iterator's.
+    """
+    generator = _drain(shard, items, max_bytes, size_of, still_wanted, when_stopped)
     next(generator)  # from here on, closing it runs its `finally`: the iterator is closed even if never read
     return generator
 
@@ -141,10 +154,12 @@ def _drain(
     max_bytes: int,
     size_of: Callable[[T], int],
     still_wanted: Callable[[], bool],
+    when_stopped: WhenStopped,
 ) -> Generator[list[T], None, None]:
     told = threading.Event()
     handoff = _HandOff(shard, items, max_bytes, size_of, told.set)
     handoff.start()
+    when_stopped(handoff.cancel)
     try:
         yield []
         while True:
@@ -154,6 +169,7 @@ def _drain(
                 return
             yield lot
     finally:
+        when_stopped(None)
         if handoff.cancel():
             handoff.gone.wait(CLOSE_SECONDS if shard.running else 0)
 

@@ -6,6 +6,7 @@ iterator: however it ends, that is closed.
 
 While an async source is idle the client is looked after every 40 ms. A sync source is asked in the handler's thread,
 where nothing can interrupt it: one that can be idle must give an empty batch now and then, as DESIGN's live streams do.
+A stream that is stopped while its client takes nothing gives its source back on the spot, in either case.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 
 from fastflight.concurrency import Shard, drain_lots, failure_of
-from fastflight.concurrency.carried import Carried
 from fastflight.errors import Stopped
+from fastflight.server.interruption import Interruptible
 from fastflight.server.status import flight_error
 from fastflight.service import dispatch
 from fastflight.service.answer import Note, Outgoing, Weighed, async_items, described, most_rows
@@ -58,7 +59,8 @@ def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream)
     """The schema and the messages of an answer that is read in this thread."""
     reading = _of_source(read)
     schema = described(reading.schema, request, "sync")
-    batches = Carried(reading.batches)
+    batches = Interruptible(reading.batches, stream)
+    stream.when_stopped(batches.interrupt)
     items = joined(gathered(batches, schema), schema, most_rows(request)) if reading.ready else batches
     return schema, _begin(replace(reading, schema=schema, batches=batches), items, batches, stream)
 
@@ -68,7 +70,14 @@ def async_messages(
 ) -> Opened:
     """The schema and the messages of an answer that is read on the shard."""
     given = async_items(read, request)
-    lots = drain_lots(shard, given, max_bytes=HANDOFF_BYTES, size_of=Weighed(), still_wanted=stream.check)
+    lots = drain_lots(
+        shard,
+        given,
+        max_bytes=HANDOFF_BYTES,
+        size_of=Weighed(),
+        still_wanted=stream.check,
+        when_stopped=stream.when_stopped,
+    )
     first = next(lots)
     reading = cast(AsyncReading, first[0])
     rest = cast("Iterator[list[Item]]", chain([first[1:]], lots))
@@ -96,6 +105,8 @@ def _send(
         run = _Run(outgoing, items)
         while not run.ended:
             yield pa.RecordBatchReader.from_batches(reading.schema, run)
+            if stream.why_stop:  # what is there of the source may look like its end, or fail for another reason
+                stream.check()
             if run.error is not None:
                 raise run.error
             if run.noted is not None:
@@ -105,6 +116,7 @@ def _send(
         closing, owned = owned, None
         _of_source(lambda: _close(closing))
         trailer = outgoing.trailer(_of_source(reading.summary))
+        outgoing.offer()
         yield _with(empty(reading.schema), trailer)
         outcome = "finished"
     except GeneratorExit:
@@ -113,6 +125,8 @@ def _send(
         outcome, failure = "cancelled" if isinstance(error, Stopped) else "failed", error
         raise flight_error(error, stream.trace) from None
     finally:
+        stream.offered = 0.0
+        stream.when_stopped(None)
         stream.close(outcome, failure)
         try:
             _close(owned)

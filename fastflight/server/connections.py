@@ -10,10 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from urllib.parse import unquote
+
+from fastflight.transport.progress import Taken, taken
 
 # Where a POSIX system lists the descriptors of the asking process. Windows has nothing like it: nothing is cut there.
 DESCRIPTORS = "/dev/fd"
+
+
+Address = tuple[str, int]
 
 
 def cut(port: int, peer: str | None = None) -> int:
@@ -22,30 +28,46 @@ def cut(port: int, peer: str | None = None) -> int:
     With `peer`, as gRPC says it (`ipv4:127.0.0.1:40000`, `ipv6:%5B::1%5D:40000`), the one from there.
     """
     found = 0
-    wanted = None if peer is None else _address(peer)
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(DESCRIPTORS):
-            with contextlib.suppress(OSError):  # not a socket, not connected, or closed since it was listed
-                found += _cut(os.dup(int(name)), port, wanted)
+    wanted = None if peer is None else address(peer)
+    for there, connection in _accepted(port):
+        if wanted is None or there == wanted:
+            with contextlib.suppress(OSError):  # closed since it was listed
+                connection.shutdown(socket.SHUT_RDWR)
+                found += 1
     return found
 
 
-def _cut(descriptor: int, port: int, wanted: tuple[str, int] | None) -> bool:
-    try:
-        connection = socket.socket(fileno=descriptor)
-    except OSError:
-        os.close(descriptor)
-        raise
-    with connection:
-        if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
-            return False
-        peer = connection.getpeername()  # a listening socket has none, and stays
-        if wanted is not None and (peer[0].removeprefix("::ffff:"), peer[1]) != wanted:
-            return False
-        connection.shutdown(socket.SHUT_RDWR)
-        return True
+def progress(port: int) -> dict[Address, Taken]:
+    """What the clients of connections that were accepted at `port` have taken, by their `address`."""
+    found = ((there, taken(connection)) for there, connection in _accepted(port))
+    return {there: each for there, each in found if each is not None}
 
 
-def _address(peer: str) -> tuple[str, int]:
+def address(peer: str) -> Address:
+    """Host and port of a peer, as gRPC says it."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     return host.removeprefix("[").removesuffix("]").removeprefix("::ffff:"), int(port)
+
+
+def _accepted(port: int) -> Iterator[tuple[Address, socket.socket]]:
+    """Connections that were accepted at `port`, and from where; each is open until the next one comes."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(DESCRIPTORS):
+            with contextlib.suppress(OSError), _opened(os.dup(int(name))) as connection:
+                if (there := _from(connection, port)) is not None:
+                    yield there, connection
+
+
+def _opened(descriptor: int) -> socket.socket:
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError:  # not a socket
+        os.close(descriptor)
+        raise
+
+
+def _from(connection: socket.socket, port: int) -> Address | None:
+    if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
+        return None
+    host, there = connection.getpeername()[:2]  # a listening socket has none, and stays
+    return host.removeprefix("::ffff:"), there

@@ -25,6 +25,7 @@ from fastflight.server.actions import own_actions, types
 from fastflight.server.authentication import KEY, Authentication, Handshake
 from fastflight.server.connections import cut
 from fastflight.server.headers import Headers, begin
+from fastflight.server.stalls import Stalls
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.server.tls import Tls
 from fastflight.service import Catalog
@@ -104,6 +105,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             root_certificates=None if tls is None else tls.client_ca,
             middleware=middleware,
         )
+        self._stalls = Stalls(self._ledger, self.port)
+        self._stalls.start()
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
         with mapped():
@@ -183,6 +186,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         A client that does not read its answer cannot be told so: its connection is cut. False when a handler is still
         there after that; it ends with its source, or with the process.
         """
+        self._stalls.close()
         self._ledger.drain()
         if not self._ledger.wait_empty(timeout):
             self._ledger.stop_all()
@@ -258,7 +262,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _cutting(self, stream: Stream) -> Callable[[], int]:
         """What cuts a stream's connection, unless something else runs on it."""
-        return lambda: cut(self.port, stream.peer) if stream.has_connection_alone else 0
+
+        def cutting() -> int:
+            connections = cut(self.port, stream.peer) if stream.has_connection_alone else 0
+            self._ledger.count_cut(connections)
+            return connections
+
+        return cutting
 
     def _left(self, who: Identity, context: flight.ServerCallContext) -> bool:
         """Whether a stream's client has gone. Raises `Unauthenticated` when what it began with holds no more."""

@@ -73,7 +73,7 @@ class Silence:
             return True
         if not self._stream.why_stop and now - since >= self._seconds:
             log.info("a client is silent", seconds=round(now - since, 1), type=self._stream.asked.request.type)
-            self._stream.stop(f"the client has said nothing for {self._seconds:g} s")
+            self._stream.stop_overdue("writer", f"the client has said nothing for {self._seconds:g} s")
         if not self._stream.why_stop:
             return True
         if self._cut_at is None:

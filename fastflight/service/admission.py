@@ -47,6 +47,11 @@ MIN_RETRY_SECONDS = 1.0
 # A client that writes and says nothing holds a device and a thread. The slowest source of rows that is worth a write, a
 # person's hand or a sensor that is asked once a minute, gives them in one go, or uses a session.
 SILENT_SECONDS = 60.0
+# A client that reads and takes nothing has a device held for it, and a thread. People look at a batch for a minute, and
+# programs work on one for as long; who does so for longer asks for the rest when they want it.
+STALLED_SECONDS = 120.0
+# The same where no device is held: a live session costs its place, and what it misses is counted.
+STALLED_LIVE_SECONDS = 3600.0
 # A server that had room for nobody for so long is no better in a moment: a balancer may send clients elsewhere.
 OVERLOADED_SECONDS = 10.0
 # How often a waiting thread looks whether its client is still there. gRPC takes up to 0.4 ms to say.
@@ -69,8 +74,10 @@ class Limits:
     wait_seconds: float = WAIT_SECONDS
     # Bytes that wait in hand-offs, of all streams together.
     memory: int = DEFAULT_MEMORY_BYTES
-    # How long a client that is to send may send nothing. One that takes nothing is not ended.
+    # How long a client that is to send may send nothing.
     silent_seconds: float = SILENT_SECONDS
+    # How long one that reads may take nothing of what is there for it.
+    stalled_seconds: float = STALLED_SECONDS
 
 
 class _Gate:

@@ -118,8 +118,10 @@ class Outgoing:
         batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
         passed = self._passed(batch, is_noted=note is not None)
         for piece in split(passed) if passed is not None else ():
+            self.offer()
             yield piece, note
             note = None
+        self._stream.offered = 0.0
 
     def batches(self, items: Iterator[pa.RecordBatch | Noted]) -> Generator[pa.RecordBatch, None, Noted | None]:
         """What goes out of `items` up to the first that is `Noted`: returns that, or None at the end."""
@@ -130,10 +132,18 @@ class Outgoing:
             if batch is None:
                 continue
             if self._sizes.last <= self._surely_fits:
+                self._stream.offered = self._sent
                 yield batch
             else:
-                yield from split(batch)
+                for piece in split(batch):
+                    self.offer()
+                    yield piece
+            self._stream.offered = 0.0
         return None
+
+    def offer(self) -> None:
+        """Something is in front of the client from now on."""
+        self._stream.offered = time.monotonic()
 
     def trailer(self, summary: Summary) -> Note:
         """What is to be known at the end."""

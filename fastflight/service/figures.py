@@ -49,6 +49,10 @@ TABLE: dict[str, Figure] = {
     "fastflight_bytes_total": Figure("counter", "Bytes of batches sent and taken.", ("source",)),
     "fastflight_rejected_rows_total": Figure("counter", "Rows of files that did not fit, set aside.", ("source",)),
     "fastflight_errors_total": Figure("counter", "Streams and calls that failed, by the error's code.", ("code",)),
+    "fastflight_overdue_total": Figure(
+        "counter", "Streams ended for their client: a reader took nothing, a writer said nothing.", ("client",)
+    ),
+    "fastflight_connections_cut_total": Figure("counter", "Connections by Flight cut, as such clients heard nothing."),
     "fastflight_calls_open": Figure("gauge", "Calls that are no streams, under way."),
     "fastflight_calls_total": Figure("counter", "Calls that are no streams, ended.", ("call", "outcome")),
     "fastflight_waiting": Figure("gauge", "Streams and calls that wait for room."),

@@ -30,6 +30,8 @@ from fastflight.service.trace import current
 ENDED = ("finished", "failed", "cancelled", "rows", "bytes")
 COUNTED = ("open", "started", *ENDED)
 OUTCOMES = ("finished", "failed", "cancelled")
+# Clients that may let a stream wait for too long: one that takes nothing, one that says nothing.
+OVERDUE = ("reader", "writer")
 
 
 class Ledger:
@@ -46,6 +48,8 @@ class Ledger:
         self._durations: dict[str, Histogram] = {}
         self._calls: Counter[tuple[str, str]] = Counter()
         self._errors: Counter[str] = Counter()
+        self._overdue: Counter[str] = Counter()
+        self._cut = 0
         self._journal = Journal()
 
     def open(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
@@ -124,6 +128,16 @@ class Ledger:
             error=stream.error,
         )
 
+    def count_overdue(self, client: str) -> None:
+        """A stream is ended that waited for its client, one of `OVERDUE`, for too long."""
+        with self._lock:
+            self._overdue[client] += 1
+
+    def count_cut(self, connections: int) -> None:
+        """Connections were cut because that was not enough."""
+        with self._lock:
+            self._cut += connections
+
     @property
     def in_detail(self) -> bool:
         """Whether each request has a line in the log."""
@@ -144,7 +158,7 @@ class Ledger:
         with self._lock:
             if any(place.peer == stream.peer for place in self._admission.calls):
                 return False
-            return all(each.why_stop for each in self._streams() if each.peer == stream.peer)
+            return all(each is stream or each.why_stop for each in self._streams() if each.peer == stream.peer)
 
     @property
     def state(self) -> str:
@@ -152,6 +166,10 @@ class Ledger:
         if self._admission.closed:
             return "draining"
         return "overloaded" if self._admission.overloaded or not has_descriptors() else "serving"
+
+    def offering(self) -> list[Stream]:
+        """Streams by Flight whose clients have something in front of them."""
+        return [stream for stream in self._running() if stream.offered and stream.in_thread]
 
     def refuse_while_draining(self) -> None:
         """Raise `Stopped` once the server shuts down."""
@@ -271,6 +289,7 @@ class Ledger:
             rejected = {name: counts["rejected"] for name, counts in self._counts.items()}
             calls, errors = dict(self._calls), dict(self._errors)
             limits = list(self._admission.levels())
+            overdue, cut = dict(self._overdue), self._cut
             refused = dict(self._admission.refusals)
         for source, counts in told["sources"].items():
             of = {"source": source}
@@ -284,6 +303,9 @@ class Ledger:
             yield Sample("fastflight_stream_duration_seconds", duration, {"source": source})
         for code, count in errors.items():
             yield Sample("fastflight_errors_total", count, {"code": code})
+        for client in OVERDUE:
+            yield Sample("fastflight_overdue_total", overdue.get(client, 0), {"client": client})
+        yield Sample("fastflight_connections_cut_total", cut)
         yield Sample("fastflight_calls_open", told["calls"])
         for (name, outcome), count in calls.items():
             yield Sample("fastflight_calls_total", count, {"call": name, "outcome": outcome})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fastflight.errors import Stopped
-from fastflight.service.admission import Limits, Place
+from fastflight.service.admission import STALLED_LIVE_SECONDS, Limits, Place
 from fastflight.service.kept import Asked
 from fastflight.service.trace import Trace, current
 
@@ -34,6 +34,8 @@ class Keeping(Protocol):
 
     def closed(self, stream: Stream, outcome: str) -> None: ...
 
+    def count_overdue(self, client: str) -> None: ...
+
 
 class Stream(Place):
     """One running do_get, do_put or do_exchange, and its place."""
@@ -45,6 +47,8 @@ class Stream(Place):
     rejected = 0
     # By `time.perf_counter`, from when it was admitted; 0 before.
     began = 0.0
+    # Since when its client has had something in front of it and not taken it, by `time.monotonic`; 0 where nothing.
+    offered = 0.0
     why_stop = ""
     # How it went; known before it closes where its handler has more to do than to answer.
     outcome = ""
@@ -80,6 +84,12 @@ class Stream(Place):
         return self._ledger.limits.silent_seconds
 
     @property
+    def stalled_seconds(self) -> float:
+        """How long its client may take nothing."""
+        seconds = self._ledger.limits.stalled_seconds
+        return seconds if self._drain is None else max(seconds, STALLED_LIVE_SECONDS)
+
+    @property
     def has_connection_alone(self) -> bool:
         """Whether nothing else goes on on its connection, but streams that are to end."""
         return self._ledger.has_alone(self)
@@ -95,11 +105,16 @@ class Stream(Place):
             tell()
 
     def stop(self, why: str) -> None:
-        """End it from outside."""
-        self.why_stop = why
+        """End it from outside. The first reason counts."""
+        self.why_stop = self.why_stop or why
         tell = self._stopped
         if tell is not None:
             tell()
+
+    def stop_overdue(self, client: str, why: str) -> None:
+        """End it because its client, a `reader` or a `writer`, let it wait for too long."""
+        self._ledger.count_overdue(client)
+        self.stop(why)
 
     def when_draining(self, drain: Callable[[], None]) -> None:
         """A live stream: `drain` makes it end by itself when the server shuts down."""

@@ -187,8 +187,8 @@ class Running:
         return self.server._ledger.stats()
 
     def settled(self) -> bool:
-        """Wait until no stream is open."""
-        return self.server._ledger.wait_empty(SOON) and self.tasks() == 0
+        """Wait until no stream is open, and no task is left: each look is a turn of the loops, in which one may end."""
+        return self.server._ledger.wait_empty(SOON) and any(self.tasks() == 0 for _ in range(100))
 
 
 @contextmanager

@@ -1,0 +1,288 @@
+"""Clients that stop reading, and what becomes of their sources, connections and neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
+from fastflight.client.failure import typed
+from fastflight.errors import Stopped
+from fastflight.server.connections import Address, address, progress
+from fastflight.server.stalls import Stalls
+from fastflight.service import Source
+from fastflight.service.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
+from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Reading
+from fastflight.service.stream import Stream
+from fastflight.transport.progress import Taken
+
+from .conftest import SCHEMA, SOON, Running, Trial, serving
+from .test_uploads import command
+
+# A row that no window and no buffer on the way takes whole: who has one in front of it and does not read stands still.
+ROW = pa.record_batch({"data": pa.array([bytes(32_000_000)])})
+
+
+class Heavy:
+    """A source of such rows, and whether it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+        self.source = Source(Trial, read=self.read, aread=self.aread, exchange=self.exchange, aexchange=self.aexchange)
+
+    def read(self, request: Trial) -> Reading:
+        return Reading(ROW.schema, self._rows())
+
+    async def aread(self, request: Trial) -> AsyncReading:
+        return AsyncReading(ROW.schema, self._arows(request.idle))
+
+    def exchange(self, request: Trial, schema: pa.Schema, batches: Incoming) -> Reading:
+        return self.read(request)
+
+    async def aexchange(self, request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
+        return await self.aread(request)
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        try:
+            while True:
+                yield ROW
+        finally:
+            self.closed.set()
+
+    async def _arows(self, idle: bool) -> AsyncIterator[pa.RecordBatch]:
+        if idle:
+            await asyncio.Event().wait()
+        try:
+            while True:
+                yield ROW
+        finally:
+            self.closed.set()
+
+
+class Looking:
+    """A `Stalls` whose clock is set, and which looks when it is told to."""
+
+    def __init__(self, running: Running, taken: Callable[[int], Mapping[Address, Taken]] = progress) -> None:
+        self.late = 0.0
+        self.ledger = running.server._ledger
+        self.stalls = Stalls(self.ledger, running.server.port, lambda: time.monotonic() + self.late, taken)
+
+    def after(self, seconds: float) -> None:
+        self.late += seconds
+        self.stalls.look()
+
+    def stream(self) -> Stream:
+        """The one that has something in front of its client, once it has."""
+        deadline = time.monotonic() + SOON
+        while not (found := self.ledger.offering()):
+            assert time.monotonic() < deadline
+        return found[0]
+
+    def figures(self) -> dict[str, float]:
+        told = {(each.name, *each.labels.values()): each.value for each in self.ledger.figures()}
+        return {
+            "readers": told["fastflight_overdue_total", "reader"],
+            "cut": told["fastflight_connections_cut_total",],
+        }
+
+
+@pytest.fixture
+def heavy() -> Heavy:
+    return Heavy()
+
+
+@pytest.fixture
+def running(heavy: Heavy) -> Iterator[Running]:
+    with serving(trial=heavy.source) as started:
+        yield started
+
+
+@pytest.fixture
+def stopped(running: Running, mode: str) -> Iterator[flight.FlightStreamReader]:
+    """A client that has asked, and does not read."""
+    client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
+    reader = asked(client, mode)
+    yield reader
+    reader.cancel()
+    client.close()
+
+
+def asked(client: flight.FlightClient, mode: str = "async", **request: object) -> flight.FlightStreamReader:
+    return client.do_get(flight.Ticket(json.dumps({"type": "trial", "mode": mode, **request}).encode()))
+
+
+def test_the_device_of_one_that_stops_is_free_and_it_is_told_when_it_reads_on(
+    running: Running, heavy: Heavy, stopped: flight.FlightStreamReader
+) -> None:
+    looking = Looking(running)
+    looking.stream()
+    looking.after(0)
+    assert not heavy.closed.is_set()
+    looking.after(STALLED_SECONDS)
+    assert heavy.closed.wait(SOON)
+    assert running.stats()["open"] == 1
+    with pytest.raises(flight.FlightUnavailableError, match="the client has taken nothing for 120 s") as raised:
+        stopped.read_all()
+    assert isinstance(typed(raised.value, ""), Stopped)
+    assert running.settled()
+    assert looking.figures() == {"readers": 1, "cut": 0}
+
+
+def test_the_connection_of_one_that_stays_is_cut(running: Running, stopped: flight.FlightStreamReader) -> None:
+    looking = Looking(running)
+    looking.stream()
+    looking.after(STALLED_SECONDS)
+    looking.after(STALLED_SECONDS - 1)
+    assert running.stats()["open"] == 1
+    looking.after(1)
+    assert running.settled()
+    assert looking.figures() == {"readers": 1, "cut": 1}
+    with pytest.raises(pa.ArrowException):
+        stopped.read_all()
+
+
+def test_others_on_its_connection_go_on(running: Running, mode: str) -> None:
+    stopped = asked(running.client, mode)
+    looking = Looking(running)
+    looking.stream()
+    other = asked_idly(running.client)
+    for _ in range(3):
+        looking.after(STALLED_SECONDS)
+    assert running.stats()["open"] == 2
+    assert looking.figures() == {"readers": 1, "cut": 0}
+    other.cancel()
+    with pytest.raises(flight.FlightUnavailableError, match="has taken nothing"):
+        stopped.read_all()
+    assert running.settled()
+
+
+def test_one_that_takes_a_batch_now_and_then_is_left_alone(
+    running: Running, stopped: flight.FlightStreamReader
+) -> None:
+    looking = Looking(running)
+    for _ in range(3):
+        before = looking.stream().offered
+        looking.after(STALLED_SECONDS / 2)
+        looking.late = 0
+        while looking.stream().offered == before:
+            stopped.read_chunk()
+    assert looking.figures()["readers"] == 0
+    stopped.cancel()
+    assert running.settled()
+
+
+class Line:
+    """What the operating system says of the one client that has something in front of it."""
+
+    def __init__(self, waits: bool = True) -> None:
+        self.waits = waits
+        self.acknowledged = 0
+        self.peer = ""
+
+    def __call__(self, port: int) -> Mapping[Address, Taken]:
+        return {address(self.peer): Taken(self.acknowledged, self.waits)}
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: Running) -> None:
+    line = Line()
+    looking = Looking(running, line)
+    line.peer = looking.stream().peer
+    looking.after(0)
+    for line.acknowledged in range(1, 10):
+        looking.after(STALLED_SECONDS - 1)
+    assert looking.figures()["readers"] == 0
+    looking.after(STALLED_SECONDS)  # in which nothing more was acknowledged
+    assert looking.figures()["readers"] == 1
+
+
+@pytest.mark.usefixtures("stopped")
+def test_what_moves_while_nothing_waits_for_the_line_is_not_the_streams(running: Running) -> None:
+    """Its program does not ask for more; answers to calls beside it are acknowledged."""
+    line = Line(waits=False)
+    looking = Looking(running, line)
+    line.peer = looking.stream().peer
+    looking.after(0)
+    for line.acknowledged in range(1, 3):
+        looking.after(STALLED_SECONDS / 2)
+    assert looking.figures()["readers"] == 1
+
+
+def test_what_moves_on_a_shared_connection_may_be_another_ones(running: Running, mode: str) -> None:
+    stopped = asked(running.client, mode)
+    line = Line()
+    looking = Looking(running, line)
+    line.peer = looking.stream().peer
+    other = asked_idly(running.client)
+    looking.after(0)
+    for line.acknowledged in range(1, 3):
+        looking.after(STALLED_SECONDS / 2)
+    assert looking.figures()["readers"] == 1
+    for each in (other, stopped):
+        each.cancel()
+
+
+def test_an_exchange_whose_answer_nobody_reads_gives_its_device_back(running: Running, heavy: Heavy, mode: str) -> None:
+    client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
+    writer, _ = client.do_exchange(command(type="trial", mode=mode))
+    writer.begin(SCHEMA)
+    looking = Looking(running)
+    looking.stream()
+    looking.after(STALLED_SECONDS)
+    assert heavy.closed.wait(SOON)
+    looking.after(STALLED_SECONDS)
+    assert running.settled()
+    with pytest.raises(pa.ArrowException):
+        writer.close()
+    client.close()
+
+
+def test_a_live_session_may_look_away_for_longer(running: Running, stopped: flight.FlightStreamReader) -> None:
+    stream = Looking(running).stream()
+    assert stream.stalled_seconds == STALLED_SECONDS
+    stream.when_draining(lambda: None)
+    assert stream.stalled_seconds == STALLED_LIVE_SECONDS
+    stopped.cancel()
+    assert running.settled()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say")
+def test_what_the_clients_of_a_port_have_taken(running: Running, stopped: flight.FlightStreamReader) -> None:
+    peer = address(Looking(running).stream().peer)
+    assert progress(running.server.port)[peer].acknowledged > 0
+    stopped.cancel()
+    assert running.settled()
+
+
+def asked_idly(client: flight.FlightClient) -> flight.FlightStreamReader:
+    """A stream beside, which is no trial, and whose client waits for the next row."""
+    return client.do_get(
+        flight.Ticket(b'{"type": "mock", "rows_per_batch": 1, "total_rows": 1000, "delay_per_row": 1}')
+    )
+
+
+def test_others_have_the_board_while_the_one_that_stopped_is_still_there(tmp_path: Path, mode: str) -> None:
+    """A server as it is, with a short limit: a file that is larger than all that may wait on the way."""
+    (tmp_path / "large.bin").write_bytes(bytes(48_000_000))
+    (tmp_path / "small.csv").write_text("n\n1\n")
+    settings = ServeSettings(
+        "grpc://127.0.0.1:0", {"demo": f"sim:?files={tmp_path}"}, limits=Limits(stalled_seconds=0.2)
+    )
+    with open_server(settings) as server, FastFlightClient(server.location) as client:
+        stalled = flight.connect(server.location)
+        asked = f'{{"type": "device.file", "device": "demo", "path": "/large.bin", "mode": "{mode}"}}'
+        reader = stalled.do_get(flight.Ticket(asked.encode()))
+        assert reader.schema.names == ["offset", "data"]
+        assert client.read("demo", "/small.csv").to_arrow().num_rows == 1
+        stalled.close()
