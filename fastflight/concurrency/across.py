@@ -72,7 +72,6 @@ class _Crossing(Generic[T]):
         """On the shard: iterate, ahead of the reader."""
         self._begun = True
         self._producer = asyncio.get_running_loop()
-        error: Exception | None = None
         try:
             items = begin()
             try:
@@ -81,8 +80,9 @@ class _Crossing(Generic[T]):
             finally:
                 await _close(items)
         except BaseException as raised:
-            error = failure_of(raised)
-        self._end(error)
+            self._end(failure_of(raised))
+        else:
+            self._end(None)
 
     def has_ended(self, running: concurrent.futures.Future[None]) -> None:
         """The producer's future is done; where it never began, nobody else says so."""
@@ -113,6 +113,7 @@ class _Crossing(Generic[T]):
             await asyncio.wait_for(self._gone.wait(), CLOSE_SECONDS)
         with self._lock:
             self._waiting.clear()
+            self._error = None  # it holds frames, and they what they had in hand
             self._account.hold(0)
 
     async def _give(self, item: T) -> None:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from fastflight.concurrency.failure import failure_of
@@ -97,10 +98,10 @@ class Drained(AsyncIterator[T], Generic[T]):
     """The reader's side on an event loop, the one that runs when it is made."""
 
     def __init__(self, shard: Shard, items: AsyncIterator[T], max_bytes: int, size_of: Callable[[T], int]) -> None:
-        self._loop = asyncio.get_running_loop()
         self._told = asyncio.Event()
         self._lot: Iterator[T] = iter(())
-        self._handoff = _HandOff(shard, items, max_bytes, size_of, self._tell)
+        tell = partial(_tell, asyncio.get_running_loop(), self._told)
+        self._handoff = _HandOff(shard, items, max_bytes, size_of, tell)
         self._handoff.start()
 
     def __aiter__(self) -> Drained[T]:
@@ -134,9 +135,10 @@ class Drained(AsyncIterator[T], Generic[T]):
                         await self._told.wait()
                         self._told.clear()
 
-    def _tell(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the reader's loop is closed: nobody reads
-            self._loop.call_soon_threadsafe(self._told.set)
+
+def _tell(loop: asyncio.AbstractEventLoop, told: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # the reader's loop is closed: nobody reads
+        loop.call_soon_threadsafe(told.set)
 
 
 def _each(lots: Generator[list[T], None, None]) -> Generator[T, None, None]:
@@ -197,6 +199,10 @@ class _HandOff(Generic[T]):
 
     `tell` is called from the loop when a reader that was given nothing should ask again, and when `gone` is set: the
     iterator's clean-up has run.
+
+    An error holds the frames that it went through, and with them the batches that these had in hand. So it is kept for
+    a reader only, and by nothing that it holds itself: memory would not come back before Python looks for cycles, which
+    it does by the number of objects, however large.
     """
 
     def __init__(
@@ -255,6 +261,7 @@ class _HandOff(Generic[T]):
         with self._lock:
             self._closed = True
             self._waiting = []
+            self._error = None
             self._account.hold(0)
         if self.gone.is_set():
             return False
@@ -267,7 +274,6 @@ class _HandOff(Generic[T]):
 
     async def _produce(self) -> None:
         self._task = asyncio.current_task()
-        error: Exception | None = None
         try:
             try:
                 if not self._closed:
@@ -275,13 +281,16 @@ class _HandOff(Generic[T]):
             finally:
                 await self._close_items()
         except BaseException as raised:
-            error = failure_of(raised)
-        finally:
-            self._task = None  # a late cancel finds nothing to cancel
-        with self._lock:
-            self._ended, self._error = True, error
+            self._end(failure_of(raised))
+        else:
+            self._end(None)
         self.gone.set()
         self._tell()
+
+    def _end(self, error: Exception | None) -> None:
+        self._task = None  # a late cancel finds nothing to cancel
+        with self._lock:
+            self._ended, self._error = True, None if self._closed else error
 
     async def _iterate(self) -> None:
         turn = 0

@@ -36,3 +36,7 @@ async def until(watch: Callable[[], Coroutine[Any, Any, Exception]]) -> AsyncIte
         except asyncio.CancelledError:  # found when the block had ended
             if not found or task.uncancel():
                 raise
+        finally:
+            # What was raised holds this frame and all that it went through, which is not to wait for Python to look
+            # for cycles: there are batches among it.
+            found.clear()
