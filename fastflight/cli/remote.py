@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastflight.cli.standing import Standing
 from fastflight.client.aio import worked
 from fastflight.client.connection import Connection
 from fastflight.client.interaction import Interaction
@@ -68,6 +69,7 @@ class RemoteBackend:
         self._catalog = Catalog()
         for kind in kinds:
             self._catalog.add(Source(kind))
+        self._standing = Standing(lambda caller: self.identify(caller.authorization, ""))
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
         """By asking the server. A certificate was shown to this gateway, which cannot show it to the server."""
@@ -85,7 +87,8 @@ class RemoteBackend:
         return Caller(identity, bearer(token) if token else "")
 
     def check(self, caller: Caller) -> None:
-        """The server does, by ending what is open."""
+        """The server is asked now and then: it ends its streams by itself, and knows of nothing else that is open."""
+        self._standing.check(caller)
 
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
         """The server does, when it is asked."""

@@ -7,7 +7,7 @@ import http.client
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -95,6 +95,11 @@ class Guarded:
         """Take a token out of the book."""
         left = self._book[-1].without(who)
         self._book.append(left)
+
+    def expire(self, who: str) -> None:
+        """Have a token be over, as if it had been given for a time."""
+        tokens = (replace(each, expires=CREATED) if each.name == who else each for each in self._book[-1].tokens)
+        self._book.append(Book(tuple(tokens)))
 
 
 @contextmanager

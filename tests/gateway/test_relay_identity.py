@@ -150,12 +150,19 @@ def test_exec_on_a_device_opens_its_line_and_admin_opens_all(
     assert reached == may
 
 
-def test_who_is_revoked_is_put_out(targets: Targets) -> None:
+@pytest.mark.parametrize("ending", ["revoke", "expire"])
+@pytest.mark.parametrize("kind", ["in one process", "in front of another"])
+def test_whose_proof_holds_no_more_is_put_out(
+    kind: str, ending: str, targets: Targets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.cli.standing.ASK_SECONDS", 0.1)
     devices = {targets.lab: "lab-1"}
-    with guarding("in one process", {}, AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded:
-        with relay(guarded, "operator") as ws:
-            assert opened(ws, targets.lab)
-            guarded.revoke("operator")
+    with guarding(kind, {}, AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded, ExitStack() as open_:
+        several = [open_.enter_context(relay(guarded, "operator")) for _ in range(2)]
+        other = open_.enter_context(relay(guarded, "admin"))
+        assert opened(several[0], targets.lab)
+        getattr(guarded, ending)("operator")
+        for ws in several:
             with pytest.raises(ConnectionClosed) as caught:
                 while True:
                     message = ws.recv(SOON)
@@ -163,3 +170,4 @@ def test_who_is_revoked_is_put_out(targets: Targets) -> None:
             assert isinstance(message, bytes)
             (event,) = RelayConnection(accepts=False).feed(message)
             assert isinstance(event, Closed) and (event.stream, event.reason) == (0, Reason.REFUSED)
+        assert opened(other, targets.other)

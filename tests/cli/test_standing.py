@@ -1,0 +1,144 @@
+"""What a gateway knows of callers whose server is elsewhere, while something of theirs is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from fastflight.cli.standing import ASK_SECONDS, SILENT_SECONDS, Standing
+from fastflight.errors import FastFlightError, TransportError, Unauthenticated
+from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.service.identity import Identity, scopes, unproven
+
+ADA = Caller(Identity("ada", scopes(["exec:lab"])), "Bearer one")
+
+
+@dataclass
+class Server:
+    """A server elsewhere, as it answers, and how often it was asked."""
+
+    error: FastFlightError | None = None
+    identity: Identity = ADA.identity
+    asked: list[str] = field(default_factory=list)
+    now: float = 0.0
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def identify(self, caller: Caller) -> Caller:
+        self.asked.append(caller.authorization)
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return replace(caller, identity=self.identity)
+
+
+def watched(work: Callable[[Server, Standing], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        server = Server()
+        server.gate.set()
+        await work(server, Standing(server.identify, lambda: server.now))
+
+    asyncio.run(run())
+
+
+async def answered() -> None:
+    """Let what was asked be answered."""
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+
+def test_it_is_asked_at_once_and_then_now_and_then() -> None:
+    async def work(server: Server, standing: Standing) -> None:
+        for seconds, asked in ((0.0, 1), (0.1, 1), (ASK_SECONDS, 2), (ASK_SECONDS + 1, 2), (2 * ASK_SECONDS, 3)):
+            server.now = seconds
+            standing.check(ADA)
+            await answered()
+            assert server.asked == ["Bearer one"] * asked
+
+    watched(work)
+
+
+@pytest.mark.parametrize("what", ["revoked", "narrowed"])
+def test_what_holds_no_more_is_told_to_all_who_look(what: str) -> None:
+    async def work(server: Server, standing: Standing) -> None:
+        standing.check(ADA)
+        await answered()
+        server.now = ASK_SECONDS
+        if what == "revoked":
+            server.error = unproven()
+        else:
+            server.identity = Identity("ada", scopes(["read:lab"]))
+        standing.check(ADA)
+        await answered()
+        for _ in range(3):
+            with pytest.raises(Unauthenticated, match="wants to know who asks"):
+                standing.check(ADA)
+        # Granted again, it is good again.
+        server.now, server.error, server.identity = 2 * ASK_SECONDS, None, ADA.identity
+        with pytest.raises(Unauthenticated):
+            standing.check(ADA)
+        await answered()
+        standing.check(ADA)
+
+    watched(work)
+
+
+@pytest.mark.parametrize("how", ["away", "silent"])
+def test_a_server_that_says_nothing_is_believed_for_so_long(how: str) -> None:
+    async def work(server: Server, standing: Standing) -> None:
+        server.error = TransportError("nobody there")
+        if how == "silent":
+            server.gate.clear()
+        standing.check(ADA)
+        await answered()
+        server.now = SILENT_SECONDS
+        standing.check(ADA)
+        await answered()
+        server.now += 1
+        with pytest.raises(TransportError, match="the server behind does not say whether this still holds"):
+            standing.check(ADA)
+        assert len(server.asked) == (2 if how == "away" else 1)
+        server.error = None
+        server.gate.set()
+        server.now += ASK_SECONDS
+        with pytest.raises(TransportError):
+            standing.check(ADA)
+        await answered()
+        standing.check(ADA)
+
+    watched(work)
+
+
+def test_where_nobody_is_asked_nobody_is_put_out() -> None:
+    async def work(server: Server, standing: Standing) -> None:
+        server.error = TransportError("nobody there")
+        standing.check(ANYONE)
+        await answered()
+        server.now = 2 * SILENT_SECONDS
+        standing.check(ANYONE)
+        await answered()
+        # But for a server that has begun to want a proof.
+        server.error = unproven()
+        server.now += ASK_SECONDS
+        standing.check(ANYONE)
+        await answered()
+        with pytest.raises(Unauthenticated):
+            standing.check(ANYONE)
+
+    watched(work)
+
+
+def test_those_of_whom_nothing_is_open_are_forgotten() -> None:
+    async def work(server: Server, standing: Standing) -> None:
+        for number in range(3):
+            standing.check(Caller(ADA.identity, f"Bearer {number}"))
+        await answered()
+        server.now = SILENT_SECONDS + 1
+        standing.check(ADA)
+        await answered()
+        assert list(standing._words) == [ADA]
+
+    watched(work)
