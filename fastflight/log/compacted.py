@@ -1,8 +1,9 @@
 """Compacted parts: the rows of some closed segments as Parquet files, one per schema, for any tool to read.
 
-A file has the columns of its logs and two more: the log's name and the row's number. A row group holds rows of one log
-without a hole. Beside the files lies their index: the crc32 of each row group and of each footer, then a sidecar like a
-segment's, whose entries point to row groups. What is decoded is bytes that were read and summed first, as everywhere.
+A file has the columns of its logs and two more: the log's name and the row's number. A row group holds rows of one log,
+in order; an entry of the index is a run of them whose numbers have no hole, and names the group. Beside the files lies
+their index: the crc32 of each row group and of each footer, then a sidecar like a segment's. What is decoded is bytes
+that were read and summed first, as everywhere.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import re
 import struct
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastflight.log.content import TIME_COLUMN, Codec, State
@@ -90,18 +93,22 @@ class Compacted:
 
     def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
         footers: dict[int, pq.FileMetaData | None] = {}
+        at, group = -1, None
         for i in range(start, stop):
             entry = entries[i]
             if not entry.size:
                 yield Read(entry, None)
                 continue
             place = self.places[entry.offset]
-            name = self.names[place.file]
             if place.file not in footers:
                 footers[place.file] = self._footer(place.file)
             metadata = footers[place.file]
-            batch = self._group(place, metadata, codec) if metadata is not None else None
-            yield Read(entry, batch, "" if batch is not None else f"{name} is damaged at byte {place.offset}")
+            if at != entry.offset:
+                at = entry.offset
+                group = self._group(place, metadata, codec) if metadata is not None else None
+            batch = group.run(entry) if group is not None else None
+            damaged = f"{self.names[place.file]} is damaged at byte {place.offset}"
+            yield Read(entry, batch, "" if batch is not None else damaged)
 
     def encode(self) -> Iterator[bytes]:
         """The index file."""
@@ -118,15 +125,15 @@ class Compacted:
             return None
         return pq.read_metadata(pa.BufferReader(data))
 
-    def _group(self, place: Place, metadata: pq.FileMetaData, codec: Codec) -> pa.RecordBatch | None:
+    def _group(self, place: Place, metadata: pq.FileMetaData, codec: Codec) -> _Group | None:
         data = self._verified(place)
         if data is None:
             return None
         size = metadata.serialized_size + place.offset + place.size
-        columns = [name for name in metadata.schema.to_arrow_schema().names if name not in (LOG_COLUMN, SEQ_COLUMN)]
+        columns = [name for name in metadata.schema.to_arrow_schema().names if name != LOG_COLUMN]
         with pq.ParquetFile(_Window(place.offset, data, size), metadata=metadata) as file:
             table = file.read_row_group(place.group, columns=columns, use_threads=False)
-        return conformed(table, codec.schema)
+        return _Group(table.column(SEQ_COLUMN), conformed(table.drop_columns([SEQ_COLUMN]), codec.schema))
 
     def _verified(self, place: Place) -> bytes | None:
         file = self.disk.open(self.names[place.file])
@@ -139,6 +146,24 @@ class Compacted:
         finally:
             file.close()
         return data if len(data) == place.size and crc32(data) == place.crc else None
+
+
+class _Group(NamedTuple):
+    """A row group that was read: its rows, and their numbers."""
+
+    numbers: pa.ChunkedArray
+    rows: pa.RecordBatch
+
+    def run(self, entry: Entry) -> pa.RecordBatch:
+        """The rows of one of its entries."""
+        if entry.rows == self.rows.num_rows:
+            return self.rows
+        return self.rows.slice(pc.index(self.numbers, entry.first).as_py(), entry.rows)
+
+
+def share(place: Place, rows: int, of: int) -> int:
+    """What so many rows of a row group take of it; never nothing, which would be numbers without rows."""
+    return max(1, place.size * rows // of)
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
@@ -272,11 +297,14 @@ def _recover(part: Compacted, file: File, number: int) -> None:
             table = parquet.read_row_group(
                 place.group, columns=[LOG_COLUMN, SEQ_COLUMN, TIME_COLUMN], use_threads=False
             )
-            name, begin = table.column(0)[0].as_py(), table.column(1)[0].as_py()
+            name, numbers = table.column(0)[0].as_py(), table.column(1).to_pylist()
             times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
-            stream = part.index.state(State(begin, begin, name, Codec(schema).message))
-            stream.begin = min(stream.begin, begin)
-            entry = Entry(len(part.places), place.size, begin, len(times), min(times), max(times))
+            stream = part.index.state(State(numbers[0], numbers[0], name, Codec(schema).message))
+            stream.begin = min(stream.begin, numbers[0])
+            ends = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
+            for start, end in pairwise([0, *ends, len(numbers)]):
+                taken, of_run = share(place, end - start, len(numbers)), times[start:end]
+                entry = Entry(len(part.places), taken, numbers[start], end - start, min(of_run), max(of_run))
+                stream.add(entry)
             part.places.append(place)
-            stream.add(entry)
     part.places.append(places[-1])

@@ -7,14 +7,16 @@ only then do the segments go. Stopped at any point before, the files are leftove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastflight.errors import StorageError
-from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, places_of
+from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, places_of, share
 from fastflight.log.content import Codec, State
 from fastflight.log.disk import Disk, File, failure, write_all, write_new
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entry
@@ -27,6 +29,9 @@ MAX_SEGMENTS = 16
 # A row group is read whole: few enough rows that a small range is cheap.
 GROUP_ROWS = 64 * 1024
 GROUP_BYTES = 8 * 1024 * 1024
+
+# Rows without a hole; None: numbers that no row ever had.
+Run: TypeAlias = tuple[Entry, pa.RecordBatch | None]
 
 
 class _Unfit(Exception):
@@ -128,8 +133,8 @@ class _Compaction:
         part = Compacted(self._disk, self._run[0].ordinal, self._run[-1].ordinal, names, [], 0)
         part.index.salt, part.index.created = 0, self._run[0].index.created
         try:
-            groups = [self._write(name, logs) for name, logs in zip(names, self._files.values(), strict=True)]
-            self._describe(part, groups)
+            written = [self._write(name, logs) for name, logs in zip(names, self._files.values(), strict=True)]
+            self._describe(part, written)
             for logs in self._files.values():
                 for state, codec in logs:
                     self._verify(part, state, codec)
@@ -142,33 +147,38 @@ class _Compaction:
         return part
 
     def _write(self, name: str, logs: Sequence[tuple[State, Codec]]) -> list[tuple[int, Entry]]:
-        """One Parquet file; its row groups' streams and entries, in order."""
+        """One Parquet file; the entries of its logs, in order, whose offset is the number of their row group."""
         with suppress(FileNotFoundError):
             self._disk.remove(name)
         schema = logs[0][1].schema
         wide = pa.schema(
             [pa.field(LOG_COLUMN, pa.string()), pa.field(SEQ_COLUMN, pa.uint64()), *schema], schema.metadata
         )
-        groups: list[tuple[int, Entry]] = []
+        located: list[tuple[int, Entry]] = []
+        group = 0
         file = self._disk.create(name)
         try:
             try:
                 with pq.ParquetWriter(pa.PythonFile(_Sink(file), "w"), wide, compression="zstd") as writer:
                     for state, codec in logs:
-                        for entry, batch in self._groups(state.stream, codec):
-                            groups.append((state.stream, entry))
-                            if batch is not None:
-                                writer.write_batch(
-                                    _widened(batch, wide, state.name, entry.first), row_group_size=GROUP_ROWS * 2
-                                )
+                        for runs in _grouped(self._runs(state.stream, codec)):
+                            located += [(state.stream, entry._replace(offset=group)) for entry, _ in runs]
+                            batches = [
+                                _widened(batch, wide, state.name, entry.first)
+                                for entry, batch in runs
+                                if batch is not None
+                            ]
+                            if batches:
+                                writer.write_batch(pa.concat_batches(batches), row_group_size=GROUP_ROWS * 2)
+                                group += 1
             except pa.ArrowNotImplementedError:  # a type that Parquet does not have
                 raise _Unfit(self._run[0]) from None
             file.sync()
         finally:
             file.close()
-        return groups
+        return located
 
-    def _groups(self, number: int, codec: Codec) -> Iterator[tuple[Entry, pa.RecordBatch | None]]:
+    def _runs(self, number: int, codec: Codec) -> Iterator[Run]:
         """A log's rows in lots that follow each other without a hole, and the holes that are known."""
         waiting: list[pa.RecordBatch] = []
         lot = Entry(0, 0, 0, 0, END_OF_TIME, BEGINNING)
@@ -191,7 +201,7 @@ class _Compaction:
         if waiting:
             yield lot, pa.concat_batches(waiting)
 
-    def _pieces(self, number: int, codec: Codec) -> Iterator[tuple[Entry, pa.RecordBatch | None]]:
+    def _pieces(self, number: int, codec: Codec) -> Iterator[Run]:
         """The batches of a log that are not trimmed, none too long; None for rows that were never written."""
         start = self._firsts[number]
         for segment in self._run:
@@ -215,7 +225,7 @@ class _Compaction:
                             size = entry.size * rows // entry.rows + 1
                             yield Entry(0, size, at, rows, *codec.times(piece)), piece
 
-    def _describe(self, part: Compacted, groups: Sequence[Sequence[tuple[int, Entry]]]) -> None:
+    def _describe(self, part: Compacted, written: Sequence[Sequence[tuple[int, Entry]]]) -> None:
         """Fill in the places and the index, from what was written."""
         footers = []
         located: list[tuple[int, Entry]] = []
@@ -227,13 +237,15 @@ class _Compaction:
             finally:
                 file.close()
             footers.append(footer)
-            following = iter(places)
-            for stream_number, entry in groups[number]:
+            rows: Counter[int] = Counter()
+            for _, entry in written[number]:
+                rows[entry.offset] += entry.rows if entry.size else 0
+            for stream_number, entry in written[number]:
                 if entry.size:
-                    place = next(following)
-                    entry = entry._replace(offset=len(part.places), size=place.size)
-                    part.places.append(place)
+                    size = share(places[entry.offset], entry.rows, rows[entry.offset])
+                    entry = entry._replace(offset=len(part.places) + entry.offset, size=size)
                 located.append((stream_number, entry))
+            part.places += places
         part.places += footers
         for logs in self._files.values():
             for state, _ in logs:
@@ -253,7 +265,7 @@ class _Compaction:
         entries = part.entries(state.stream)
         assert entries is not None
         reads = part.read(entries, 0, len(entries), state.stream, codec)
-        for (entry, batch), (at, copy, reason) in zip(self._groups(state.stream, codec), reads, strict=True):
+        for (entry, batch), (at, copy, reason) in zip(self._runs(state.stream, codec), reads, strict=True):
             same = batch is copy if batch is None or copy is None else _same(batch, copy)
             if reason or not same or (entry.first, entry.rows) != (at.first, at.rows):
                 raise StorageError(
@@ -261,6 +273,22 @@ class _Compaction:
                     where=state.name,
                     hint="The segments were kept",
                 )
+
+
+def _grouped(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """Runs of one log that share a row group. Each group takes 6 kB of whoever opens the file, however few its rows."""
+    group: list[Run] = []
+    rows = size = 0
+    for entry, batch in runs:
+        if batch is not None and rows and (rows + entry.rows > GROUP_ROWS or size >= GROUP_BYTES):
+            yield group
+            group, rows, size = [], 0, 0
+        group.append((entry, batch))
+        if batch is not None:
+            rows += entry.rows
+            size += batch.nbytes
+    if group:
+        yield group
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema, name: str, first: int) -> pa.RecordBatch:

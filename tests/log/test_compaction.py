@@ -76,6 +76,27 @@ def test_a_parquet_file_says_which_log_and_which_row(tmp_path: Path) -> None:
     assert {row["fastflight.seq"] for row in of_a} <= kept
 
 
+def test_holes_cost_no_row_groups(tmp_path: Path) -> None:
+    """A footer is read whole, and takes 6 kB of memory for each row group of six columns."""
+    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
+        for name in ("a", "b"):
+            log = store.open(name, SCHEMA)
+            for first in range(0, 300, 3):
+                log.append(batch_of(name, first, 2), first=first).result()
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        before = everything(store)
+        assert len(before["a"][1]) == 99
+        assert compact(store)
+        assert everything(store) == before
+        assert numbers(store.log("b").read(Range(100, 200))) == {n for n in range(100, 201) if n % 3 != 2}
+    files = sorted(tmp_path.glob("*.parquet"))
+    # A row group for each of the logs in it.
+    assert files and all(pq.read_metadata(path).num_row_groups <= 2 for path in files)
+    for index in tmp_path.glob("*.parts"):
+        index.unlink()
+    assert everything(StoreReader(tmp_path)) == before
+
+
 def test_trimmed_rows_do_not_come_along(tmp_path: Path) -> None:
     filled(tmp_path)
     with Store(tmp_path, segment_bytes=SMALL) as store:
