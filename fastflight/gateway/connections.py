@@ -3,7 +3,7 @@
 Who connects and says nothing, or a byte now and then, costs a descriptor and nothing else, and not for long. There are
 at most so many that have not asked anything yet; one more, and the oldest of them is cut: a flood of them keeps nobody
 out who asks at once. A `Connection` says until when it may go on waiting, and all are looked at once a second, which is
-cheaper than a timer for each request, or a look at the clock.
+cheaper than a timer for each request, or a look at the clock. A client that does not read its answer is left as well.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ HEAD_SECONDS = 10.0
 CONTENT_STALL_SECONDS = 30.0
 # An answered connection waits so long for its next request. A page asks again within a second or not at all.
 KEEP_ALIVE_SECONDS = 15.0
+# An answer that nobody reads, not a byte of it, holds its device and its memory for so long: as by Flight.
+ANSWER_STALL_SECONDS = 120.0
 # How often connections are looked at.
 LOOK_SECONDS = 1.0
 
@@ -32,6 +34,9 @@ class Connection(Protocol):
     due: float | None
     # All that it asked has been answered: to end it is nothing that it did wrong.
     resting: bool
+
+    def taken(self) -> object | None:
+        """What its client has taken, while something waits for it: as long as that is the same, it takes nothing."""
 
     def postponed(self) -> bool:
         """Whether it is us who keep it from sending; then it has time from now on."""
@@ -49,12 +54,15 @@ class Connections:
         self._open: set[Connection] = set()
         # In the order in which they came.
         self._unasked: dict[Connection, None] = {}
+        # Those for whose clients something waits: what they had taken by when, by the loop's clock.
+        self._unread: dict[Connection, tuple[object, float]] = {}
         self._looking: asyncio.TimerHandle | None = None
         # When the next look is to be, by the loop's clock: what is due some seconds after it never is due too early.
         self.now = 0.0
         self.refused = 0
         self.late = 0
         self.crowded_out = 0
+        self.not_read = 0
 
     @property
     def open(self) -> int:
@@ -88,6 +96,7 @@ class Connections:
         """It has ended, or is no longer one of HTTP."""
         self._open.discard(connection)
         self._unasked.pop(connection, None)
+        self._unread.pop(connection, None)
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
@@ -97,10 +106,26 @@ class Connections:
                 self.late += not connection.resting
                 self.gone(connection)
                 connection.cut(late=True)
+            elif self._is_stalled(connection, now):
+                self.not_read += 1
+                self.gone(connection)
+                connection.cut(late=False)
         if self._open:
             self._look_again(loop)
         else:
             self._looking = None
+
+    def _is_stalled(self, connection: Connection, now: float) -> bool:
+        """Whether its client has taken nothing of what waits for it for too long."""
+        taken = connection.taken()
+        if taken is None:
+            self._unread.pop(connection, None)
+            return False
+        before, since = self._unread.get(connection, (None, now))
+        if taken != before:
+            since = now
+            self._unread[connection] = taken, now
+        return now - since >= ANSWER_STALL_SECONDS
 
     def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now = loop.time() + LOOK_SECONDS

@@ -58,6 +58,7 @@ class Edge(Collector):
         ended.add_metric(["too many"], self._connections.refused)
         ended.add_metric(["crowded out"], self._connections.crowded_out)
         ended.add_metric(["late"], self._connections.late)
+        ended.add_metric(["not read"], self._connections.not_read)
         yield ended
         opened = GaugeMetricFamily("fastflight_websockets_open", "Open WebSockets.", labels=["kind"])
         for kind, count in self._sockets.open().items():
