@@ -62,7 +62,8 @@ def open_server(settings: ServeSettings) -> RunningServer:
             for name in settings.recordings.devices:
                 recordings.start(name)
         catalog = Catalog()
-        for source in (*device_sources(inventory), recording_source(recordings), mock.SOURCE):
+        on_board = device_sources(inventory, settings.limits.idle_seconds)
+        for source in (*on_board, recording_source(recordings), mock.SOURCE):
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
         ledger = Ledger(settings.limits, governor)

@@ -176,6 +176,7 @@ class _FleetLimits(BaseModel):
     wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = DEFAULT_LIMITS.wait_seconds
     silent_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.silent_seconds
     stalled_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.stalled_seconds
+    idle_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.idle_seconds
     memory: Annotated[int, BeforeValidator(bytes_of), Field(ge=MIN_MEMORY_BYTES, strict=True)] = DEFAULT_LIMITS.memory
 
 

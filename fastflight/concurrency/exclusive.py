@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
+from fastflight.concurrency.tenure import Tenure
 from fastflight.errors import BusyError
 
 # Nobody knows when a person's tool will be done: who finds one waits for a short command at most, and is told.
@@ -31,9 +32,12 @@ class _Waiter:
     wake: Callable[[], object]
     # It may keep the lock for hours.
     lasting: bool = False
+    # Until when it may keep what it does not use; None for one that may for ever.
+    tenure: Tenure | None = None
     # How to ask it to give way; None for one that does not.
     ask: Callable[[], object] | None = None
     granted: bool = False
+    leaving: bool = False
 
 
 class Exclusive:
@@ -46,6 +50,8 @@ class Exclusive:
         self._current: _Waiter | None = None
         # How often it was handed to somebody, not counting those that give way.
         self.turns = 0
+        # How often one that was idle had to go because somebody else asked.
+        self.put_out = 0
         self._since = 0.0
         self._waiters: deque[_Waiter] = deque()
         # Those that come after all others, and give way.
@@ -57,13 +63,14 @@ class Exclusive:
         current = self._current
         return current.holder if current is not None and current.ask is None else None
 
-    def acquire(self, holder: str, timeout: float, *, lasting: bool = False) -> None:
+    def acquire(self, holder: str, timeout: float, *, lasting: bool = False, tenure: Tenure | None = None) -> None:
         """Become the holder, within `timeout` seconds. `BusyError` says who holds it instead.
 
-        `lasting`: there is no telling for how long. Those that ask meanwhile need not have the patience they offer.
+        `lasting`: there is no telling for how long. Those that ask meanwhile need not have the patience they offer,
+        unless its `tenure` has run out.
         """
         woken = threading.Event()
-        waiter = _Waiter(holder, woken.set, lasting)
+        waiter = _Waiter(holder, woken.set, lasting, tenure)
         patience = self._enter(waiter, timeout)
         try:
             woken.wait(patience)
@@ -72,11 +79,13 @@ class Exclusive:
             raise
         self._check(waiter)
 
-    async def aacquire(self, holder: str, timeout: float, *, lasting: bool = False) -> None:
+    async def aacquire(
+        self, holder: str, timeout: float, *, lasting: bool = False, tenure: Tenure | None = None
+    ) -> None:
         """The same from a coroutine. A cancelled waiter never keeps the lock."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
-        waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set), lasting)
+        waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set), lasting, tenure)
         patience = self._enter(waiter, timeout)
         try:
             if not waiter.granted:
@@ -95,18 +104,22 @@ class Exclusive:
             self._hand_over()
 
     @contextlib.contextmanager
-    def held(self, holder: str, timeout: float, *, lasting: bool = False) -> Iterator[None]:
+    def held(
+        self, holder: str, timeout: float, *, lasting: bool = False, tenure: Tenure | None = None
+    ) -> Iterator[None]:
         """Hold it for the length of a `with` block."""
-        self.acquire(holder, timeout, lasting=lasting)
+        self.acquire(holder, timeout, lasting=lasting, tenure=tenure)
         try:
             yield
         finally:
             self.release()
 
     @contextlib.asynccontextmanager
-    async def aheld(self, holder: str, timeout: float, *, lasting: bool = False) -> AsyncIterator[None]:
+    async def aheld(
+        self, holder: str, timeout: float, *, lasting: bool = False, tenure: Tenure | None = None
+    ) -> AsyncIterator[None]:
         """Hold it for the length of an `async with` block."""
-        await self.aacquire(holder, timeout, lasting=lasting)
+        await self.aacquire(holder, timeout, lasting=lasting, tenure=tenure)
         try:
             yield
         finally:
@@ -140,15 +153,21 @@ class Exclusive:
         """Queue the waiter, or make it the holder. Returns how long it is to wait."""
         with self._lock:
             (self._waiters if waiter.ask is None else self._idle).append(waiter)
-            if self._current is None:
+            current = self._current
+            if current is None:
                 self._hand_over()
-            elif waiter.ask is None and self._current.ask is not None and len(self._waiters) == 1:
-                _call(self._current.ask)
+                return timeout
+            if waiter.ask is None and current.ask is not None and len(self._waiters) == 1:
+                _call(current.ask)
                 # Nobody is in the way who would not leave: being told so would be wrong.
                 return max(timeout, GIVE_WAY_SECONDS)
-            elif self._current.lasting:
-                return min(timeout, LASTING_SECONDS)
-        return timeout
+        # Not under the lock, which who is told to leave may need.
+        if waiter.ask is None and current.tenure is not None and current.tenure.wanted() <= 0:
+            with self._lock:
+                self.put_out += not current.leaving
+                current.leaving = True
+            return max(timeout, GIVE_WAY_SECONDS)
+        return min(timeout, LASTING_SECONDS) if current.lasting else timeout
 
     def _check(self, waiter: _Waiter) -> None:
         """Return if the lock is the waiter's, else withdraw it and say who holds it."""
@@ -160,12 +179,10 @@ class Exclusive:
                 current, seconds = self._waiters[0], 0.0  # who is about to have it
             self._waiters.remove(waiter)
         holder = current.holder if current is not None else ""
-        raise BusyError(
-            f"in use by {holder} for {seconds:.1f} s",
-            holder=holder,
-            where=self.where,
-            hint="Wait until it is done, or end it there",
-        )
+        hint = "Wait until it is done, or end it there"
+        if current is not None and current.tenure is not None:
+            hint += f". Who asks after {current.tenure.idle_seconds:g} s in which it sent nothing gets the device"
+        raise BusyError(f"in use by {holder} for {seconds:.1f} s", holder=holder, where=self.where, hint=hint)
 
     def _withdraw(self, waiter: _Waiter) -> None:
         queue = self._waiters if waiter.ask is None else self._idle

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 
 from fastflight.concurrency import Exclusive, Shard, Shards, off_loop
 from fastflight.concurrency.offload import unbroken
+from fastflight.concurrency.tenure import Tenure
 from fastflight.device.board import Board
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
@@ -107,6 +108,11 @@ class Device:
         return self._retries + self._board.retries
 
     @property
+    def put_out(self) -> int:
+        """How often one that had it and was idle had to go because somebody else asked."""
+        return self._lock.put_out
+
+    @property
     def is_open(self) -> bool:
         """Whether the line to it is open."""
         return self._port is not None
@@ -151,14 +157,15 @@ class Device:
                     await unbroken(self._aend(port))
 
     @contextlib.contextmanager
-    def line(self, holder: str, *, timeout: float | None = None) -> Iterator[Port]:
+    def line(self, holder: str, *, timeout: float | None = None, tenure: Tenure | None = None) -> Iterator[Port]:
         """Have the bare line for a `with` block, for a tool that speaks with the board itself.
 
         What was known of the board is forgotten then: the tool may have reset it, or given it other firmware. Others
-        that ask meanwhile are soon told. Otherwise as `lease`.
+        that ask meanwhile are soon told, or get it, if its `tenure` has run out. Otherwise as `lease`.
         """
         self._check_line()
-        with self._lock.held(holder, self._patience(timeout), lasting=True), located(self.name):
+        held = self._lock.held(holder, self._patience(timeout), lasting=True, tenure=tenure)
+        with held, located(self.name):
             port = self._opened()
             try:
                 yield port
@@ -170,10 +177,12 @@ class Device:
                 self._forget()
 
     @contextlib.asynccontextmanager
-    async def aline(self, holder: str, *, timeout: float | None = None) -> AsyncIterator[Port]:
+    async def aline(
+        self, holder: str, *, timeout: float | None = None, tenure: Tenure | None = None
+    ) -> AsyncIterator[Port]:
         """As `line`, for an `async with` block."""
         self._check_line()
-        async with self._lock.aheld(holder, self._patience(timeout), lasting=True):
+        async with self._lock.aheld(holder, self._patience(timeout), lasting=True, tenure=tenure):
             with located(self.name):
                 port = await self._aopened()
                 try:

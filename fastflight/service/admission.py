@@ -52,6 +52,9 @@ SILENT_SECONDS = 60.0
 STALLED_SECONDS = 120.0
 # The same where no device is held: a live session costs its place, and what it misses is counted.
 STALLED_LIVE_SECONDS = 3600.0
+# Who has a board's REPL and types nothing has it while nobody else asks. Who asks after so long gets it: making coffee
+# takes less, and a terminal that was left open over lunch keeps nobody out.
+IDLE_SECONDS = 600.0
 # A server that had room for nobody for so long is no better in a moment: a balancer may send clients elsewhere.
 OVERLOADED_SECONDS = 10.0
 # How often a waiting thread looks whether its client is still there. gRPC takes up to 0.4 ms to say.
@@ -78,6 +81,8 @@ class Limits:
     silent_seconds: float = SILENT_SECONDS
     # How long one that reads may take nothing of what is there for it.
     stalled_seconds: float = STALLED_SECONDS
+    # How long an exchange that has a device may send nothing when somebody else asks for it.
+    idle_seconds: float = IDLE_SECONDS
 
 
 class _Gate:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastflight.device import Inventory
 from fastflight.service import Source
+from fastflight.service.admission import IDLE_SECONDS
 from fastflight.service.requests import Recording
 from fastflight.sources.actions import device_actions
 from fastflight.sources.device_exec import DeviceExecs
@@ -32,8 +33,11 @@ __all__ = [
 ]
 
 
-def device_sources(inventory: Inventory) -> list[Source[Any]]:
-    """The sources of all that can be asked of the devices of `inventory`."""
+def device_sources(inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> list[Source[Any]]:
+    """The sources of all that can be asked of the devices of `inventory`.
+
+    An exchange that has sent nothing for `idle_seconds` loses its device to who asks for it.
+    """
     files = DeviceFiles(inventory).source()
     assert files.requests is not None
     listed = Listed(inventory.names, files.requests)
@@ -44,7 +48,7 @@ def device_sources(inventory: Inventory) -> list[Source[Any]]:
         DeviceTrees(inventory).source(),
         DeviceListings(inventory).source(),
         DeviceExecs(inventory).source(),
-        DeviceSessions(inventory).source(),
+        DeviceSessions(inventory, idle_seconds).source(),
     ]
 
 

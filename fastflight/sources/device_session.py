@@ -18,8 +18,10 @@ from functools import partial
 
 import pyarrow as pa
 
+from fastflight.concurrency.tenure import Tenure
 from fastflight.device import Device, Inventory
-from fastflight.errors import DataError, RequestError, TransportError
+from fastflight.errors import DataError, RequestError, Stopped, TransportError
+from fastflight.service.admission import IDLE_SECONDS
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import (
     Acknowledge,
@@ -47,8 +49,9 @@ SILENCE_SECONDS = 5.0
 class DeviceSessions:
     """The source of `device.session` requests."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> None:
         self._inventory = inventory
+        self._idle_seconds = idle_seconds
 
     def source(self) -> Source[DeviceSession]:
         """For the catalog."""
@@ -112,15 +115,26 @@ class DeviceSessions:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        reading = begin(following.rows, _talk(device, request, following, batches))
+        talk = _talk(device, request, following, batches, self._tenure(following))
+        reading = begin(following.rows, talk)
         return replace(reading, summary=following.summary, drain=following.drain)
 
     async def aexchange(self, request: DeviceSession, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        reading = await abegin(following.rows, _atalk(device, request, following, batches))
+        talk = _atalk(device, request, following, batches, self._tenure(following))
+        reading = await abegin(following.rows, talk)
         return replace(reading, summary=following.summary, drain=following.drain)
+
+    def _tenure(self, following: Following) -> Tenure:
+        """An exchange's right to a device to which it sends nothing."""
+
+        def leave(idle: float) -> None:
+            why = f"nothing was sent for {idle:.0f} s, and somebody else asked for the device"
+            following.fail(Stopped(why, hint="Open it again when they are done"))
+
+        return Tenure(self._idle_seconds, leave)
 
     def describe(self, request: DeviceSession) -> Estimate:
         """The schema is the request's; how many rows there will be, nobody knows."""
@@ -162,13 +176,14 @@ async def _alots(device: Device, request: DeviceSession, following: Following) -
 
 
 def _talk(
-    device: Device, request: DeviceSession, following: Following, batches: Incoming
+    device: Device, request: DeviceSession, following: Following, batches: Incoming, tenure: Tenure
 ) -> Generator[Lot, None, None]:
-    with _gone(following), device.line(holder(request)) as port, _named():
+    with _gone(following), device.line(holder(request), tenure=tenure) as port, _named():
+        tenure.use()
         reader = device.tap.reader(seq=request.since_seq, since_ns=following.since_ns)
         following.start(reader)
         with LineThread(port, partial(_lost, following)) as line:
-            sending = threading.Thread(target=_send_all, args=(batches, line, following), name="session-input")
+            sending = threading.Thread(target=_send_all, args=(batches, line, following, tenure), name="session-input")
             sending.start()
             try:
                 yield []
@@ -182,15 +197,16 @@ def _talk(
 
 
 async def _atalk(
-    device: Device, request: DeviceSession, following: Following, batches: AsyncIncoming
+    device: Device, request: DeviceSession, following: Following, batches: AsyncIncoming, tenure: Tenure
 ) -> AsyncGenerator[Lot, None]:
     with _gone(following):
-        async with device.aline(holder(request)) as port:
+        async with device.aline(holder(request), tenure=tenure) as port:
+            tenure.use()
             with _named():
                 reader = device.tap.reader(seq=request.since_seq, since_ns=following.since_ns)
             following.start(reader)
             async with LineTask(port, partial(_lost, following)) as line:
-                sending = asyncio.ensure_future(_asend_all(batches, line, following))
+                sending = asyncio.ensure_future(_asend_all(batches, line, following, tenure))
                 try:
                     yield []
                     given = time.monotonic()
@@ -207,11 +223,12 @@ async def _atalk(
                 raise line.failure
 
 
-def _send_all(batches: Incoming, line: LineThread, following: Following) -> None:
+def _send_all(batches: Incoming, line: LineThread, following: Following, tenure: Tenure) -> None:
     try:
         for batch in batches:
             for data in sendable(batch):
                 line.send(data)
+                tenure.use()
     except TransportError:
         return  # the line's failure is told by the line
     except Exception as error:
@@ -220,11 +237,12 @@ def _send_all(batches: Incoming, line: LineThread, following: Following) -> None
         following.end(CLIENT)
 
 
-async def _asend_all(batches: AsyncIncoming, line: LineTask, following: Following) -> None:
+async def _asend_all(batches: AsyncIncoming, line: LineTask, following: Following, tenure: Tenure) -> None:
     try:
         async for batch in batches:
             for data in sendable(batch):
                 await line.send(data)
+                tenure.use()
     except TransportError:
         return
     except Exception as error:

@@ -37,6 +37,7 @@ def _of_device(device: Device, now: int) -> Iterator[Sample]:
     yield Sample("fastflight_device_outages_total", device.outages)
     yield Sample("fastflight_device_retries_total", device.retries)
     yield Sample("fastflight_device_missed_total", tap.missed)
+    yield Sample("fastflight_device_put_out_total", device.put_out)
 
 
 def _of_recording(status: Status) -> Iterator[Sample]:

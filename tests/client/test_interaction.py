@@ -13,6 +13,7 @@ from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
+from fastflight.service.admission import Limits
 from fastflight.service.requests import Mode
 
 BOTH: tuple[Mode, ...] = ("sync", "async")
@@ -80,6 +81,21 @@ def test_a_session_that_is_left_is_over(client: FastFlightClient) -> None:
     assert client.ls("demo")
     with pytest.raises((Stopped, ProtocolError)):
         repl.read_until(b"never")
+
+
+@pytest.mark.parametrize("mode", BOTH)
+def test_who_types_nothing_gives_the_board_to_who_asks(mode: Mode) -> None:
+    limits = Limits(idle_seconds=1e-6)
+    with (
+        open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"}, limits=limits)) as running,
+        FastFlightClient(running.location) as client,
+    ):
+        repl = client.interact("demo", mode=mode)
+        assert client.ls("demo")
+        with pytest.raises(Stopped, match="nothing was sent for 0 s, and somebody else asked for the device"):
+            repl.close()
+        figures = client.stats()["figures"]
+        assert figures["fastflight_device_put_out_total"] == [[{"device": "demo"}, 1]]
 
 
 def test_refusals_come_at_once(client: FastFlightClient) -> None:
