@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from fastflight_benchmark.contenders import ASYNC, MODES, SYNC
@@ -50,25 +52,30 @@ def aggregate(raw: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def ratios(raw: pd.DataFrame) -> pd.DataFrame:
-    """Ours against each peer, and async against sync: requests per second, p99 and processor time of the server.
+def ratios(raw: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None = None) -> pd.DataFrame:
+    """Servers against each other: requests per second, p99 and processor time of the server.
 
-    A pair is of one run; a load in which a request failed is none.
+    Without `pairs`, ours against each peer, and async against sync. A pair of readings is of one run; a load
+    in which a request failed is none.
     """
     rows = []
     for key, group in raw[raw["failed"] == 0].groupby(CELL, sort=True):
         by_run = group.pivot(index="run", columns="mode", values=list(RATIOS.values()))
         modes = list(group["mode"].unique())
-        peers = [name for name in modes if name not in MODES]
-        for mode, peer in [*((mode, peer) for peer in peers for mode in MODES), (ASYNC, SYNC)]:
+        for mode, peer in pairs or _ours_and_peers(modes):
             if not {mode, peer} <= set(modes):
                 continue
             row = dict(zip(CELL, key, strict=True)) | {"mode": mode, "peer": peer}
             for name, column in RATIOS.items():
-                pairs = (by_run[column][mode] / by_run[column][peer]).dropna()
-                row |= {"pairs": len(pairs)} if not name else {}
-                row |= {f"median_{name}ratio": pairs.median()}
-                row |= {f"min_{name}ratio": pairs.min(), f"max_{name}ratio": pairs.max()}
+                each = (by_run[column][mode] / by_run[column][peer]).dropna()
+                row |= {"pairs": len(each)} if not name else {}
+                row |= {f"median_{name}ratio": each.median()}
+                row |= {f"min_{name}ratio": each.min(), f"max_{name}ratio": each.max()}
             rows.append(row)
     found = pd.DataFrame(rows, columns=RATIO_COLUMNS)
     return found[found["pairs"] > 0].reset_index(drop=True)
+
+
+def _ours_and_peers(modes: Sequence[str]) -> list[tuple[str, str]]:
+    peers = [name for name in modes if name not in MODES]
+    return [*((mode, peer) for peer in peers for mode in MODES), (ASYNC, SYNC)]

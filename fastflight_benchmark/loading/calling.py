@@ -34,16 +34,21 @@ class Calls:
     ended: float = 0.0
 
 
-def call(operation: str, client: flight.FlightClient, payload: bytes, rows: int, path: str) -> Callable[[], None]:
+def call(
+    operation: str, client: flight.FlightClient, payload: bytes, rows: int, path: str, token: str = ""
+) -> Callable[[], None]:
     """One request as a function, which raises `WrongAnswer` where the answer is not `rows` rows on `path`.
 
-    `payload` is a ticket, the command of a descriptor, or an action's name. An action has one result.
+    `payload` is a ticket, the command of a descriptor, or an action's name. An action has one result. With a `token`,
+    it is shown.
     """
+    shown = [(b"authorization", b"Bearer " + token.encode())] if token else []
+    options = flight.FlightCallOptions(headers=shown)
     if operation == DO_GET:
         ticket = flight.Ticket(payload)
 
         def do_get() -> None:
-            stream = client.do_get(ticket)
+            stream = client.do_get(ticket, options)
             table = stream.read_all()
             taken = (stream.schema.metadata or {}).get(PATH_KEY, b"").decode()
             _expect((table.num_rows, taken), (rows, path))
@@ -51,9 +56,9 @@ def call(operation: str, client: flight.FlightClient, payload: bytes, rows: int,
         return do_get
     if operation == GET_FLIGHT_INFO:
         descriptor = flight.FlightDescriptor.for_command(payload)
-        return lambda: _expect(client.get_flight_info(descriptor).total_records, rows)
+        return lambda: _expect(client.get_flight_info(descriptor, options).total_records, rows)
     action = flight.Action(payload.decode(), b"")
-    return lambda: _expect(len(list(client.do_action(action))), 1)
+    return lambda: _expect(len(list(client.do_action(action, options))), 1)
 
 
 def repeat(request: Callable[[], None], until: float) -> Calls:

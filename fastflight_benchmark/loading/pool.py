@@ -103,9 +103,22 @@ class Loaders:
         return Burst(outcomes, sum(part["cpu_seconds"] for part in told))
 
     def call(
-        self, location: str, operation: str, payload: bytes, *, rows: int, path: str, connections: int, seconds: float
+        self,
+        location: str,
+        operation: str,
+        payload: bytes,
+        *,
+        rows: int,
+        path: str,
+        connections: int,
+        seconds: float,
+        token: str = "",
+        roots: str = "",
     ) -> Calls:
-        """Small requests for so many seconds, one after the other on each of `connections`."""
+        """Small requests for so many seconds, one after the other on each of `connections`.
+
+        `token` is shown with each, `roots` (PEM) are whom the connections trust, where they are given.
+        """
         told = self._all(
             connections,
             {
@@ -116,6 +129,8 @@ class Loaders:
                 "rows": rows,
                 "path": path,
                 "seconds": seconds,
+                "token": token,
+                "roots": roots,
             },
         )
         errors: Counter[str] = Counter()

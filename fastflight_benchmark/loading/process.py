@@ -2,17 +2,18 @@
 
     {"do": "read", "location": URL, "ticket": BASE64, "count": readers, "at": time}
     {"do": "call", "location": URL, "operation": NAME, "payload": BASE64, "rows": N, "path": PATH,
-     "count": connections, "at": time, "seconds": S}
+     "count": connections, "at": time, "seconds": S, "token": TOKEN, "roots": PEM}
 
 Its first line says that it is ready. `at` is when to begin, by `time.perf_counter`, which all processes of a machine
-share. Each of `count` threads has a client and a connection of its own; they are kept for the next line. It ends with
-its input.
+share. `token` and `roots` may be empty. Each of `count` threads has a client and a connection of its own; they are kept
+for the next line. It ends with its input.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -38,7 +39,7 @@ class Load:
     def do(self, task: dict[str, Any]) -> dict[str, Any]:
         """Carry out one task. `cpu_seconds` of the answer are those of this process for it."""
         count = int(task["count"])
-        clients = self._clients_of(task["location"], count)
+        clients = self._clients_of(task["location"], count, task.get("roots", ""))
         began = time.process_time()
         if task["do"] == "read":
             ticket = base64.b64decode(task["ticket"])
@@ -56,9 +57,10 @@ class Load:
             for client in clients:
                 client.close()
 
-    def _clients_of(self, location: str, count: int) -> Sequence[flight.FlightClient]:
+    def _clients_of(self, location: str, count: int, roots: str) -> Sequence[flight.FlightClient]:
         clients = self._clients.setdefault(location, [])
-        clients.extend(flight.FlightClient(location) for _ in range(count - len(clients)))
+        trusted = {"tls_root_certs": roots.encode()} if roots else {}
+        clients.extend(flight.FlightClient(location, **trusted) for _ in range(count - len(clients)))
         return clients[:count]
 
     def _all(self, clients: Sequence[flight.FlightClient], work: Callable[[flight.FlightClient], Any]) -> list[Any]:
@@ -82,7 +84,9 @@ def _reading(client: flight.FlightClient, ticket: bytes, at: float) -> dict[str,
 
 
 def _calling(client: flight.FlightClient, task: dict[str, Any]) -> Calls:
-    request = call(task["operation"], client, base64.b64decode(task["payload"]), task["rows"], task["path"])
+    request = call(
+        task["operation"], client, base64.b64decode(task["payload"]), task["rows"], task["path"], task["token"]
+    )
     _wait(task["at"])
     return repeat(request, task["at"] + task["seconds"])
 
@@ -133,10 +137,13 @@ def from_json(told: dict[str, Any]) -> Answer:
 def main() -> None:
     """Answer lines until there are none."""
     load = Load()
-    print(json.dumps({"ready": True}), flush=True)
     try:
+        print(json.dumps({"ready": True}), flush=True)
         for line in sys.stdin:
             print(json.dumps(load.do(json.loads(line))), flush=True)
+    except BrokenPipeError:
+        # Who started it was interrupted. What is left in the buffer must not fail at the very end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         load.close()
 

@@ -1,11 +1,14 @@
 """A bare pyarrow server that does nothing: each request has an answer that was made before the first one came.
 
 What small requests cost in Flight itself. Its answers are as large as fastflight's to `REQUEST`; it decodes nothing,
-checks nothing, keeps no account. Run this file to start one in a process of its own.
+checks nothing, keeps no account; with a token it looks whether each request shows it. Run this file to start one in a
+process of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
@@ -42,14 +45,27 @@ def info() -> flight.FlightInfo:
     )
 
 
+class Shown(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Refuses a request that does not show the one token that there is. The least that this takes in pyarrow."""
+
+    def __init__(self, token: str) -> None:
+        self._wanted = f"Bearer {token}"
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> None:
+        if headers.get("authorization", [""])[0] != self._wanted:
+            raise flight.FlightUnauthenticatedError("no token, or a wrong one")
+
+
 class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
     """Answers all tickets, descriptors and actions alike."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, token: str = "", pair: tuple[bytes, bytes] | None = None) -> None:
+        """`token`, to be shown by each request; `pair`: certificate and key, both PEM, for TLS."""
         self._table = table()
         self._info = info()
         self._results = [HEALTH]
-        super().__init__(location)
+        middleware = {"token": Shown(token)} if token else None
+        super().__init__(location, middleware=middleware, tls_certificates=[pair] if pair else None)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         return flight.RecordBatchStream(self._table)
@@ -68,9 +84,14 @@ def main(
     server: Annotated[
         str, typer.Option("--server", metavar="URL", help="Where to listen; port 0: a free one.")
     ] = "grpc://127.0.0.1:0",
+    token_file: Annotated[Path | None, typer.Option(help="The token that each request must show.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), for TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
 ) -> None:
     """Answer every request with the same: the peer that small requests are compared with."""
-    peer = ConstantServer(server)
+    token = token_file.read_text().strip() if token_file else ""
+    pair = (tls_cert.read_bytes(), tls_key.read_bytes()) if tls_cert and tls_key else None
+    peer = ConstantServer(server, token, pair)
     typer.echo(f"listening on {server.rpartition(':')[0]}:{peer.port}; the same answer to all, by pyarrow alone")
     try:
         peer.serve()

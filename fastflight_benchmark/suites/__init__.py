@@ -11,6 +11,7 @@ from fastflight_benchmark.suites import (
     faults,
     flight,
     http,
+    identity,
     memory,
     page,
     relay,
@@ -38,6 +39,7 @@ SUITES: Mapping[str, Suite] = {
     "page": page.run,
     "endpoints": endpoints.run,
     "sessions": sessions.run,
+    "identity": identity.run,
 }
 # Suites whose cells can be chosen, and whose server can be profiled.
 SELECTABLE = frozenset({"flight", "requests"})

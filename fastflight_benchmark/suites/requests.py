@@ -163,7 +163,7 @@ def chosen(planned: Iterable[Step], options: Options) -> list[Step]:
 
 def measure(step: Step, server: Served, loaders: Loaders, program: Path | None, seconds: float) -> dict[str, Any]:
     """Warm up and load: a row of `RAW_COLUMNS`. The warm-up checks what comes, also for a load that does not look."""
-    _checked(step, _called(step, server, loaders, WARM_UP_SECONDS))
+    refuse_wrong(step, _called(step, server, loaders, WARM_UP_SECONDS))
     before = server.cpu_seconds()
     if step.load == GHZ and program is not None:
         told = ghz.load(
@@ -187,7 +187,7 @@ def _called(step: Step, server: Served, loaders: Loaders, seconds: float) -> Cal
     )
 
 
-def _checked(step: Step, calls: Calls) -> None:
+def refuse_wrong(step: Step, calls: Calls) -> None:
     """A server that answers something else than was asked for is not measured."""
     wrong = [error for error in calls.errors if error.startswith("WrongAnswer")]
     if wrong:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import stat
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,7 +22,7 @@ from fastflight.service import encode
 from fastflight.service.requests import Mock
 from fastflight_benchmark.loading import ghz
 from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_INFO, OPERATIONS
-from fastflight_benchmark.loading.pool import MIB, Burst, Loaders, Outcome
+from fastflight_benchmark.loading.pool import MIB, MODULE, Burst, Loaders, Outcome
 from fastflight_benchmark.loading.process import Load, from_json, to_json
 from fastflight_benchmark.loading.reading import Answer, read
 from fastflight_benchmark.mock_data_service import BarePeer
@@ -54,6 +56,17 @@ def test_what_failed_carries_no_bytes_and_has_no_first_row() -> None:
 
     assert Burst([outcome(0.0, 2.0, 4 * MIB), gone, outcome(0.0, 1.0, MIB, "short")]).throughput_mbps == 2.0
     assert math.isnan(gone.first_batch_seconds)
+
+
+def test_one_whose_starter_is_gone_ends_without_a_word() -> None:
+    receiving, sending = os.pipe()
+    os.close(receiving)
+    with subprocess.Popen(
+        [sys.executable, "-m", MODULE], stdin=subprocess.DEVNULL, stdout=sending, stderr=subprocess.PIPE
+    ) as process:
+        os.close(sending)
+        assert process.communicate()[1] == b""
+    assert process.returncode == 0
 
 
 def test_readers_are_spread_over_processes_that_end_with_them() -> None:
