@@ -299,7 +299,8 @@ def _recover(part: Compacted, file: File, number: int) -> None:
             )
             name, numbers = table.column(0)[0].as_py(), table.column(1).to_pylist()
             times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
-            stream = part.index.state(State(numbers[0], numbers[0], name, Codec(schema).message))
+            # What was trimmed is not known: what is there was not.
+            stream = part.index.state(State(0, numbers[0], name, Codec(schema).message))
             stream.begin = min(stream.begin, numbers[0])
             ends = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
             for start, end in pairwise([0, *ends, len(numbers)]):

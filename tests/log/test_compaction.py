@@ -94,7 +94,8 @@ def test_holes_cost_no_row_groups(tmp_path: Path) -> None:
     assert files and all(pq.read_metadata(path).num_row_groups <= 2 for path in files)
     for index in tmp_path.glob("*.parts"):
         index.unlink()
-    assert everything(StoreReader(tmp_path)) == before
+    rebuilt = StoreReader(tmp_path)
+    assert all(numbers(checked(name, rebuilt.log(name).read(), SCHEMA)) == before[name][0] for name in before)
 
 
 def test_trimmed_rows_do_not_come_along(tmp_path: Path) -> None:
