@@ -21,7 +21,7 @@ from fastflight.cli.descriptors import raise_limit, watched
 from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
-from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
+from fastflight.cli.options import Drain, HttpOrigins, MaxMemory, RelayAllow
 from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, MAX_WORKERS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
@@ -81,12 +81,7 @@ def serve(
             "--max-streams-per-client", metavar="N", min=1, help="From one address. By default only --max-streams."
         ),
     ] = None,
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            "--max-memory", metavar="BYTES", help="What may wait for slow clients, in all, as 512MB. By default 512MB."
-        ),
-    ] = None,
+    max_memory: MaxMemory = None,
     record: Annotated[
         list[str] | None,
         typer.Option("--record", metavar="NAME", help="Record a device; may be given again, or a glob: '*' for all."),

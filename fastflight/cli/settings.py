@@ -300,6 +300,11 @@ def settings_of(
     )
 
 
+def limits_of(told: Mapping[str, int | str | None]) -> Limits:
+    """The limits that a command line means; those that are None are as by default."""
+    return _limits(_FleetLimits(), {name: limit for name, limit in told.items() if limit is not None})
+
+
 def _limits(read: _FleetLimits, told: Mapping[str, Any]) -> Limits:
     """Those of the fleet file, and before them what a command line says, as a fleet file would."""
     try:

@@ -16,7 +16,8 @@ from fastflight.cli.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import Connection
 from fastflight.client.credentials import NONE, Credentials
-from fastflight.concurrency import Shard
+from fastflight.concurrency import Governor, Shard
+from fastflight.concurrency.governor import DEFAULT_MEMORY_BYTES
 from fastflight.errors import RequestError
 from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
 
@@ -35,19 +36,21 @@ def open_gateway(
     taps: Taps = lambda device: None,
     hear: Hear | None = None,
     plots: Path | None = None,
+    governor: Governor | None = None,
     timing: bool = False,
 ) -> Gateway:
     """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one, and
     `taps` see what it carries to devices; with `timing` it logs how long its reads and sends take.
 
     `origins`: pages of other origins that may ask; `hosts`: names by which it is asked for from elsewhere; `hear`,
-    `plots`: see `application`. With `tls` it is HTTPS; `RequestError` where the files do not belong together.
+    `plots`, `governor`: see `application`. With `tls` it is HTTPS; `RequestError` where the files do not belong
+    together.
     """
     door = Door(origins, hosts, secure=tls is not None)
     context = None if tls is None else tls_context(tls)
     shard = Shard("gateway").start()
     try:
-        app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS)
+        app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS, governor=governor)
         relayed = None
         if relay is not None:
             relayed = Relay(relay, door, app.admit_to_relay, check=backend.check, taps=taps, timing=timing)
@@ -66,8 +69,11 @@ def open_remote_gateway(
     *,
     timing: bool = False,
     credentials: Credentials = NONE,
+    memory: int = DEFAULT_MEMORY_BYTES,
 ) -> Iterator[Gateway]:
     """The same in front of the server at `location`, which is shown `credentials`; that one may start later.
+
+    Of all answers and uploads together, `memory` bytes may wait here.
 
     The relay is this computer's: it connects from here, and to where this gateway may. `RequestError` names a target
     that is none.
@@ -77,12 +83,13 @@ def open_remote_gateway(
     connection = Connection(location, DEFAULT_TIMEOUT, credentials)
     # What callers show goes on beside nothing of the gateway's own.
     passing = Connection(location, DEFAULT_TIMEOUT, replace(credentials, token=None))
-    backend = RemoteBackend(connection, passing=passing)
+    governor = Governor(memory)
+    backend = RemoteBackend(connection, passing=passing, governor=governor)
     closing = contextlib.closing
     with (
         closing(connection),
         closing(passing),
-        open_gateway(backend, address, allowed, origins, timing=timing) as gateway,
+        open_gateway(backend, address, allowed, origins, governor=governor, timing=timing) as gateway,
     ):
         yield gateway
 

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from fastflight.concurrency import Governor
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import examples
 from fastflight.gateway.accepting import chosen
@@ -53,10 +54,12 @@ def application(
     *,
     hear: Hear | None = None,
     plots: Path | None = None,
+    governor: Governor | None = None,
 ) -> Front:
     """What `listen` serves. `door`: whose requests are taken; `registry` gets the metrics.
 
     `hear` is how the live page hears devices, by their sessions if None; `plots` a folder of PNGs that it shows.
+    `governor` is that of a gateway that has one of its own, to be told of.
     """
     metrics = Metrics(backend, registry)
 
@@ -98,7 +101,7 @@ def application(
     page = Page(behind(backend, tickets), plots)
     sockets = Sockets(kinds, tickets, backend.check)
     front = Front(door or Door(), small, page, sockets, Callers(backend), {"/health", "/health/ready", *page.paths})
-    registry.register(Edge(front.answers, front.connections, sockets, live, viewers))
+    registry.register(Edge(front.answers, front.connections, sockets, live, viewers, governor))
     return front
 
 

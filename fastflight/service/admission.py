@@ -376,14 +376,18 @@ class Admission:
     def _no_memory(self) -> ResourceExhausted:
         self._refused_all()
         self._refusals["memory"] += 1
-        seconds = max(MIN_RETRY_SECONDS, self.limits.wait_seconds)
-        return ResourceExhausted(
-            f"{self.governor.held} bytes wait for slow readers, of {self.governor.limit} that may",
-            scope="memory",
-            limit=self.governor.limit,
-            retry_after_seconds=seconds,
-            hint=f"End a stream that nobody reads, or try again in {math.ceil(seconds)} s",
-        )
+        return no_memory(self.governor, max(MIN_RETRY_SECONDS, self.limits.wait_seconds))
+
+
+def no_memory(governor: Governor, seconds: float = WAIT_SECONDS) -> ResourceExhausted:
+    """What one is told who comes while memory is scarce, and may try again in so many seconds."""
+    return ResourceExhausted(
+        f"{governor.held} bytes wait for slow readers, of {governor.limit} that may",
+        scope="memory",
+        limit=governor.limit,
+        retry_after_seconds=seconds,
+        hint=f"End a stream that nobody reads, or try again in {math.ceil(seconds)} s",
+    )
 
 
 def _shutting_down() -> Stopped:
