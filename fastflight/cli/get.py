@@ -30,8 +30,9 @@ from fastflight.cli.preview import Preview
 from fastflight.cli.target import AsJson, Interrupt, Target, schema_of, target
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream
 from fastflight.client.local import copied_as_is
+from fastflight.client.meaning import understood, whole
 from fastflight.client.saving import LocalFile
-from fastflight.client.stream import Summary
+from fastflight.client.stream import BESIDE, Summary
 from fastflight.errors import RequestError
 from fastflight.service.requests import OnError
 from fastflight.tables import format_of
@@ -197,18 +198,20 @@ async def _saved(stream: AsyncRowStream, path: Path) -> str:
 
 def _refuse_failed(summary: Summary) -> None:
     """Name the devices that could not be read; the rows of the others are there."""
-    failed = summary.get("failed", ())
-    for told in failed:
-        where = told.get("where") or told["device"]
-        screen.complain(f"error: {where}: {told['what']}. {told.get('hint', '')}".rstrip(". "))
+    with understood(BESIDE):
+        failed = summary.get("failed", ())
+        for told in failed:
+            where = told.get("where") or told["device"]
+            screen.complain(f"error: {where}: {told['what']}. {told.get('hint', '')}".rstrip(". "))
     if failed:
         raise typer.Exit(REFUSED)
 
 
 def _tell_rejected(summary: Summary) -> None:
     if count := summary.get("rejected", 0):
-        first = next(iter(summary.get("rejected_rows", ())), None)
-        place = f"byte {first['offset']}" + (f" on {first['device']}" if "device" in first else "") if first else ""
-        example = f", the first at {place}: {first['reason']}" if first else ""
-        rows = "1 row did not fit and was" if count == 1 else f"{count:,} rows did not fit and were"
+        with understood(BESIDE):
+            first = next(iter(summary.get("rejected_rows", ())), None)
+            place = f"byte {first['offset']}" + (f" on {first['device']}" if "device" in first else "") if first else ""
+            example = f", the first at {place}: {first['reason']}" if first else ""
+            rows = "1 row did not fit and was" if count == 1 else f"{whole(count):,} rows did not fit and were"
         screen.complain(f"{rows} set aside{example}")

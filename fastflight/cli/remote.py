@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from fastflight.cli.standing import Standing
 from fastflight.client.aio import worked
+from fastflight.client.call import single
 from fastflight.client.connection import Connection
 from fastflight.client.interaction import Interaction
+from fastflight.client.meaning import text, understood
 from fastflight.client.rows import Rows
 from fastflight.client.stream import RowStream
 from fastflight.concurrency import Governor, off_loop
@@ -83,8 +85,10 @@ class RemoteBackend:
         if authorization and not token:
             raise unproven()
         asking = self._passing.showing(bearer(token)) if token else self._connection
-        (told,) = await off_loop(asking.results, "identity", b"{}")
-        identity = Identity(str(told["name"]), scopes(told["scopes"]))
+        results = await off_loop(asking.results, "identity", b"{}")
+        told = single(results, "identity", asking.location)
+        with understood("what the server says of who asks"):
+            identity = Identity(text(told["name"]), scopes(map(text, told["scopes"])))
         # Who shows a token goes on with it, whatever its name: without, the gateway's own rights would be used.
         if not token and identity == ANYBODY:
             return ANYONE

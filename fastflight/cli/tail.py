@@ -139,7 +139,7 @@ async def follow(name: str, stream: Stream, show: Show, *, quiet: bool) -> None:
     summary = stream.summary
     why = f" ({summary['why']})" if summary.get("why") else ""
     rejected = f", {summary['rejected']} lines set aside" if summary.get("rejected") else ""
-    screen.complain(f"{summary['ended']}{why}: {status.summary(stream.gaps)}{rejected}")
+    screen.complain(f"{summary.get('ended', 'finished')}{why}: {status.summary(stream.gaps)}{rejected}")
 
 
 class Status:

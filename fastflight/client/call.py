@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from fastflight.client.meaning import text, understood, value, whole
 from fastflight.errors import ProtocolError
 from fastflight.service.requests import DeviceFile, DeviceTree, Request
 from fastflight.service.wire import validate
@@ -19,6 +19,7 @@ R = TypeVar("R", bound=Request)
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
 # Seconds that a call without a stream may take: a hash of a large file on a small board is the slowest of them.
 DEFAULT_TIMEOUT = 60.0
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Endpoints that are read at a time: more gain little where one server gives all of them.
 PARALLEL = 4
 
@@ -109,36 +110,43 @@ def _as_json(value: Any) -> Any:
 
 
 def device_of(given: Mapping[str, Any]) -> Device:
-    return Device(
-        name=given["name"],
-        url=given["url"],
-        open=bool(given.get("open")),
-        holder=given.get("holder"),
-        recording=given.get("recording"),
-    )
+    with understood("what the server says of a device"):
+        holder, recording = (given.get(key) for key in ("holder", "recording"))
+        return Device(
+            name=text(given["name"]),
+            url=text(given["url"]),
+            open=bool(given.get("open")),
+            holder=None if holder is None else text(holder),
+            recording=None if recording is None else text(recording),
+        )
 
 
 def recorded_of(given: Mapping[str, Any]) -> Recorded:
-    first, last = (given[key] and datetime.fromisoformat(given[key]) for key in ("first_time", "last_time"))
-    values = {**given, "first_time": first, "last_time": last, "damage": tuple(given["damage"])}
-    return Recorded(**{each.name: values[each.name] for each in fields(Recorded)})
+    with understood("what the server says of a recording"):
+        first, last = (
+            None if given[key] is None else datetime.fromisoformat(text(given[key]))
+            for key in ("first_time", "last_time")
+        )
+        numbers = ("rows", "bytes", "first_seq", "next_seq", "lost", "failures")
+        return Recorded(
+            name=text(given["name"]),
+            state=text(given["state"]),
+            first_time=first,
+            last_time=last,
+            damage=tuple(map(text, given["damage"])),
+            **{key: whole(given[key]) for key in numbers},
+        )
 
 
 def entries_of(batches: Iterable[pa.RecordBatch]) -> list[Entry]:
     """The rows of a listing."""
-    return [
-        Entry(path=row["path"], kind=row["kind"], size=row["size"], modified=row["modified"])
-        for batch in batches
-        for row in batch.to_pylist()
-    ]
+    with understood("a listing of the server"):
+        return [_entry(row, row["modified"]) for batch in batches for row in batch.to_pylist()]
 
 
 def results_of(bodies: Iterable[bytes], location: str) -> list[Any]:
     """The JSON of an action's results."""
-    try:
-        return [json.loads(body) for body in bodies if body]
-    except ValueError as error:
-        raise ProtocolError("an action's result is not JSON", where=location) from error
+    return [value(body, "an action's result", location) for body in bodies if body]
 
 
 def single(results: list[Any], action: str, location: str) -> dict[str, Any]:
@@ -149,13 +157,20 @@ def single(results: list[Any], action: str, location: str) -> dict[str, Any]:
 
 
 def entry_of(given: Mapping[str, Any]) -> Entry:
-    seconds = given.get("modified")
-    modified = None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-    return Entry(path=given["path"], kind=given["kind"], size=given["size"], modified=modified)
+    with understood("what the server says of a file"):
+        seconds = given.get("modified")
+        return _entry(given, None if seconds is None else EPOCH + timedelta(seconds=seconds))
+
+
+def _entry(given: Mapping[str, Any], modified: datetime | None) -> Entry:
+    if not (modified is None or isinstance(modified, datetime)):
+        raise TypeError("no time")
+    return Entry(path=text(given["path"]), kind=text(given["kind"]), size=whole(given["size"]), modified=modified)
 
 
 def digest_of(given: Mapping[str, Any]) -> Digest:
-    return Digest(algorithm=given["algorithm"], digest=given["digest"])
+    with understood("a digest of the server"):
+        return Digest(algorithm=text(given["algorithm"]), digest=text(given["digest"]))
 
 
 def reset_kind(hard: bool) -> str:

@@ -140,7 +140,7 @@ class Connection:
 
     def _endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
         """The rows of an endpoint, from the first of its locations that is reached."""
-        told = [each.uri.decode() for each in endpoint.locations] or [self.location]
+        told = [each.uri.decode(errors="replace") for each in endpoint.locations] or [self.location]
         locations = [each for each in told if self._may_follow(each)]
         if not locations:
             raise RequestError(

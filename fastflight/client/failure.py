@@ -135,7 +135,7 @@ def _described(extra_info: bytes | None) -> FastFlightError | None:
         return None
     try:
         return of_description(json.loads(extra_info))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

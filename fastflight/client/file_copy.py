@@ -16,11 +16,12 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from fastflight.client import part
+from fastflight.client import call, part
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied
 from fastflight.client.digests import agrees, local_digest
 from fastflight.client.local import RAW_SCHEMA, os_errors_of, piece, pieces
+from fastflight.client.meaning import content, understood
 from fastflight.client.progress import Report
 from fastflight.client.rows import Rows
 from fastflight.client.work import Steps
@@ -121,13 +122,13 @@ class GetFile(Steps):
                 return self._copied(file)
 
     def _copied(self, file: BinaryIO) -> Copied:
-        entry = self._act("file.stat")
-        if entry["kind"] != "file":
+        entry = call.entry_of(self._act("file.stat"))
+        if entry.kind != "file":
             where = f"{self._request.device}:{self._request.path}"
             raise RequestError(
                 "this is a folder", where=where, hint="Copy it with get_tree; on the command line, get -r"
             )
-        size = int(entry["size"])
+        size = entry.size
         _begin(self._progress, size)
         if self._skip_unchanged and unchanged(self._connection, self._request, self._target):
             return Copied(size, local_digest(self._target, "sha256"), unchanged=True)
@@ -143,10 +144,10 @@ class GetFile(Steps):
         if not 0 < here <= size:
             return 0
         try:
-            told = self._act("file.hash", limit=here)
+            told = call.digest_of(self._act("file.hash", limit=here))
         except DeviceError:  # a board that can take none, or not of a part
             return 0
-        return here if agrees(self._part, told["algorithm"], told["digest"]) else 0
+        return here if agrees(self._part, told.algorithm, told.digest) else 0
 
     def _read(self, file: BinaryIO, offset: int, size: int) -> str:
         """Write the file from `offset` on to the part; the sha256 of the whole."""
@@ -157,8 +158,8 @@ class GetFile(Steps):
         right, whole = came == sent, came
         if right and offset:
             # What was here before the rows, and what came with them, together.
-            told = self._act("file.hash")
-            right = agrees(self._part, told["algorithm"], told["digest"])
+            told = call.digest_of(self._act("file.hash"))
+            right = agrees(self._part, told.algorithm, told.digest)
             whole = local_digest(self._part, "sha256")
         if not right:
             file.truncate(0)
@@ -173,7 +174,9 @@ class GetFile(Steps):
         stream = self._connection.stream(self._request.model_copy(update={"offset": offset}))
         with stream, self.step(stream.cancel):
             for batch in stream:
-                for data in batch.column("data").to_pylist():
+                with understood("a piece of a file"):
+                    came = [content(each) for each in batch.column("data").to_pylist()]
+                for data in came:
                     file.write(data)
                     sha256.update(data)
                     done += len(data)
@@ -198,11 +201,13 @@ def unchanged(connection: Connection, request: DeviceFile, local: Path) -> bool:
     """Whether a local file and that on the device are the same. False where the board can take no digest."""
     body = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
     try:
-        if not local.is_file() or local.stat().st_size != connection.act_once("file.stat", **body)["size"]:
+        if not local.is_file():
             return False
-        told = connection.act_once("file.hash", **body)
+        if local.stat().st_size != call.entry_of(connection.act_once("file.stat", **body)).size:
+            return False
+        told = call.digest_of(connection.act_once("file.hash", **body))
     except DeviceError as error:
         if type(error) in (FileMissing, DeviceError):
             return False
         raise
-    return agrees(local, told["algorithm"], told["digest"])
+    return agrees(local, told.algorithm, told.digest)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.client.failure import typed_errors
+from fastflight.client.meaning import content, understood
 from fastflight.client.stream import RowStream
 from fastflight.errors import FastFlightError, RequestError, Stopped
 from fastflight.tables.bare import one_content
@@ -157,8 +158,8 @@ class Seeking:
             raise Stopped(f"the session ended before the device said {self._mark!r}")
         if "data" not in batch.schema.names:
             raise RequestError("these rows are not the device's bytes", where="format", hint='Ask for "bytes"')
-        directions = batch.column("direction").to_pylist()
-        for direction, data in zip(directions, batch.column("data").to_pylist(), strict=True):
-            self._data += data if direction == "rx" else b""
+        with understood("a row of the session"):
+            rows = [(row["direction"], content(row["data"])) for row in batch.to_pylist()]
+        self._data += b"".join(data for direction, data in rows if direction == "rx")
         if len(self._data) > MAX_SOUGHT_BYTES and not self.found:
             raise Stopped(f"the device said {len(self._data)} bytes, and not {self._mark!r}")

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from fastflight.client.meaning import understood
 from fastflight.client.progress import Meter, Report
-from fastflight.client.stream import Missed, RowStream, Summary, path_of
+from fastflight.client.stream import BESIDE, Missed, RowStream, Summary, path_of
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
 
@@ -167,14 +168,15 @@ class _Lanes:
 def combined(summaries: Sequence[Summary]) -> dict[str, Any]:
     """What several answers said, as one: counts are sums, lists are joined, the duration is the longest."""
     whole: dict[str, Any] = {}
-    for summary in summaries:
-        for key, value in summary.items():
-            if key == "duration_seconds":
-                whole[key] = max(whole.get(key, 0.0), value)
-            elif isinstance(value, int) and not isinstance(value, bool):
-                whole[key] = whole.get(key, 0) + value
-            elif isinstance(value, list):
-                whole[key] = [*whole.get(key, ()), *value]
+    with understood(BESIDE):
+        for summary in summaries:
+            for key, value in summary.items():
+                if key == "duration_seconds":
+                    whole[key] = max(whole.get(key, 0.0), value)
+                elif isinstance(value, int) and not isinstance(value, bool):
+                    whole[key] = whole.get(key, 0) + value
+                elif isinstance(value, list):
+                    whole[key] = [*whole.get(key, ()), *value]
     endpoints: list[Mapping[str, Any]] = list(summaries)
     return {**whole, "endpoints": endpoints}
 

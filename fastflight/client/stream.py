@@ -7,7 +7,6 @@ Leave it early through its context manager or `cancel()`, and the server stops r
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.client.failure import typed_errors
+from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Meter, Report
 from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
 from fastflight.tables.bare import empty
@@ -32,6 +32,7 @@ Note = Mapping[str, Any]
 
 # What a live stream, or one of many devices, says between rows; any other message is the server's last.
 NOTES = ("gap", "outage", "recording", "alignments", "failure")
+BESIDE = "what the server says of its rows"
 # The newest that are kept; a reader that is always too slow would gather them without end.
 MAX_KEPT_GAPS = 1000
 
@@ -75,7 +76,7 @@ class Outcome:
         """The batch of a chunk and what is said at its place, if anything; the server's last word is kept instead."""
         note: Note | None = None
         if chunk.app_metadata is not None:
-            told = _message(chunk.app_metadata.to_pybytes(), self._location)
+            told = message(chunk.app_metadata.to_pybytes(), BESIDE, self._location)
             if any(name in told for name in NOTES):
                 note = told
                 if "recording" in told:
@@ -201,23 +202,10 @@ class RowStream:
 def path_of(schema: pa.Schema) -> str:
     """The path that the server reports in a schema's metadata; empty where it reports none."""
     path: bytes = (schema.metadata or {}).get(PATH_KEY, b"")
-    return path.decode()
+    return path.decode(errors="replace")
 
 
 def _missed(given: Any, location: str) -> Missed:
-    try:
-        return Missed(
-            int(given["first"]), int(given["last"]), str(given.get("reason", "")), str(given.get("where", ""))
-        )
-    except (TypeError, KeyError, ValueError) as error:
-        raise ProtocolError("a gap that the server tells of is not understood", where=location) from error
-
-
-def _message(metadata: bytes, location: str) -> Summary:
-    try:
-        given = json.loads(metadata)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        raise ProtocolError("what the server says of its rows is not a JSON object", where=location)
-    return given
+    with understood("a gap that the server tells of", location):
+        reason, where = text(given.get("reason", "")), text(given.get("where", ""))
+        return Missed(whole(given["first"]), whole(given["last"]), reason, where)

@@ -25,6 +25,7 @@ from fastflight.client.copied import CopiedTree
 from fastflight.client.folder import LocalEntry, LocalFolder, scan
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
+from fastflight.client.meaning import content, text, understood, whole
 from fastflight.client.rows import Rows
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
@@ -161,9 +162,9 @@ class GetTree(Steps):
         stream = self._connection.stream(self._request.model_copy(update={"files": tuple(lot)}))
         with stream, self.step(stream.cancel), landed:
             for batch in stream:
-                for row in batch.to_pylist():
-                    landed.add(row["path"], row["offset"], row["data"])
-                    sha256.update(row["data"])
+                for path, offset, data in _rows(batch):
+                    landed.add(path, offset, data)
+                    sha256.update(data)
                 if self._progress is not None:
                     self._progress(landed.path, landed.bytes, total)
         if stream.summary.get("sha256") != sha256.hexdigest():
@@ -183,7 +184,11 @@ def hashed(connection: Connection, request: DeviceTree) -> dict[str, RemoteEntry
         if type(error) in (FileMissing, DeviceError):
             return None
         raise
-    entries = ((each["path"], RemoteEntry(each["size"], each["algorithm"], each["digest"])) for each in results)
+    with understood("what the server says of its files"):
+        entries = [
+            (text(each["path"]), RemoteEntry(whole(each["size"]), text(each["algorithm"]), text(each["digest"])))
+            for each in results
+        ]
     return below(request.path, entries)
 
 
@@ -226,6 +231,12 @@ def tree_rows(entries: Sequence[LocalEntry]) -> Iterator[pa.RecordBatch]:
             rows, waiting = [], 0
     if rows:
         yield _batch(rows)
+
+
+def _rows(batch: pa.RecordBatch) -> list[tuple[str, int, bytes]]:
+    """The rows of a tree, as a server sends them."""
+    with understood("a piece of a file"):
+        return [(text(row["path"]), whole(row["offset"]), content(row["data"])) for row in batch.to_pylist()]
 
 
 def _pieces(entries: Sequence[LocalEntry]) -> Iterator[tuple[str, int, bytes]]:

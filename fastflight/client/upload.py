@@ -11,7 +11,6 @@ A write that may be resumed begins with a message of the server: what it has kep
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from pyarrow import flight
 from fastflight.client.call import Written
 from fastflight.client.failure import typed_errors
 from fastflight.client.local import opened
+from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.rows import Rows, rows_of
 from fastflight.client.traced import options
@@ -153,7 +153,7 @@ class Upload:
         """Wait until so many rows are acknowledged, or none will be any more."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._given_up or self._is_over or int(self._last.get("rows", 0)) >= rows,
+                lambda: self._given_up or self._is_over or self._last.get("rows", 0) >= rows,
             )
 
     def _check_wanted(self) -> None:
@@ -177,10 +177,10 @@ class Upload:
         try:
             while True:
                 with typed_errors(self._location):
-                    message = acknowledgements.read()
-                if message is None:
+                    said = acknowledgements.read()
+                if said is None:
                     return
-                told = _acknowledgement(message.to_pybytes(), self._location)
+                told = _acknowledgement(said.to_pybytes(), self._location)
                 with self._changed:
                     if "resume" in told:
                         self._kept = _kept(told["resume"], self._location)
@@ -192,7 +192,7 @@ class Upload:
                 if self._heard is not None:
                     self._heard(told)
                 if self._report is not None and "rows" in told:
-                    self._report(int(told.get("rows", 0)), int(told.get("bytes", 0)), total_bytes)
+                    self._report(told["rows"], told.get("bytes", 0), total_bytes)
         except BaseException as error:
             self._refused = error
         finally:
@@ -206,24 +206,22 @@ class Upload:
         if not self._last.get("done"):
             raise ProtocolError("the server ended the write without acknowledging it", where=self._location)
         return Written(
-            rows=int(self._last["rows"]),
-            bytes=int(self._last.get("bytes", 0)),
+            rows=self._last["rows"],
+            bytes=self._last.get("bytes", 0),
             sha256=str(self._last.get("sha256") or ""),
         )
 
 
-def _acknowledgement(message: bytes, location: str) -> dict[str, Any]:
-    try:
-        given = json.loads(message)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        raise ProtocolError("an acknowledgement is not a JSON object", where=location)
+def _acknowledgement(body: bytes, location: str) -> dict[str, Any]:
+    given = message(body, "an acknowledgement", location)
+    with understood("an acknowledgement", location):
+        for number in ("rows", "bytes"):
+            whole(given.get(number, 0))
+        if given.get("done"):
+            whole(given["rows"])
     return given
 
 
 def _kept(given: Any, location: str) -> Kept:
-    try:
-        return Kept(int(given["bytes"]), str(given["algorithm"]), str(given["digest"]))
-    except (TypeError, KeyError, ValueError) as error:
-        raise ProtocolError("what the server kept is not understood", where=location) from error
+    with understood("what the server kept", location):
+        return Kept(whole(given["bytes"]), text(given["algorithm"]), text(given["digest"]))

@@ -7,11 +7,13 @@ whoever wrote it; the token in it only grows, also after the lease was released 
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from fastflight.errors import BusyError, StorageError
 from fastflight.log.batch_log import Lease
@@ -65,12 +67,12 @@ class FolderOwners:
 
     def _newest(self, device: str) -> Lease | None:
         try:
-            return Lease(**json.loads(read_whole(self._disk, _file_of(device))))
+            return _lease(json.loads(read_whole(self._disk, _file_of(device))))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise failure(error, "reading the lease", device) from error
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             # Giving it away without its token could make two owners that look alike.
             raise StorageError(
                 "the lease can not be read",
@@ -84,6 +86,15 @@ class FolderOwners:
         except OSError as error:
             raise failure(error, "keeping the lease", lease.device) from error
         return lease
+
+
+def _lease(given: Any) -> Lease:
+    """The lease in a file; `TypeError` for what is none."""
+    lease = Lease(**given)
+    kinds = (("device", str), ("owner", str), ("token", int), ("until", int | float))
+    if not all(isinstance(getattr(lease, name), kind) for name, kind in kinds) or not math.isfinite(lease.until):
+        raise TypeError("not a lease")
+    return lease
 
 
 def _file_of(device: str) -> str:

@@ -317,7 +317,7 @@ class _Late:
     left = False
 
     def act_once(self, name: str, **body: Any) -> dict[str, Any]:
-        return {"kind": "file", "size": 3}
+        return {"path": "/a", "kind": "file", "size": 3}
 
     def stream(self, request: Request) -> Any:
         self.work.give_up()

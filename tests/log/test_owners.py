@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -71,6 +72,22 @@ def test_a_damaged_lease_is_not_given_away(tmp_path: Path, clock: Clock) -> None
     (tmp_path / "weather.lease").write_bytes(b"{}")
     with pytest.raises(StorageError, match="lease can not be read"):
         owners.acquire("weather", "server-2", 30)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b'{"until": "soon"}', b'{"until": NaN}', b'{"token": 1.5}', b'{"owner": null}', b"[" * 100_000, b'{"more": 1}'],
+)
+def test_a_lease_of_other_values_is_not_given_away_either(tmp_path: Path, clock: Clock, damage: bytes) -> None:
+    owners = FolderOwners(tmp_path, clock=clock)
+    owners.acquire("weather", "server-1", 30)
+    path = tmp_path / "weather.lease"
+    changed = damage if damage.startswith(b"[") else json.dumps(json.loads(path.read_bytes()) | json.loads(damage))
+    path.write_bytes(changed if isinstance(changed, bytes) else changed.encode())
+    clock.now += 31
+    for ask in (lambda: owners.acquire("weather", "server-2", 30), lambda: owners.holder("weather")):
+        with pytest.raises(StorageError, match="the lease can not be read"):
+            ask()
 
 
 def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:

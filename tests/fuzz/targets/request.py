@@ -10,6 +10,7 @@ from fastflight.service import Catalog, Source, decode, decode_path, encode, req
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS, parse, validate
 from fastflight.sources.actions import Execute, Hash, Rename, Reset
 from tests.fuzz.material import Material
+from tests.fuzz.saying import VALUES
 from tests.fuzz.target import Target
 
 CATALOG = Catalog()
@@ -24,12 +25,6 @@ for _request in (
     requests.Mock,
 ):
     CATALOG.add(Source(_request))
-# For keys that are there, made to fit together seldom enough.
-VALUES: tuple[Any, ...] = (
-    "demo", "/a.csv", "csv", "sync", "raw", "", "\ud800", "x" * 300, True, False, None, 0, 1, -1, 5, 1.5, 2**53, 2**64,
-    10**400, float("nan"), float("inf"), [], ["a"], ["a", 1], {}, {"a": "int64"}, {"column": "t"}, {"a": 1}, [[[[]]]],
-    "2025-01-01T00:00:00Z", "2025-01-01", "0" * 64,
-)  # fmt: skip
 BODIES = (Hash, Rename, Execute, Reset)
 # More than a key, what was given, what is allowed and a hint: a message for people.
 MAX_MESSAGE_CHARACTERS = 2000
