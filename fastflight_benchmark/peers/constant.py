@@ -45,15 +45,22 @@ def info() -> flight.FlightInfo:
     )
 
 
+class Known(flight.ServerMiddleware):  # type: ignore[misc]
+    """By which a handler knows who asks."""
+
+
 class Shown(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Refuses a request that does not show the one token that there is. The least that this takes in pyarrow."""
+
+    NAME = "shown"
 
     def __init__(self, token: str) -> None:
         self._wanted = f"Bearer {token}"
 
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> None:
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> Known:
         if headers.get("authorization", [""])[0] != self._wanted:
             raise flight.FlightUnauthenticatedError("no token, or a wrong one")
+        return Known()
 
 
 class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -64,19 +71,26 @@ class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
         self._table = table()
         self._info = info()
         self._results = [HEALTH]
-        middleware = {"token": Shown(token)} if token else None
+        self._asks = bool(token)
+        middleware = {Shown.NAME: Shown(token)} if token else None
         super().__init__(location, middleware=middleware, tls_certificates=[pair] if pair else None)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        self._ask(context)
         return flight.RecordBatchStream(self._table)
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
+        self._ask(context)
         return self._info
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
         return self._results
+
+    def _ask(self, context: flight.ServerCallContext) -> None:
+        if self._asks:
+            context.get_middleware(Shown.NAME)
 
 
 @app.command()
