@@ -8,6 +8,7 @@ A device that is lost ends its writer, with the reason; the ports stay, and view
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ CLOSING = "the bridge is closing"
 # A tool that connects again at once would meet its own last connection, while the port's settings are put back. Nobody
 # notices that the answer comes so much later.
 LEAVING_SECONDS = 0.1
+# A tool in the middle of a transfer sends something oftener than this: what it waits for is a board that erases flash.
+QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Bridge:
         self._newest: Writer | None = None
         self._viewers: set[Viewer] = set()
         self._linger = LINGER_SECONDS
+        self._draining = False
         self._closing = False
 
     async def start(self) -> None:
@@ -96,6 +100,17 @@ class Bridge:
             await self.aclose()
             raise
         self._running = asyncio.create_task(self._front.run(self._changed))
+
+    async def drain(self, seconds: float) -> None:
+        """No new writer from now on. Returns when the one that is there has left or is quiet, or after `seconds`."""
+        self._draining = True
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for writer in list(self._writers):
+                    while (rest := writer.heard + QUIET_SECONDS - loop.time()) > 0 and not writer.released.is_set():
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(writer.released.wait(), rest)
 
     async def aclose(self) -> None:
         """Tell everybody, hang up, and give the ports back: done within about a second, whatever clients do."""
@@ -168,7 +183,7 @@ class Bridge:
                 await self._make_room(writer)
             else:
                 await self._let_leave()
-            if self._closing:
+            if self._draining or self._closing:
                 raise TransportClosed(CLOSING)
             self._writers.add(writer)
             async with self._front.hold(writer.name, writer) as channel:

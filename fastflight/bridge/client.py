@@ -7,6 +7,7 @@ they left by themselves.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine
 from typing import Any
 
@@ -61,6 +62,8 @@ class Writer(_Client):
         self._behind = False
         self._channel: Channel | None = None
         self._patience: asyncio.TimerHandle | None = None
+        # When it last sent something, by the loop's clock.
+        self.heard = -math.inf
         # Set when the line is free again.
         self.released = asyncio.Event()
 
@@ -85,6 +88,7 @@ class Writer(_Client):
 
     async def _forward(self, channel: Channel) -> None:
         while data := await self._connection.receive():
+            self.heard = asyncio.get_running_loop().time()
             # Answers to a client that does not read them must not pile up.
             await self._connection.drained()
             await self._dialect.carry(data, channel, self._connection.send)

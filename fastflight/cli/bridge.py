@@ -18,7 +18,8 @@ from fastflight.cli import screen
 from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr
-from fastflight.cli.settings import check_host
+from fastflight.cli.options import Drain
+from fastflight.cli.settings import DRAIN_SECONDS, check_host
 from fastflight.concurrency.shard import MAX_OFFLOAD_THREADS
 from fastflight.errors import RequestError
 from fastflight.transport import Address, parse_url
@@ -44,6 +45,7 @@ def bridge(
         bool, typer.Option("--takeover", help="Give the device to the newest client, not to the first.")
     ] = False,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")] = "127.0.0.1",
+    drain: Drain = DRAIN_SECONDS,
     log_json: AsJsonLines = False,
 ) -> None:
     """Share a device by network ports, with mpremote, esptool, pyserial and others.
@@ -68,21 +70,25 @@ def bridge(
         offload = ThreadPoolExecutor(MAX_OFFLOAD_THREADS, "bridge-offload")
         runner.get_loop().set_default_executor(offload)
         try:
-            runner.run(_serve(address, ports, host, takeover, ending))
+            runner.run(_serve(address, ports, host, takeover, drain, ending))
         finally:
             offload.shutdown(wait=False, cancel_futures=True)
             address.dispose()
         leave()
 
 
-async def _serve(address: Address, ports: Ports, host: str, takeover: bool, ending: contextlib.ExitStack) -> None:
+async def _serve(
+    address: Address, ports: Ports, host: str, takeover: bool, drain: float, ending: contextlib.ExitStack
+) -> None:
     stop = _on_signals()
     name = textwrap.shorten(address.url, NAME_CHARACTERS, placeholder=" ...")
     async with Bridge(LineFront(Upstream(address, name=name)), ports, host=host, takeover=takeover) as running:
         for line in _how_to(name, running.ports, host):
             screen.line(line)
         await stop.wait()
-        ending.enter_context(bounded(END_SECONDS))
+        ending.enter_context(bounded(drain + END_SECONDS))
+        screen.complain(f"stopping: a tool that is at work has {drain:g} s; once more stops at once")
+        await running.drain(drain)
 
 
 def _on_signals() -> asyncio.Event:

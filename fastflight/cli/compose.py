@@ -12,7 +12,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from fastflight.bridge import Bridge, DeviceFront, Ports
+from fastflight.bridge import Bridge, DeviceFront
 from fastflight.cli.access import access_of
 from fastflight.cli.access_settings import check_location
 from fastflight.cli.running import GATEWAY_SECONDS, RunningServer, drain, gateway, listening, location_of
@@ -76,9 +76,10 @@ def open_server(settings: ServeSettings) -> RunningServer:
         access = access_of(settings.access, authority)
         server = listening(catalog, on_devices, shards, settings.location, ledger, access, state, settings.trace)
         parts.callback(server.close, 0)
-        bridges = {
+        opened_bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
         }
+        bridges = {name: bridge.ports for name, bridge in opened_bridges.items()}
         # Closed before the server, which takes the shards with it.
         http = None
         if settings.http is not None:
@@ -87,7 +88,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
             opened = gateway(serving, inventory, settings, access, bridges)
             parts.callback(opened.close, GATEWAY_SECONDS)
             http = opened.url
-        parts.callback(drain, ledger, settings.drain_seconds)  # first of all, while every edge still answers
+        on_shards = [(bridge, shards.of(name)) for name, bridge in opened_bridges.items()]
+        # First of all, while every edge still answers.
+        parts.callback(drain, ledger, settings.drain_seconds, bridges=on_shards)
         return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")
 
@@ -103,12 +106,12 @@ def _recordings(settings: ServeSettings, inventory: Inventory, parts: ExitStack)
     return recordings
 
 
-def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: ExitStack) -> Ports:
-    """Open a device's bridge, for as long as `parts` last. Returns the ports that were had."""
+def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: ExitStack) -> Bridge:
+    """Open a device's bridge, for as long as `parts` last."""
     bridge = Bridge(DeviceFront(device), settings.ports, takeover=settings.takeover)
     shard.submit(bridge.start()).result()
     parts.callback(_close, bridge, shard)
-    return bridge.ports
+    return bridge
 
 
 def _close(bridge: Bridge, shard: Shard) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import concurrent.futures
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -11,11 +13,11 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import structlog
 
-from fastflight.bridge import Ports
+from fastflight.bridge import Bridge, Ports
 from fastflight.cli.access import Access
 from fastflight.cli.http_settings import DEFAULT_HOST
 from fastflight.cli.settings import ServeSettings
-from fastflight.concurrency import Shards
+from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
 from fastflight.server import FlightServer
@@ -66,16 +68,24 @@ class RunningServer:
         self.close()
 
 
-def drain(ledger: Ledger, seconds: float, begun: Callable[[], None] = lambda: None) -> None:
+def drain(
+    ledger: Ledger,
+    seconds: float,
+    begun: Callable[[], None] = lambda: None,
+    bridges: Sequence[tuple[Bridge, Shard]] = (),
+) -> None:
     """Nothing new from now on, and `seconds` for open streams to end; then they are told to. `health` is answered.
 
-    `begun` is called when nothing new comes any more.
+    `begun` is called when nothing new comes any more. Tools at `bridges`, on their shards, have as long.
     """
     ledger.drain()
     begun()
+    until = time.monotonic() + seconds
+    draining = [shard.submit(bridge.drain(seconds)) for bridge, shard in bridges]
     if not ledger.wait_empty(seconds):
         log.info("streams are ended", streams=ledger.stats()["open"], drain_seconds=seconds)
         ledger.stop_all()
+    concurrent.futures.wait(draining, max(0.0, until - time.monotonic()))
 
 
 def location_of(settings: ServeSettings, server: FlightServer) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from fastflight.bridge import Bridge, Ports, State
+from fastflight.bridge import bridge as bridges
 from fastflight.bridge import client as clients
 from fastflight.errors import TransportError
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
@@ -181,6 +182,49 @@ def test_a_writer_that_suspends_the_flow_and_never_resumes_it_is_told_to_go(monk
             await other.close()
         assert not line.paused
         await other.close()
+
+    run(test)
+
+
+def test_a_tool_at_work_goes_on_while_a_bridge_drains_and_no_other_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridges, "QUIET_SECONDS", 3600.0)
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        tool = await writing(bridge, "socket")
+        draining = asyncio.ensure_future(bridge.drain(3600.0))
+        await asyncio.sleep(0)
+        late = await connect(bridge, "rfc2217")
+        assert (await late.rest()).endswith(b"fastflight: the bridge is closing\r\n")
+        await late.close()
+        await tool.send(b"more")
+        assert await tool.exactly(4) == b"more"
+        assert not draining.done()
+        await tool.close()
+        await draining
+
+    run(test)
+
+
+def test_a_tool_that_is_quiet_keeps_no_bridge_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridges, "QUIET_SECONDS", 0.0)
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        tool = await writing(bridge, "socket")
+        await bridge.drain(3600.0)
+        await bridge.aclose()
+        assert await tool.rest() == b"\r\nfastflight: the bridge is closing\r\n"
+        await tool.close()
+
+    run(test)
+
+
+def test_a_tool_that_does_not_come_to_its_end_has_the_time_of_the_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridges, "QUIET_SECONDS", 3600.0)
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        tool = await writing(bridge, "socket")
+        await bridge.drain(0.01)
+        await tool.close()
 
     run(test)
 

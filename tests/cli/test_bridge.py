@@ -63,7 +63,12 @@ def test_it_says_what_to_type_and_shares_the_device() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_under_load_ends_it_in_order(number: signal.Signals) -> None:
-    with sharing(DEVICE, *PORTS) as (process, ports), connected(ports["viewers"]), connected(ports["socket"]) as tool:
+    """A tool that goes on sending has the time that it is given."""
+    with (
+        sharing(DEVICE, *PORTS, "--drain", "0.5") as (process, ports),
+        connected(ports["viewers"]),
+        connected(ports["socket"]) as tool,
+    ):
         loading = threading.Thread(target=_load, args=(tool,))
         loading.start()
         assert tool.recv(1)
