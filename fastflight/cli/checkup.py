@@ -21,6 +21,7 @@ from fastflight.cli import screen
 from fastflight.client import Credentials, FastFlightClient
 from fastflight.device import Capabilities, Inventory, Session
 from fastflight.errors import BusyError, FastFlightError, TransportTimeout
+from fastflight.transport.url import shown
 
 Level = Literal["ok", "note", "problem"]
 
@@ -69,7 +70,8 @@ def serial_ports() -> dict[str, str]:
 
 def device(name: str, url: str, *, asked: bool, interrupt: bool) -> Subject:
     """Open a device and try what reading and writing it needs."""
-    subject = Subject(name if name == url else f"{name} ({url})", asked)
+    told = shown(url)
+    subject = Subject(told if name == url else f"{name} ({told})", asked)
     try:
         with Inventory({name: url}) as inventory:
             found = inventory.device(name)

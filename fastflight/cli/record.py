@@ -25,6 +25,7 @@ from fastflight.device import Device, Inventory
 from fastflight.errors import TransportError
 from fastflight.sources import Recordings
 from fastflight.sources.recordings import Status, status_of
+from fastflight.transport.url import shown
 
 # The name for the recording of a URL that gives none.
 UNNAMED = "device"
@@ -124,14 +125,14 @@ async def _record_here(url: str, name: str, folder: Path, seconds: float | None)
     with ExitStack() as parts:
         shards = Shards()
         inventory = parts.enter_context(Inventory({name: url}, shards=shards))
-        recordings = Recordings(folder, inventory, holder=f"fastflight record {url}")
+        recordings = Recordings(folder, inventory, holder=f"fastflight record {shown(url)}")
         parts.callback(recordings.close)
         parts.enter_context(shards)
         recordings.start(name)
         try:
             async with asyncio.timeout(seconds):
                 await _opened(inventory.device(name))
-                screen.complain(f"recording {url} as {name} to {folder}")
+                screen.complain(f"recording {shown(url)} as {name} to {folder}")
                 await asyncio.Event().wait()
         except TimeoutError:
             pass

@@ -26,6 +26,7 @@ from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, MAX_WORKERS, sett
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.service.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
+from fastflight.transport.url import shown
 
 
 def serve(
@@ -172,7 +173,7 @@ def serve(
             open_server(settings) as running,
             watched(),
         ):
-            devices = ", ".join(f"{name} ({url})" for name, url in running.devices.items())
+            devices = ", ".join(f"{name} ({shown(url)})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
             if running.http:
                 screen.line(f"listening on {running.http}")

@@ -49,6 +49,7 @@ from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency.governor import MIN_MEMORY_BYTES
 from fastflight.errors import RequestError, nearest
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
+from fastflight.transport.url import shown
 
 # The embedded default: needs no hardware and nothing to install.
 DEFAULT_DEVICES = {"demo": "sim:"}
@@ -324,7 +325,7 @@ def check_host(host: str) -> None:
 def _from_option(text: str) -> tuple[str, str]:
     name, equals, url = text.partition("=")
     if not equals or not url or not DEVICE_NAME.fullmatch(name):
-        raise RequestError("not NAME=URL", where=f"--device {text}", hint="As in weather=serial:///dev/ttyACM0")
+        raise RequestError("not NAME=URL", where=f"--device {shown(text)}", hint="As in weather=serial:///dev/ttyACM0")
     return name, url
 
 

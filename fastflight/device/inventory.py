@@ -79,7 +79,7 @@ class Device:
 
     @property
     def url(self) -> str:
-        """Where the device is, as the user wrote it."""
+        """Where the device is: what may be told of the URL that the user wrote."""
         return self._address.url
 
     @property

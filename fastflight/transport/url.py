@@ -4,11 +4,15 @@
 names a port by what it keeps when it is plugged in again), `socket://host:port` (`?baud=115200`),
 `rfc2217://host:port` (`?baud=115200&dtr=0&rts=0`), `relay://host:port` (only heard: what the relay carries to it and
 back), `exec:COMMAND` (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
+
+An `Address` has of its URL what `shown` leaves of it, and so has all that is said of it later: errors, logs, answers. A
+command's arguments may be secrets, folders are of no concern elsewhere, and names and passwords are not taken at all.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -34,7 +38,14 @@ EXEC_OPTIONS = ("cwd",)
 SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "heap", "fault", "without", "no-raw-paste", "seed")
 # The ones that may stand more than once.
 SIM_LISTS = ("fault", "without")
-# A command with a long list of arguments. It stands in messages whole.
+# What may be told of each kind of device: no folders, and of a command its program's name alone.
+SHOWN_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "serial": SERIAL_OPTIONS,
+    "socket": SOCKET_OPTIONS,
+    "rfc2217": RFC2217_OPTIONS,
+    "sim": tuple(name for name in SIM_OPTIONS if name != "files"),
+}
+# A command with a long list of arguments.
 MAX_URL_CHARACTERS = 2048
 # Of any number in a URL; Python reads no more than some thousands.
 MAX_DIGITS = 18
@@ -48,7 +59,8 @@ def parse_url(url: str) -> Address:
     """The address that `url` names. Raises `RequestError` naming the part that is wrong and what is allowed."""
     if len(url) > MAX_URL_CHARACTERS:
         raise RequestError(
-            f"{len(url)} characters are too many: {MAX_URL_CHARACTERS} are allowed", where=f"device URL {url[:40]!r}..."
+            f"{len(url)} characters are too many: {MAX_URL_CHARACTERS} are allowed",
+            where=f"device URL {shown(url[:MAX_URL_CHARACTERS])[:40]!r}...",
         )
     if url.startswith("/") or _COM_PORT.fullmatch(url):
         return SerialAddress(url, url)
@@ -56,10 +68,36 @@ def parse_url(url: str) -> Address:
     if not colon or scheme not in SCHEMES:
         raise RequestError(
             f"unknown kind of device {scheme!r}",
-            where=f"device URL {url!r}",
+            where=f"device URL {shown(url)!r}",
             hint=f"{nearest(scheme, SCHEMES)}. E.g. {EXAMPLES}",
         )
-    return SCHEMES[scheme](url, rest)
+    return SCHEMES[scheme](shown(url), rest)
+
+
+def shown(url: str) -> str:
+    """What may be told of a URL, of one that `parse_url` refuses, too: where the device is, and how its line is set.
+
+    `exec:micropython`, whatever follows; no folders, no name and password, no options that are not known.
+    """
+    scheme, colon, rest = url.partition(":")
+    if scheme == "exec":
+        return f"exec:{_program(rest)}"
+    if scheme not in SCHEMES:
+        return url if url.startswith("/") or not colon else f"{scheme}:..."
+    place, _, query = rest.partition("?")
+    slashes = "//" if place.startswith("//") and scheme != "serial" else ""
+    place = slashes + place.removeprefix(slashes).rpartition("@")[2] if slashes else place
+    kept = "&".join(each for each in query.split("&") if each.partition("=")[0] in SHOWN_OPTIONS.get(scheme, ()))
+    return f"{scheme}:{place}{'?' if kept else ''}{kept}"
+
+
+def _program(command: str) -> str:
+    """The name of what a command starts, without the folder that it is in."""
+    try:
+        first = next(iter(shlex.split(command)), "")
+    except ValueError:  # a quotation that does not end
+        first = next(iter(command.split()), "")
+    return first.partition("=")[0].rpartition("/")[2]
 
 
 def scheme_of(url: str) -> str:
@@ -100,12 +138,12 @@ def _pacing(url: str, options: Mapping[str, str]) -> Pacing:
 
 
 def _socket(url: str, rest: str) -> Address:
-    host, port = _endpoint(url)
+    host, port = _endpoint(url, rest)
     return SocketAddress(url, host, port, _baud(url, dict(_options(url, rest, SOCKET_OPTIONS))))
 
 
 def _rfc2217(url: str, rest: str) -> Address:
-    host, port = _endpoint(url)
+    host, port = _endpoint(url, rest)
     options = dict(_options(url, rest, RFC2217_OPTIONS))
     baud = _baud(url, options)
     dtr, rts = (_flag(url, name, options.get(name)) for name in ("dtr", "rts"))
@@ -113,14 +151,16 @@ def _rfc2217(url: str, rest: str) -> Address:
 
 
 def _relay(url: str, rest: str) -> Address:
-    host, port = _endpoint(url)
+    host, port = _endpoint(url, rest)
     _options(url, rest, ())
     return RelayedAddress(url, host, port)
 
 
-def _endpoint(url: str) -> tuple[str, int]:
+def _endpoint(url: str, rest: str) -> tuple[str, int]:
+    if "@" in rest.partition("?")[0]:
+        raise _bad(url, "nobody logs in there: leave name and password out")
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(f"socket:{rest}")
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise _bad(url, str(error)) from error
@@ -173,7 +213,7 @@ def _options(url: str, rest: str, known: tuple[str, ...], lists: tuple[str, ...]
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=64)
     except ValueError as error:
-        raise _bad(url, f"cannot read the options {query!r}") from error
+        raise _bad(url, "cannot read the options: they are NAME=VALUE, with & between them") from error
     seen: set[str] = set()
     for name, _ in pairs:
         if name not in known:

@@ -23,7 +23,7 @@ from fastflight.cli.settings import ServeSettings, settings_of
 from fastflight.cli.workers import share
 from fastflight.cli.workers.trust import Trust, trust
 from fastflight.client import DEFAULT_LOCATION, Credentials, FastFlightClient
-from fastflight.errors import RequestError, Unauthenticated, UnknownName
+from fastflight.errors import RequestError, TransportError, Unauthenticated, UnknownName
 from fastflight.service.identity import scopes
 from fastflight.service.requests import DeviceFile
 from fastflight.service.tokens import CERTIFICATE_NAME, NAME, Book, issued
@@ -164,9 +164,9 @@ def test_a_token_is_taken_from_a_file_or_the_environment(tmp_path: Path, capsys:
 class Started:
     """`fastflight serve` in a process of its own, and all that it said once it has ended."""
 
-    def __init__(self, log: Path, *options: str) -> None:
+    def __init__(self, log: Path, *options: str, at: str = "grpc+tls://127.0.0.1:0") -> None:
         self._log = log
-        command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc+tls://127.0.0.1:0", *options]
+        command = [sys.executable, "-m", "fastflight", "serve", "--server", at, *options]
         # Not a pipe: it logs a line for each call, and would wait for somebody to read them.
         with log.open("wb") as file:
             self._process = subprocess.Popen(
@@ -238,6 +238,46 @@ def test_a_running_server_asks_everybody_and_says_no_secret(started: Started, fi
     secrets = [files.narrow[-43:], files.all[-43:], files.all[-43:-1], key, *(each.digest for each in book.tokens)]
     for text in seen:
         assert not any(secret in text for secret in secrets)
+
+
+FLEET = """
+[devices.tool]
+url = "exec:no-such-program --key hunter2"
+
+[devices.board]
+url = "sim:?files={folder}/hunter2&telemetry=0"
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_what_a_device_is_started_with_is_told_to_nobody(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "hunter2").mkdir()
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(FLEET.format(folder=tmp_path))
+    options = ["--fleet", str(fleet), "--log-debug", "--workers", workers]
+    server = Started(tmp_path / "log", *options, at="grpc://127.0.0.1:0")
+    told: list[str] = []
+    try:
+        with FastFlightClient(server.location) as client:
+            assert client.ls("board")
+            with pytest.raises(TransportError, match="cannot start the command") as refused:
+                client.info("tool")
+            assert {each.name: each.url for each in client.devices()} == {
+                "tool": "exec:no-such-program",
+                "board": "sim:?telemetry=0",
+            }
+            told += [str(refused.value), json.dumps(client.stats()), json.dumps(client.health()), str(client.devices())]
+    finally:
+        told.append(server.end())
+    assert "tool (exec:no-such-program), board (sim:?telemetry=0)" in told[-1]
+    for command in (
+        ["doctor", "--server", server.location, "--device", "tool=exec:no-such-program --key hunter2"],
+        ["serve", "--device", "exec:a hunter2"],
+    ):
+        said = run(app, command)
+        assert said.exit_code
+        told.append(said.output)
+    assert not any("hunter2" in each for each in told)
 
 
 def test_help_shows_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 import socket
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.transport import parse_url
@@ -13,6 +15,7 @@ from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketAddress
+from fastflight.transport.url import shown
 
 
 @pytest.mark.parametrize(
@@ -132,4 +135,58 @@ def test_the_simulated_board() -> None:
 def test_what_is_wrong_is_said(url: str, text: str) -> None:
     with pytest.raises(RequestError, match=text) as caught:
         parse_url(url)
-    assert repr(url) in str(caught.value)
+    assert repr(shown(url)) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("/dev/ttyACM0", "/dev/ttyACM0"),
+        ("COM7", "COM7"),
+        ("serial:///dev/ttyACM0?baud=9600&dtr=0", "serial:///dev/ttyACM0?baud=9600&dtr=0"),
+        ("serial:?serial_number=E66141&location=1-2", "serial:?serial_number=E66141&location=1-2"),
+        ("socket://[::1]:2218?baud=9600", "socket://[::1]:2218?baud=9600"),
+        ("relay://plc.local:502", "relay://plc.local:502"),
+        ("exec:micropython", "exec:micropython"),
+        ("exec:/home/ada/bin/micropython -X heapsize=4M --key hunter2", "exec:micropython"),
+        ("exec:ssh -p 22 board?cwd=/home/hunter2", "exec:ssh"),
+        ("exec:'/opt/my tools/run' hunter2", "exec:run"),
+        ("exec:KEY=hunter2 run", "exec:KEY"),
+        ("exec:run 'hunter2", "exec:run"),
+        ("exec:", "exec:"),
+        ("sim:?files=/home/hunter2&baud=115200&fault=reset", "sim:?baud=115200&fault=reset"),
+        # What is refused is told no more of.
+        ("socket://ada:hunter2@host:1", "socket://host:1"),
+        ("rfc2217://ada:hunt@er2@host:1?key=hunter2&baud=1", "rfc2217://host:1?baud=1"),
+        ("serial:///dev/ttyACM0?key=hunter2", "serial:///dev/ttyACM0"),
+        ("exce:run --key hunter2", "exce:..."),
+    ],
+)
+def test_what_may_be_told_of_a_url(url: str, told: str) -> None:
+    assert shown(url) == told == shown(told)
+    try:
+        assert parse_url(url).url == told
+    except RequestError as error:
+        assert "hunter" not in str(error) and "hunt@" not in str(error)
+
+
+@pytest.mark.parametrize("scheme", ["socket", "rfc2217", "relay"])
+def test_nobody_logs_in_on_the_way(scheme: str) -> None:
+    with pytest.raises(RequestError, match="leave name and password out") as refused:
+        parse_url(f"{scheme}://ada:hunter2@board.local:2218")
+    assert "hunter2" not in str(refused.value)
+
+
+@given(
+    st.text(st.characters(exclude_characters="&="), max_size=40),
+    st.sampled_from(["exec:run {} x", "exec:run?cwd={}", "sim:?files={}", "socket://a:{}@b:1"]),
+)
+def test_no_secret_is_told_wherever_it_stands(noise: str, where: str) -> None:
+    url = where.format(f"{noise}hunter2")
+    assert "hunter2" not in shown(url)
+    try:
+        address = parse_url(url)
+    except RequestError as error:
+        assert "hunter2" not in str(error)
+    else:
+        assert "hunter2" not in address.url

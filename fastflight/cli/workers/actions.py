@@ -16,6 +16,7 @@ from fastflight.service.actions import Nothing, own_figures, state_actions
 from fastflight.service.figures import Sample
 from fastflight.service.ledger import Ledger
 from fastflight.sources import device_actions
+from fastflight.transport.url import shown
 
 Result = Mapping[str, Any]
 
@@ -61,7 +62,7 @@ def _devices(pool: Pool, _: Body) -> Iterator[Result]:
 
 def _not_there(worker: Worker) -> list[Result]:
     return [
-        {"name": name, "url": url, "open": False, "holder": None, "recording": None}
+        {"name": name, "url": shown(url), "open": False, "holder": None, "recording": None}
         for name, url in worker.settings.devices.items()
     ]
 
