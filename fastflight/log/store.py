@@ -22,6 +22,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName, nearest
+from fastflight.log.age import Ages
 from fastflight.log.batch_log import (
     EVERYTHING,
     Damage,
@@ -135,10 +136,12 @@ class Store:
         holder: str = "",
         disk: Disk | None = None,
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open `folder` to write; `BusyError` names whoever does already, `StorageError` says what the disk does not.
 
-        `sync_ms`: how long an append may wait for others to share a sync with; 0: not at all.
+        `sync_ms`: how long an append may wait for others to share a sync with; 0: not at all. `clock` is the time of
+        day, which may be set, and `ticks` a clock that is not.
         """
         folder = Path(folder)
         try:
@@ -149,6 +152,7 @@ class Store:
         self._disk = disk if disk is not None else LocalDisk(folder)
         self._retention = retention or Retention()
         self._clock = clock
+        self._ages = Ages(clock, ticks)
         # Sweeping and compacting take parts away: one at a time.
         self.tidying = threading.Lock()
         self._appends = 0
@@ -258,8 +262,12 @@ class Store:
             return CommitTicket(first, first - 1, self._committer.put([_state(log, first)]))
 
     def sweep(self) -> int:
-        """Let go of the oldest parts that are trimmed, too old, or too much. Returns how many. Call it now and then."""
+        """Let go of the oldest parts that are trimmed, too old, or too much. Returns how many. Call it now and then.
+
+        Nothing is too old before the clock has gone steadily for ten minutes, of this process and since it was set.
+        """
         with self.tidying:
+            self._ages.look()
             return self._sweep()
 
     def _sweep(self) -> int:
@@ -324,11 +332,14 @@ class Store:
     def _oldest_due(self) -> Part | None:
         if len(self._parts) < 2:
             return None  # the newest segment stays
-        part, following = self._parts[:2]
+        part = self._parts[0]
         limits = self._retention
-        age = self._clock() - following.index.created / 1e6
-        if limits.max_seconds is not None and age > limits.max_seconds:
-            return part
+        if limits.max_seconds is not None and self._ages.count:
+            now = int(self._clock() * 1e6)
+            # What was begun in the future had a wrong clock; the next one with a right one was begun later.
+            begun = next((each.index.created for each in self._parts[1:] if each.index.created <= now), now)
+            if now - begun > limits.max_seconds * 1e6:
+                return part
         if limits.max_bytes is not None and sum(part.size for part in self._parts) > limits.max_bytes:
             return part
         trimmed = all(

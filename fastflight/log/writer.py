@@ -126,11 +126,12 @@ class Writer:
         """Whether the next group begins a new segment."""
         if self.segment is None or self._file is None:
             return True
+        # Below zero where the clock was set back: it would take that long to be closed.
         age = self._clock() - self.segment.index.created / 1e6
         if self.segment.end <= SEGMENT_HEADER.size:
             return False
         many = self._records >= SEGMENT_RECORDS
-        return many or self.segment.end >= self._segment_bytes or age >= self._segment_seconds
+        return many or self.segment.end >= self._segment_bytes or not 0 <= age < self._segment_seconds
 
     def _frame(
         self, item: Item, segment: Segment, at: int, pieces: list[bytes | memoryview], written: list[Written]

@@ -80,6 +80,8 @@ class Campaign:
                 self._came(ours.carry_out(number))
                 if count >= WARM_FAULTS:
                     before.setdefault(stage.server.pid, stage.held())
+            for missing in stage.missing:
+                self._progress(f"{line}: not placed: {missing}")
             flaws = [f"{line}: {flaw}" for flaw in ours.finish()]
             if stage.server.pid in before:
                 flaws += [f"{line}: {leak}" for leak in _leaks(stage, before[stage.server.pid])]

@@ -3,18 +3,20 @@
     python -m fastflight_benchmark.faulting.leash ARGUMENTS
 
 Says `ready` once it has loaded what it needs, and begins at a line of its input: on a busy machine a program takes long
-to load, which is not the time that its work takes. The end of its input is its own. At SIGUSR1 it says where it is.
+to load, which is not the time that its work takes. The end of its input is its own. At SIGUSR1 it says where it is. Its
+clock may be set: `fastflight.testing.clock`.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import os
 import signal
 import sys
 import threading
 
-from fastflight.cli.main import app
+from fastflight.testing import clock
 
 # As of a program that lost its terminal.
 LOST = 129
@@ -22,6 +24,8 @@ LOST = 129
 
 def main() -> None:
     faulthandler.register(signal.SIGUSR1)
+    clock.follow(os.environ)
+    app = importlib.import_module("fastflight.cli.main").app  # now: all of it takes the clock that it finds
     print("ready", flush=True)
     if not sys.stdin.readline():
         os._exit(LOST)

@@ -7,6 +7,9 @@
 
 Between any two of them stands a chaos proxy, where there is a socket; `proxies` has them by the name of the hop. A line
 is one of `LINES`. Whatever is ended here is started again by `repair`, as an operator or a service manager would.
+
+The server's clock can be set, and its recordings lie on a small disk: where that cannot be, `missing` says so, and no
+disk is filled.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +29,9 @@ from pyarrow import flight
 
 from fastflight.client import FastFlightClient
 from fastflight.testing.chaos import ChaosProxy
+from fastflight.testing.clock import SettableClock
+from fastflight.testing.small_disk import SmallDisk
+from fastflight.testing.targets import TargetMissing
 from fastflight_benchmark.faulting.portname import PortName
 from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.faulting.talker import PROGRAM
@@ -43,12 +49,15 @@ CLIENT_SERVER, BROWSER_GATEWAY, GATEWAY_SERVER, RELAY_TARGET = (
     "relay - target",
 )
 SERVER_BOARD, TOOL_BRIDGE, BRIDGE_BOARD = "server - board", "tool - bridge", "bridge - board"
+# For all that a stage records in an hour, several times over; what is left of it is memory that can be had.
+DISK_BYTES = 32 * 1024 * 1024
 # What is recorded is promised after so long.
 SYNC_MS = 100
 FLEET = """\
 [recordings]
 folder = "recordings"
 sync_ms = {sync}
+max_days = 1
 
 [devices.files]
 url = "{files}"
@@ -72,6 +81,9 @@ class Stage:
         self.proxies: dict[str, ChaosProxy] = {}
         self.target = Target()
         self.has_gateway = remote
+        # What cannot be done here, by name, and why.
+        self.missing: list[str] = []
+        self.disk: SmallDisk | None = None
         self._seed = seed
         self._ports: dict[str, PortName] = {}
         self._bridges: dict[str, Program] = {}
@@ -90,10 +102,16 @@ class Stage:
             fleet = self.folder / "fleet.toml"
             fleet.write_text(FLEET.format(sync=SYNC_MS, **urls))
             self._proxy(RELAY_TARGET, self.target.port, parts)
+            try:
+                self.disk = parts.enter_context(SmallDisk(self.folder / "recordings", DISK_BYTES))
+            except TargetMissing as missing:
+                self.missing.append(str(missing))
+            self._clock = parts.enter_context(SettableClock(self.folder))
+            environment = {**os.environ, **self._clock.environment}
             serving = ["serve", "--server", f"grpc://{HOST}:0", "--fleet", str(fleet), "--http", "0"]
             serving += ["--relay-allow", f"{HOST}:{self.proxies[RELAY_TARGET].port}"]
             listening = [rf"listening on grpc://{HOST}:(\d+)", rf"listening on http://{HOST}:(\d+)"]
-            self.server = Program("server", serving, listening, self.folder / "server.log")
+            self.server = Program("server", serving, listening, self.folder / "server.log", environment)
             self._proxy(CLIENT_SERVER, 1, parts)
             self._proxy(BROWSER_GATEWAY, 1, parts)
             self._proxy(GATEWAY_SERVER, 1, parts)
@@ -147,6 +165,11 @@ class Stage:
             self.server.kill()
             self._serve()
         self.server.freeze(False)
+        self.set_clock(0)
+
+    def set_clock(self, seconds: float) -> None:
+        """Have the server's clock so far ahead of the right time, or behind it."""
+        self._clock.set(seconds)
 
     def kill_board(self, name: str) -> None:
         """End a board's process: its power is gone."""
@@ -235,8 +258,8 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def later(seconds: float, work: object) -> threading.Timer:
+def later(seconds: float, work: Callable[[], object]) -> threading.Timer:
     """Have `work` done in so many seconds, in a thread."""
-    timer = threading.Timer(seconds, work)  # type: ignore[arg-type]
+    timer = threading.Timer(seconds, work)
     timer.start()
     return timer

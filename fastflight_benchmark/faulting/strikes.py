@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from fastflight.testing.chaos import ChaosProxy, Fault, Kind, Way, drawn
+from fastflight.testing.small_disk import BLOCK_BYTES
 from fastflight_benchmark.faulting.stage import (
     BRIDGE_BOARD,
     BROWSER_GATEWAY,
@@ -29,6 +30,7 @@ from fastflight_benchmark.faulting.stage import (
     TALKER,
     TOOL_BRIDGE,
     Stage,
+    later,
 )
 from fastflight_benchmark.faulting.works import PutProcess, Rows, Work
 
@@ -42,8 +44,13 @@ THROTTLED_SECONDS = 10.0
 SHORT_SECONDS, LONG_SECONDS = 0.5, 3.0
 # What has less weight ends or freezes processes, which takes long to mend.
 QUICK_WEIGHT = 2
+# What a clock is set to, from the right time: as by a slip, by a summer time that is none, by a battery that is empty.
+CLOCK_SECONDS = (3_600, -3_600, 86_400, -86_400, 10 * 365 * 86_400, -10 * 365 * 86_400)
+# Of a disk that is full: what is left, in blocks.
+ROOM_BLOCKS = 3
 # What is to be struck from outside is held meanwhile, and whether it has come so far is looked at so often.
 HOLD_SECONDS, WATCH_SECONDS = 0.3, 0.005
+FULL, FULL_DISK = "full", "full disk"
 BOARD, SERVER, CLIENT, DISK = "board", "server", "client", "server - disk"
 # Room for the log, and for a few more rows, on a disk that is full to programs that may write no further than this.
 LOG_BYTES, ROOM_BYTES = 4_096, 2_000
@@ -134,8 +141,15 @@ class _Placed:
 def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = False) -> Strike:
     """One that concerns this work. `quick`: one that ends no process, and is waited for by no time limit."""
 
-    def held(kind: str, where: str, do: Callable[[], object], undo: Callable[[], object] | None = None) -> Strike:
-        return _held(stage, work, chance, kind, where, do, undo)
+    def held(
+        kind: str, where: str, do: Callable[[], object], undo: Callable[[], object] | None = None, spec: str = ""
+    ) -> Strike:
+        return _held(stage, work, chance, spec or kind, kind, where, do, undo)
+
+    def clocked() -> Strike:
+        seconds = chance.choice(CLOCK_SECONDS)
+        back = partial(stage.set_clock, 0)
+        return held("clock", SERVER, lambda: stage.set_clock(seconds), back, f"clock {seconds:+} s")
 
     faults = {name: word for name, word in BOARD_FAULTS.items() if not (quick and word == "stall")}
     choices: list[tuple[float, Callable[[], Strike]]] = [(6, lambda: _proxied(stage, work, chance, work.way))]
@@ -157,8 +171,12 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
     choices.append((0.7, lambda: held("kill -9", SERVER, stage.server.kill)))
     thawed = partial(stage.server.freeze, False)
     choices.append((0.7, lambda: held("frozen", SERVER, lambda: stage.server.freeze(True), thawed)))
+    choices.append((1 if isinstance(work, Rows) else 0.5, clocked))
+    if isinstance(work, Rows) and (disk := stage.disk) is not None:
+        room = chance.randrange(ROOM_BLOCKS) * BLOCK_BYTES
+        choices.append((2, lambda: held(FULL_DISK, DISK, partial(disk.fill, room), disk.empty)))
     if isinstance(work, Rows):
-        choices.append((2, lambda: held("full", DISK, lambda: _fill(stage, chance), lambda: _empty(stage))))
+        choices.append((1, lambda: held(FULL, DISK, lambda: _fill(stage, chance), lambda: _empty(stage))))
     if isinstance(work, PutProcess):
         choices = [(1, lambda: _killed_client(stage, work, chance))]
     if quick:
@@ -201,10 +219,30 @@ def _on_board(stage: Stage, work: Work, chance: random.Random, faults: dict[str,
     if name == "flash-stall":
         amount = chance.randrange(5, 40)
     spec = f"{name}={amount}"
+    if word == "stall" and isinstance(work, Rows):
+        return _stalled(stage, work, hop, spec, round(chance.uniform(SHORT_SECONDS, LONG_SECONDS), 2))
     # A slow flash does not say so.
     return Strike(
         word, hop, spec, lambda: board.inject([spec]), lambda: name == "flash-stall" or _struck(stage, work.board)
     )
+
+
+def _stalled(stage: Stage, work: Work, hop: str, spec: str, seconds: float) -> Strike:
+    """A board that hangs is switched off and on: whoever only listens to it would wait for ever."""
+    board = stage.boards[work.board]
+    struck: list[str] = []
+    switching: list[threading.Timer] = []
+
+    def apply() -> None:
+        board.inject([spec])
+        switching.append(later(seconds, lambda: struck.extend(board.mend())))
+
+    def end() -> bool:
+        switching[0].cancel()
+        switching[0].join()
+        return bool(struck) or _struck(stage, work.board)
+
+    return Strike("stall", hop, f"{spec} for {seconds} s", apply, end)
 
 
 def _reach(work: Work, outward: bool) -> int:
@@ -221,6 +259,7 @@ def _held(
     stage: Stage,
     work: Work,
     chance: random.Random,
+    spec: str,
     kind: str,
     where: str,
     do: Callable[[], object],
@@ -231,7 +270,7 @@ def _held(
     fault = Fault(Kind.PAUSE, way, chance.randrange(_reach(work, way is Way.OUT)), HOLD_SECONDS)
     lasting = round(chance.uniform(SHORT_SECONDS, LONG_SECONDS), 2) if undo else 0.0
     placed = _Placed(stage.proxies[work.way], fault, do, undo or (lambda: None), lasting)
-    shown = f"{kind} at {fault.way}@{fault.at}" + (f" for {lasting} s" if lasting else "")
+    shown = f"{spec} at {fault.way}@{fault.at}" + (f" for {lasting} s" if lasting else "")
     return Strike(kind, where, shown, placed.apply, placed.end)
 
 

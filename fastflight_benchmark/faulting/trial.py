@@ -21,7 +21,7 @@ import pyarrow as pa
 from fastflight.client import FastFlightClient
 from fastflight_benchmark.faulting.browsing import HttpGet, HttpPut, Relayed, WebSession, by_gateway
 from fastflight_benchmark.faulting.stage import TALKER, Stage
-from fastflight_benchmark.faulting.strikes import Strike, strike
+from fastflight_benchmark.faulting.strikes import FULL, FULL_DISK, Strike, strike
 from fastflight_benchmark.faulting.talker import flaw, recorded, stretches
 from fastflight_benchmark.faulting.works import (
     Get,
@@ -72,7 +72,10 @@ REMOTE: Sequence[tuple[float, type[Work]]] = tuple((1.0, by_gateway(work)) for w
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One fault: what struck where, what was done, how it ended, and after how long all was usable."""
+    """One fault: what struck where, what was done, how it ended, and after how long all was usable.
+
+    Not counted is how long a program of the work takes to be loaded: that is told by how busy the machine is.
+    """
 
     number: int
     line: str
@@ -141,8 +144,8 @@ class Trials:
             self._ledger.promised = max(self._ledger.promised, stage.promised())
         stage.repair()
         began = time.monotonic()
-        tries, trouble = self._use(work)
-        usable = time.monotonic() - began
+        tries, preparing, trouble = self._use(work)
+        usable = time.monotonic() - began - preparing
         if trouble and ended not in BAD:
             ended, reason = STUCK, f"after {ended} {code} ({reason}): {trouble}"
         if (worse := self._look(work, strikes)) and ended not in BAD:
@@ -186,19 +189,21 @@ class Trials:
             return WRONG, code, f"{found} ({error or 'completed'})"
         return (COMPLETED, "", "") if error is None else (TYPED, code, str(error))
 
-    def _use(self, work: Work) -> tuple[int, str]:
-        """The same work without a fault, until it completes: how many tries, and what is wrong."""
+    def _use(self, work: Work) -> tuple[int, float, str]:
+        """The same work without a fault, until it completes: how many tries, seconds to prepare, what is wrong."""
         deadline = time.monotonic() + USABLE_SECONDS
-        tries = 0
+        tries, preparing = 0, 0.0
         while True:
             tries += 1
+            began = time.monotonic()
             work.prepare()
+            preparing += time.monotonic() - began
             attempt = _attempt(work)
             ended, code, reason = self._judged(work, attempt)
             if ended == COMPLETED:
-                return tries, ""
+                return tries, preparing, ""
             if ended in BAD or time.monotonic() > deadline:
-                return tries, f"try {tries} {ended} {code}: {reason}"
+                return tries, preparing, f"try {tries} {ended} {code}: {reason}"
             time.sleep(PAUSE_SECONDS)
 
     def _look(self, work: Work, strikes: Strike) -> tuple[str, str] | None:
@@ -208,7 +213,11 @@ class Trials:
         kept = recorded(self._stage.direct(), TALKER, max(0, ledger.start - AGAIN), READ_SECONDS)
         missing = {seq for first, last in kept.missing if last - first < RUN for seq in range(first, last + 1)}
         expected = range(ledger.start, ledger.promised)
-        gone = [seq for seq in expected if seq not in kept.rows and (seq not in missing or strikes.kind != "full")]
+        gone = [
+            seq
+            for seq in expected
+            if seq not in kept.rows and (seq not in missing or strikes.kind not in (FULL, FULL_DISK))
+        ]
         ledger.acknowledged += len(expected)
         other = [seq for seq, data in kept.rows.items() if ledger.rows.get(seq, data) != data]
         if isinstance(work, Rows):

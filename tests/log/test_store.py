@@ -136,9 +136,15 @@ def test_sweeping_gives_room_back_and_forgets_no_number(tmp_path: Path) -> None:
 
 def test_retention_by_size_and_age(tmp_path: Path) -> None:
     now = 1000.0
-    retention = Retention(max_seconds=60, max_bytes=3 * SMALL)
+    retention = Retention(max_seconds=1000, max_bytes=3 * SMALL)
     with Store(
-        tmp_path, sync_ms=0, segment_bytes=SMALL, segment_seconds=10, retention=retention, clock=lambda: now
+        tmp_path,
+        sync_ms=0,
+        segment_bytes=SMALL,
+        segment_seconds=10,
+        retention=retention,
+        clock=lambda: now,
+        ticks=lambda: now,
     ) as store:
         log = store.open("demo", SCHEMA)
         for first in range(0, 200, 5):
@@ -148,13 +154,67 @@ def test_retention_by_size_and_age(tmp_path: Path) -> None:
         kept = numbers(log.read())
         assert kept == set(range(log.statistics().first_seq, 200))
         assert missing(log.read(Range(from_seq=0))) == [(0, min(kept) - 1, "trimmed")]
-        now += 70
+        now += 1010
         log.append(batch_of("demo", 200, 5)).result()
-        now += 70
+        now += 1010
         store.sweep()
         assert numbers(checked("demo", log.read())) == set(range(200, 205))
     with Store(tmp_path) as store:
         assert store.log("demo").statistics().first_seq == 200
+
+
+@pytest.mark.parametrize("jump", [3_600, 86_400, 30 * 365 * 86_400, -3_600, -86_400, -30 * 365 * 86_400])
+def test_a_clock_that_jumps_lets_go_of_nothing(tmp_path: Path, jump: float) -> None:
+    """Forward, all would be too old at once; back, what came then would be from the future, and never too old."""
+    now, ticks = 2e9, 0.0
+
+    def pass_by(seconds: float) -> None:
+        nonlocal now, ticks
+        now, ticks = now + seconds, ticks + seconds
+
+    with Store(
+        tmp_path,
+        sync_ms=0,
+        segment_seconds=600,
+        retention=Retention(max_seconds=1800),
+        clock=lambda: now,
+        ticks=lambda: ticks,
+    ) as store:
+        log = store.open("demo", SCHEMA)
+        log.append(batch_of("demo", 0, 5)).result()
+        pass_by(1000)
+        log.append(batch_of("demo", 5, 5)).result()
+        now += jump
+        log.append(batch_of("demo", 10, 5)).result()
+        assert store.sweep() == 0
+        pass_by(500)
+        log.append(batch_of("demo", 15, 5)).result()
+        assert store.sweep() == 0
+        now -= jump
+        log.append(batch_of("demo", 20, 5)).result()
+        assert store.sweep() == 0
+        pass_by(700)
+        log.append(batch_of("demo", 25, 5)).result()
+        assert store.sweep() == 0
+        assert numbers(checked("demo", log.read())) == set(range(30))
+        # Later, with a clock that is right again, each goes when its time has come: what came meanwhile, too.
+        pass_by(10_000)
+        log.append(batch_of("demo", 30, 5)).result()
+        store.sweep()
+        pass_by(10_000)
+        store.sweep()
+        assert numbers(log.read()) == set(range(30, 35))
+
+
+def test_a_store_that_was_opened_with_a_wrong_clock_lets_go_of_nothing_at_first(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
+        filled(store)
+    ticks = 0.0
+    with Store(tmp_path, retention=Retention(max_seconds=60), clock=lambda: 4e9 + ticks, ticks=lambda: ticks) as store:
+        for ticks in (0.0, 60.0, 599.0):  # noqa: B007  # a clock
+            assert store.sweep() == 0
+        ticks = 600.0
+        assert store.sweep() > 0
 
 
 def test_a_second_writer_is_told_at_once_who_writes(tmp_path: Path) -> None:
