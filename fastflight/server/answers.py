@@ -78,7 +78,12 @@ def async_messages(
         still_wanted=stream.check,
         when_stopped=stream.when_stopped,
     )
-    first = next(lots)
+    try:
+        first = next(lots)
+    except BaseException:
+        if stream.why_stop:  # which may look like an end, or a failure of the source's
+            stream.check()
+        raise
     reading = cast(AsyncReading, first[0])
     rest = cast("Iterator[list[Item]]", chain([first[1:]], lots))
     return reading.schema, _begin(reading, joined(rest, reading.schema, most_rows(request)), lots, stream)

@@ -139,6 +139,28 @@ def test_the_device_of_one_that_stops_is_free_and_it_is_told_when_it_reads_on(
     assert looking.figures() == {"readers": 1, "cut": 0}
 
 
+def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
+    opening = threading.Event()
+
+    async def aread(request: Trial) -> AsyncReading:
+        opening.set()
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    with serving(trial=Source(Trial, aread=aread)) as running:
+
+        def stop() -> None:
+            assert opening.wait(SOON)
+            running.server._ledger.stop_all()
+
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
+            asked(running.client)
+        stopping.join()
+        assert running.settled()
+
+
 def test_the_connection_of_one_that_stays_is_cut(running: Running, stopped: flight.FlightStreamReader) -> None:
     looking = Looking(running)
     looking.stream()
