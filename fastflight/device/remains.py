@@ -4,7 +4,8 @@ A server that was killed in the middle of a write, or that lost the line, leaves
 content or of code. The next host finds that it does not answer at its prompt, and a program that runs is left alone.
 These are known by their answers: a routine takes a few hundred bytes for a part of the content, and raw paste for a
 part of the code, and both answer for them. Any other program is given Ctrl-A, which is no text, and which lines that
-are typed pass over.
+are typed pass over. Who gives all of it back is asked for a line: the prompt's paste mode, into which a person may have
+brought it, or a line that made Ctrl-E of a Ctrl-A, begins one in its own way.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ MOST_WINDOWS = 9
 ROOM = b"\x01"
 REPORT = b"Traceback "
 PROMPT = b"raw REPL; CTRL-B to exit"
+# How paste mode answers the end of a line.
+LINE, PASTED_LINE = b"\r", b"\r\n=== "
 # A report is a traceback, and an E for each Ctrl-A.
 MOST_BYTES = 4096
 
@@ -34,7 +37,7 @@ def is_ours(repl: RawRepl) -> Conversation[bool]:
     repl.inbox.clear()
     yield Send(KNOCK)
     answer = b""
-    while _may_be_ours(answer) and len(answer) < MOST_BYTES:
+    while (_may_be_ours(answer) or KNOCK.startswith(_given_back(answer))) and len(answer) < MOST_BYTES:
         try:
             answer += yield from repl.inbox.some(ANSWER_SECONDS)
         except TransportTimeout:
@@ -43,9 +46,28 @@ def is_ours(repl: RawRepl) -> Conversation[bool]:
             return True
     if answer and _may_be_ours(answer):
         return True
+    if _given_back(answer) == KNOCK and (yield from _pastes(repl)):
+        return True
     # As `enter` does: should the program end later, the board is at its friendly prompt.
     yield Send(CTRL_B)
     return False
+
+
+def _pastes(repl: RawRepl) -> Conversation[bool]:
+    """Whether what gives back all that it is told is paste mode, where nothing but Ctrl-C or Ctrl-D leads out."""
+    yield Send(LINE)
+    answer = b""
+    while PASTED_LINE.startswith(answer) and answer != PASTED_LINE:
+        try:
+            answer += yield from repl.inbox.some(ANSWER_SECONDS)
+        except TransportTimeout:
+            break
+    return answer == PASTED_LINE
+
+
+def _given_back(answer: bytes) -> bytes:
+    """Without what may come before it: the Ctrl-B of who found no prompt."""
+    return answer.removeprefix(CTRL_B)
 
 
 def _may_be_ours(answer: bytes) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.device import Inventory
-from fastflight.device.remains import CTRL_B, KNOCK, is_ours
+from fastflight.device.remains import CTRL_B, KNOCK, LINE, PASTED_LINE, is_ours
 from fastflight.errors import BusyError, TransportError
 from fastflight.protocol import RawRepl, Send
 from fastflight.testing.chaos import ChaosProxy
@@ -39,10 +39,37 @@ def test_a_prompt_is_free_for_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b'{"celsius": 21.5}\r\n', b"Autumn\r\n", b"EHLO\r\n", b"A" * 21, KNOCK, b"ETA 5 s\r\n"]
+    "answer", [b'{"celsius": 21.5}\r\n', b"Autumn\r\n", b"EHLO\r\n", b"A" * 21, KNOCK + b"\r", b"ETA 5 s\r\n"]
 )
 def test_any_other_program_is_left_alone(answer: bytes) -> None:
     assert play(is_ours(RawRepl()), [Send(KNOCK), Answer(answer), Send(CTRL_B)]).result is False
+
+
+def test_paste_mode_gives_all_back_and_begins_lines_in_its_own_way() -> None:
+    for sizes in ((), (1, 2, 3)):
+        for before in (b"", CTRL_B):
+            script = [Send(KNOCK), Answer(before + KNOCK), Silence(), Send(LINE), Answer(PASTED_LINE)]
+            assert play(is_ours(RawRepl()), script, sizes=sizes).result is True
+
+
+@pytest.mark.parametrize("answer", [[], [Answer(b"\r"), Silence()], [Answer(b"\r\n")], [Answer(b"\r\n=== more")]])
+def test_a_program_that_gives_all_back_is_left_alone(answer: list[Answer | Silence]) -> None:
+    rest = answer or [Silence()]
+    rest = [*rest, Silence()] if answer == [Answer(b"\r\n")] else rest
+    script = [Send(KNOCK), Answer(KNOCK), Silence(), Send(LINE), *rest, Send(CTRL_B)]
+    assert play(is_ours(RawRepl()), script).result is False
+
+
+def test_a_board_in_paste_mode_is_used_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that changed one bit of Ctrl-A brought it there, and nobody was let in any more."""
+    monkeypatch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.3)
+    with SimulatedBoard(tmp_path / "board", place=("--listen", "127.0.0.1:0")) as board:
+        port = int(board.path.rpartition(":")[2])
+        with ChaosProxy("127.0.0.1", port, ["flip:out@0=2"]) as proxy:
+            url = f"socket://127.0.0.1:{proxy.port}"
+            with Inventory({"board": url}) as inventory, inventory.device("board").lease("a test") as session:
+                session.write("/t.bin", iter((CONTENT,)))
+        assert (board.folder / "t.bin").read_bytes() == CONTENT
 
 
 def test_so_is_one_that_says_nothing() -> None:
