@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import stat
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +29,10 @@ FLAT_MB_PER_HOUR = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`."""
+    """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`.
+
+    `compacted`: parts that the recordings were compacted to by then.
+    """
 
     seconds: float
     rss_mb: float
@@ -37,6 +42,7 @@ class Sample:
     tasks: int
     streams: int
     disk_mb: float
+    compacted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class Sampling:
             pooled = told["threads"]["offload"] + told["threads"]["other"]
         except FastFlightError:
             pass  # it has no room for it just now
+        files = list(_files(self._folder))
         with self._process.oneshot():
             threads = self._process.num_threads()
             return Sample(
@@ -87,7 +94,8 @@ class Sampling:
                 -1 if pooled < 0 else threads - pooled,
                 tasks,
                 streams,
-                sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file()) / MB,
+                sum(size for _, size in files) / MB,
+                sum(suffix == ".parts" for suffix, _ in files),
             )
 
     def __enter__(self) -> Sampling:
@@ -101,6 +109,14 @@ class Sampling:
     def _run(self) -> None:
         while not self._over.wait(self._interval):
             self.samples.append(self.take())
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Endings and sizes."""
+    for file in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # it was compacted meanwhile
+            if stat.S_ISREG((status := file.stat()).st_mode):
+                yield file.suffix, status.st_size
 
 
 def slope(samples: Sequence[Sample]) -> Slope:
