@@ -6,7 +6,9 @@ For a laboratory without a CA. The keys are written for their owner alone, and n
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -80,8 +82,7 @@ def _issue(
         issued = _authority(folder).issue_cert(*hosts, common_name=common_name, not_after=until)
     except ValueError as error:  # no host's name, or no address
         raise RequestError("not a name that a certificate can have", where=" ".join(hosts) or stem) from error
-    _write(paths[0], b"".join(each.bytes() for each in issued.cert_chain_pems), 0o644, force)
-    _write(paths[1], issued.private_key_pem.bytes(), 0o600, force)
+    _write(paths, b"".join(each.bytes() for each in issued.cert_chain_pems), issued.private_key_pem.bytes(), force)
     return paths
 
 
@@ -97,17 +98,34 @@ def _authority(folder: Path) -> trustme.CA:
         except (ValueError, TypeError) as error:
             raise RequestError("these are no CA", where=f"{certificate}, {key}") from error
     made = trustme.CA(organization_name="fastflight")
-    _write(certificate, made.cert_pem.bytes(), 0o644, False)
-    _write(key, made.private_key_pem.bytes(), 0o600, False)
+    _write((certificate, key), made.cert_pem.bytes(), made.private_key_pem.bytes(), False)
     screen.line(f"made a CA: {certificate} is for all, {key} for nobody else")
     return made
 
 
-def _write(path: Path, content: bytes, mode: int, force: bool) -> None:
-    """Write a file that only its owner may change; never through a link that somebody put there."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if force:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
+def _write(paths: tuple[Path, Path], certificate: bytes, key: bytes, force: bool) -> None:
+    """Write a certificate and its key, which only their owner may change, and the key nobody else read.
+
+    Both are whole before either has its name: where the disk is full the old pair stays, or there is none. Never
+    through a link that somebody put there.
+    """
+    contents = ((paths[0], certificate, 0o644), (paths[1], key, 0o600))
+    made: list[Path] = []
+    try:
+        for path, content, mode in contents:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            made.append(beside)
+            with open(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for beside, path in zip(made, paths, strict=True):
+            if path.exists() and not force:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            os.replace(beside, path)
+    finally:
+        for beside in made:
+            with contextlib.suppress(FileNotFoundError):
+                beside.unlink()

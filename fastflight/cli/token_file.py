@@ -43,9 +43,12 @@ class TokenFile:
 
 
 def read(path: Path) -> bytes:
-    """The content of a file of tokens. `RequestError` for one that others may write."""
+    """The content of a file of tokens. `RequestError` for one that others may write, and for what is no file.
+
+    A pipe in its place would have whoever looks, a call of somebody's, wait for ever: it is opened and not waited for.
+    """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
             _check_owned(path, os.fstat(file.fileno()))
             return file.read(MAX_BOOK_BYTES + 1)
     except OSError as error:
@@ -58,7 +61,11 @@ def book(path: Path) -> Book:
 
 
 def change(path: Path, changed: Callable[[Book], Book]) -> None:
-    """Write what `changed` makes of the book. `RequestError` if that is refused, or the file cannot be written."""
+    """Write what `changed` makes of the book. `RequestError` if that is refused, or the file cannot be written.
+
+    Of a link, the file that it leads to is changed: a server may know that by its own name.
+    """
+    path = path.resolve()
     beside = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -83,7 +90,13 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
         raise
 
 
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def _check_owned(path: Path, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        raise RequestError("not a file", where=str(path), hint="`fastflight token add NAME --scope read:*` makes one")
     if sys.platform == "win32":  # its rights are not in the mode
         return
     if state.st_mode & WRITABLE:

@@ -34,8 +34,10 @@ NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 # What a certificate may be known by: an e-mail address, a host's name, a URI, or a common name with blanks.
 CERTIFICATE_NAME = re.compile(r"[ -~]{1,255}")
 TOKEN = re.compile(r"ff_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
-# What callers without a proof are called, in logs and in answers.
-RESERVED = frozenset({ANYBODY.name, NOBODY.name})
+# What gRPC calls every certificate whose first alternative name is of a kind that it does not tell.
+OTHER_KINDS = "other types of SAN"
+# That, and what callers without a proof are called, in logs and in answers.
+RESERVED = frozenset({ANYBODY.name, NOBODY.name, OTHER_KINDS})
 ID_BYTES = 8
 SECRET_BYTES = 32
 # What an id that is not in the book is compared with, for the same time.
@@ -187,9 +189,9 @@ def issued(
 
 
 def unreserved(name: str) -> None:
-    """`RequestError` for the name of a token or a certificate that means whoever gave no proof."""
+    """`RequestError` for the name of a token or a certificate that is nobody's in particular."""
     if name in RESERVED:
-        raise RequestError("this name is for callers without a proof", where=name, hint="Choose another")
+        raise RequestError("this name is for callers without a proof of it", where=name, hint="Choose another")
 
 
 def digest_of(secret: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
 from datetime import timedelta
@@ -49,6 +50,53 @@ def test_nothing_is_written_over_unless_told_to(tmp_path: Path) -> None:
     make(tmp_path, "server", "localhost", "--force")
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert {name for name in after if after[name] != before[name]} == {"server.pem", "server.key"}
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_where_the_disk_is_full_the_old_pair_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    made: list[int] = []
+
+    def full(descriptor: int) -> None:
+        if len(made) == written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        made.append(descriptor)
+
+    for before in ({}, None):  # first there is nothing, not even a CA
+        if before is None:
+            make(tmp_path, "server", "localhost")
+            before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        made.clear()
+        with monkeypatch.context() as during:
+            during.setattr(os, "fsync", full)
+            told = run(app, ["cert", "server", "localhost", "--force", "--dir", str(tmp_path)])
+        assert told.exit_code == 1 and "No space left on device" in told.stderr
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    ssl.create_default_context().load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights are in the mode on POSIX alone")
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_nobody_else_reads_a_key_or_changes_a_file_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        make(tmp_path, "server", "localhost")
+        make(tmp_path, "server", "localhost", "--force")
+    finally:
+        os.umask(before)
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & (0o077 if path.suffix == ".key" else 0o022) == 0, path
+
+
+def test_a_link_in_the_place_of_a_key_is_replaced_and_not_written_through(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    make(tmp_path, "server", "localhost")
+    (tmp_path / "server.key").unlink()
+    (tmp_path / "server.key").symlink_to(elsewhere)
+    make(tmp_path, "server", "localhost", "--force")
+    assert elsewhere.read_text() == "mine" and not (tmp_path / "server.key").is_symlink()
 
 
 @pytest.mark.parametrize("name", ["ca", "server", "../x", "..", "a/b", ""])

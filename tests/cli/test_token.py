@@ -16,7 +16,8 @@ from fastflight.cli.main import app
 from fastflight.cli.token import default_file
 from fastflight.cli.token_file import TokenFile
 from fastflight.errors import RequestError
-from fastflight.service.tokens import TOKEN, Book
+from fastflight.service.identity import scopes
+from fastflight.service.tokens import TOKEN, Book, Certificate
 
 run = CliRunner().invoke
 
@@ -122,6 +123,67 @@ def test_who_may_read_the_file_may_read_it_after_a_change(tmp_path: Path) -> Non
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pipes have names on POSIX alone")
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    token_file.change(path, lambda book: book)
+    watched = TokenFile(path)
+    assert watched() is not None
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(RequestError, match="not a file"):
+        watched()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(RequestError, match="Is a directory|not a file"):
+        watched()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
+def test_by_way_of_a_link_the_file_itself_is_changed(tmp_path: Path) -> None:
+    path, link = tmp_path / "tokens.json", tmp_path / "link.json"
+    token_file.change(path, lambda book: book)
+    link.symlink_to(path)
+    watched = TokenFile(path)
+    watched()
+    assert run(app, ["token", "add", "ada", "--scope", "read:*", "--file", str(link)]).exit_code == 0
+    seen = watched()
+    assert seen is not None and [each.name for each in Book.decode(seen).tokens] == ["ada"]
+    assert link.is_symlink() and not path.is_symlink()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_where_the_disk_is_full_the_old_file_stays_and_no_token_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    path = tmp_path / "tokens.json"
+    assert run(app, ["token", "add", "ada", "--scope", "read:*", "--file", str(path)]).exit_code == 0
+    before = path.read_bytes()
+
+    def full(_: int) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as during:
+        during.setattr(os, "fsync", full)
+        for change in (["add", "eve", "--scope", "admin:*"], ["revoke", "ada"]):
+            told = run(app, ["token", *change, "--file", str(path)])
+            assert (told.exit_code, told.stdout) == (1, "") and os.strerror(code) in told.stderr
+    assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["tokens.json"]
+    assert run(app, ["token", "revoke", "ada", "--file", str(path)]).exit_code == 0
+
+
+def test_of_two_changes_at_once_one_is_made_and_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+
+    def meanwhile(book: Book) -> Book:
+        told = run(app, ["token", "add", "eve", "--scope", "read:*", "--file", str(path)])
+        assert told.exit_code == 1 and "somebody else is changing it" in told.stderr and told.stdout == ""
+        return book.adding(Certificate("lab", scopes(["read:*"])))
+
+    token_file.change(path, meanwhile)
+    assert Book.decode(path.read_bytes()) == Book(certificates=(Certificate("lab", scopes(["read:*"])),))
+
+
 def test_where_tokens_are_kept_if_nobody_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     assert default_file({"XDG_CONFIG_HOME": "/home/ada/settings"}) == Path("/home/ada/settings/fastflight/tokens.json")
@@ -140,7 +202,7 @@ def test_a_change_that_could_not_be_read_for_a_moment_is_read_later(
         def refused(*_: object) -> NoReturn:
             raise OSError(errno.EMFILE, "Too many open files")
 
-        during.setattr(Path, "open", refused)
+        during.setattr(os, "open", refused)
         with pytest.raises(RequestError, match="Too many open files"):
             watched()
     assert watched() == Book().encode()

@@ -148,3 +148,8 @@ def test_what_callers_without_a_proof_are_called_is_no_name_for_a_proof(name: st
     for book in (Book((replace(issue()[0], name=name),)), Book((), (Certificate(name, scopes(["read:demo"])),))):
         with pytest.raises(RequestError, match="callers without a proof"):
             Book.decode(book.encode())
+
+
+def test_what_grpc_calls_certificates_of_all_kinds_is_no_name_for_one() -> None:
+    with pytest.raises(RequestError, match="other types of SAN: this name is for callers without a proof of it"):
+        Book.decode(Book((), (Certificate("other types of SAN", scopes(["read:demo"])),)).encode())
