@@ -33,7 +33,8 @@ Folder = Annotated[
         "--recordings", metavar="DIR", help="Read this folder of recordings here, also while a server writes to it."
     ),
 ]
-_NUMBER = re.compile(r"\d+")
+# 64 bits have twenty digits.
+_NUMBER = re.compile(r"[0-9]{1,20}")
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(\.\d+)?)?")
 
 

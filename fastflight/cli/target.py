@@ -55,7 +55,7 @@ def schema_of(text: str | None) -> dict[str, str] | None:
     if text.lstrip().startswith("{"):
         try:
             given = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise typer.BadParameter(f"the schema is not JSON: {error}") from error
         return {str(name): str(kind) for name, kind in given.items()}
     pairs = [part.partition("=") for part in text.split(",")]

@@ -193,5 +193,5 @@ async def _no_route(request: Request, error: Exception) -> Response:
     """What Starlette says of a path or method that is not there."""
     assert isinstance(error, HTTPException)
     hint = "See /openapi.json for what is" if error.status_code == 404 else ""
-    status, body = told(Refused(error.status_code, str(error.detail).lower(), where=request.url.path, hint=hint))
+    status, body = told(Refused(error.status_code, str(error.detail).lower(), where=request.scope["path"], hint=hint))
     return Response(body, status, error.headers, "application/json")

@@ -72,7 +72,7 @@ class FolderOwners:
             return None
         except OSError as error:
             raise failure(error, "reading the lease", device) from error
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, OverflowError, RecursionError):
             # Giving it away without its token could make two owners that look alike.
             raise StorageError(
                 "the lease can not be read",

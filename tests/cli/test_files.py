@@ -115,6 +115,7 @@ def test_folders_are_made_renamed_and_removed(run: Run) -> None:
         (("get", "demo"), 2, "DEVICE:PATH"),
         (("get", "demo:/readings.csv", "--format", "cvs"), 2, "csv"),
         (("get", "demo:/readings.csv", "--schema", "time"), 2, "not a schema"),
+        (("get", "demo:/readings.csv", "--schema", '{"a":' + "[" * 5000), 2, "not JSON"),
         (("put", "/nowhere.csv", "demo:/x.csv"), 2, "does not exist"),
         (("mv", "demo:/a", "other:/b"), 2, "one device"),
         (("ls", "demo:/missing"), 1, "/missing"),

@@ -221,3 +221,10 @@ def test_the_format_is_what_the_client_asks_for(
 def test_a_request_that_is_too_long_is_not_read_to_its_end(running: Running) -> None:
     answered = running.run(ask(running.app, streaming(), b" " * 200_000, b" " * 200_000, b"{}"))
     assert (answered.status, answered.json["where"]) == (413, "content")
+
+
+def test_what_is_not_there_is_told_whatever_its_query(running: Running) -> None:
+    asked = {**scope("/nothing", "GET"), "query_string": b"\xff\xfe"}
+    answered = running.run(ask(running.app, asked))
+    assert (answered.status, answered.json["code"]) == (404, "request")
+    assert answered.json["text"] == "/nothing: not found. See /openapi.json for what is"

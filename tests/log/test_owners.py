@@ -76,7 +76,15 @@ def test_a_damaged_lease_is_not_given_away(tmp_path: Path, clock: Clock) -> None
 
 @pytest.mark.parametrize(
     "damage",
-    [b'{"until": "soon"}', b'{"until": NaN}', b'{"token": 1.5}', b'{"owner": null}', b"[" * 100_000, b'{"more": 1}'],
+    [
+        b'{"until": "soon"}',
+        b'{"until": NaN}',
+        b'{"until": 1' + b"0" * 400 + b"}",
+        b'{"token": 1.5}',
+        b'{"owner": null}',
+        b"[" * 100_000,
+        b'{"more": 1}',
+    ],
 )
 def test_a_lease_of_other_values_is_not_given_away_either(tmp_path: Path, clock: Clock, damage: bytes) -> None:
     owners = FolderOwners(tmp_path, clock=clock)
