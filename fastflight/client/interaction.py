@@ -159,7 +159,9 @@ class Seeking:
         if "data" not in batch.schema.names:
             raise RequestError("these rows are not the device's bytes", where="format", hint='Ask for "bytes"')
         with understood("a row of the session"):
-            rows = [(row["direction"], content(row["data"])) for row in batch.to_pylist()]
+            # Not the times beside them: for these Arrow loads pandas.
+            taken = batch.select(["direction", "data"]).to_pylist()
+            rows = [(row["direction"], content(row["data"])) for row in taken]
         self._data += b"".join(data for direction, data in rows if direction == "rx")
         if len(self._data) > MAX_SOUGHT_BYTES and not self.found:
             raise Stopped(f"the device said {len(self._data)} bytes, and not {self._mark!r}")
