@@ -53,7 +53,15 @@ def open_gateway(
         app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS, governor=governor)
         relayed = None
         if relay is not None:
-            relayed = Relay(relay, door, app.admit_to_relay, check=backend.check, taps=taps, timing=timing)
+            relayed = Relay(
+                relay,
+                door,
+                app.admit_to_relay,
+                check=backend.check,
+                taps=taps,
+                timing=timing,
+                connections=app.connections,
+            )
         return listen(app, shard, address[1], address[0], relayed, tls=context)
     except BaseException:
         shard.close()

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from fastflight.gateway.unread import Unread, Waiting
+
 # Each has a descriptor and buffers; a page's browser has six.
 MAX_CONNECTIONS = 2048
 # Of those, ones that have not asked anything yet. A browser opens a few ahead of need.
@@ -21,8 +23,6 @@ HEAD_SECONDS = 10.0
 CONTENT_STALL_SECONDS = 30.0
 # An answered connection waits so long for its next request. A page asks again within a second or not at all.
 KEEP_ALIVE_SECONDS = 15.0
-# An answer that nobody reads, not a byte of it, holds its device and its memory for so long: as by Flight.
-ANSWER_STALL_SECONDS = 120.0
 # How often connections are looked at.
 LOOK_SECONDS = 1.0
 
@@ -35,8 +35,8 @@ class Connection(Protocol):
     # All that it asked has been answered: to end it is nothing that it did wrong.
     resting: bool
 
-    def taken(self) -> object | None:
-        """What its client has taken, while something waits for it: as long as that is the same, it takes nothing."""
+    def waiting(self) -> Waiting | None:
+        """What waits for its client; None while nothing does."""
 
     def postponed(self) -> bool:
         """Whether it is us who keep it from sending; then it has time from now on."""
@@ -54,8 +54,7 @@ class Connections:
         self._open: set[Connection] = set()
         # In the order in which they came.
         self._unasked: dict[Connection, None] = {}
-        # Those for whose clients something waits: what they had taken by when, by the loop's clock.
-        self._unread: dict[Connection, tuple[object, float]] = {}
+        self._unread: Unread[Connection] = Unread()
         self._looking: asyncio.TimerHandle | None = None
         # When the next look is to be, by the loop's clock: what is due some seconds after it never is due too early.
         self.now = 0.0
@@ -96,7 +95,7 @@ class Connections:
         """It has ended, or is no longer one of HTTP."""
         self._open.discard(connection)
         self._unasked.pop(connection, None)
-        self._unread.pop(connection, None)
+        self._unread.forget(connection)
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
@@ -106,7 +105,7 @@ class Connections:
                 self.late += not connection.resting
                 self.gone(connection)
                 connection.cut(late=True)
-            elif self._is_stalled(connection, now):
+            elif self._unread.is_stalled(connection, connection.waiting(), now):
                 self.not_read += 1
                 self.gone(connection)
                 connection.cut(late=False)
@@ -114,18 +113,6 @@ class Connections:
             self._look_again(loop)
         else:
             self._looking = None
-
-    def _is_stalled(self, connection: Connection, now: float) -> bool:
-        """Whether its client has taken nothing of what waits for it for too long."""
-        taken = connection.taken()
-        if taken is None:
-            self._unread.pop(connection, None)
-            return False
-        before, since = self._unread.get(connection, (None, now))
-        if taken != before:
-            since = now
-            self._unread[connection] = taken, now
-        return now - since >= ANSWER_STALL_SECONDS
 
     def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now = loop.time() + LOOK_SECONDS

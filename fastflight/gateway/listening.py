@@ -28,6 +28,7 @@ from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.gateway.connections import CONTENT_STALL_SECONDS, HEAD_SECONDS, KEEP_ALIVE_SECONDS, Connections
 from fastflight.gateway.relay import PATH, Relay
 from fastflight.gateway.status import EVERYWHERE, Refused, last_words
+from fastflight.gateway.unread import Waiting
 from fastflight.transport.progress import taken
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -223,10 +224,9 @@ class _Protocol(HttpToolsProtocol):
             return True
         return False
 
-    def taken(self) -> object | None:
-        waits = self.transport.get_write_buffer_size()
-        # What waits here does not change while a thin line takes what the system has.
-        return (waits, taken(self.transport.get_extra_info("socket"))) if waits else None
+    def waiting(self) -> Waiting | None:
+        size = self.transport.get_write_buffer_size()
+        return (size, taken(self.transport.get_extra_info("socket"))) if size else None
 
     def cut(self, late: bool) -> None:
         if late and self._in_content and not self._has_begun:

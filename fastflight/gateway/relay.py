@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from fastflight.errors import FastFlightError
 from fastflight.gateway.asgi import Header
 from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.connections import Connections
 from fastflight.gateway.door import Door
 from fastflight.gateway.places import Places
 from fastflight.gateway.relay_client import RelayClient
@@ -25,6 +26,7 @@ from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.gateway.relay_wire import SocketWire, TransportWire
 from fastflight.gateway.status import Refused, last_words
+from fastflight.gateway.unread import Unread
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
 from fastflight.protocol.websocket import CloseCode, accept
 
@@ -67,10 +69,12 @@ class Relay:
         taps: Taps = lambda device: None,
         connect_timeout: float = CONNECT_SECONDS,
         timing: bool = False,
+        connections: Connections | None = None,
     ) -> None:
         """`admit` says who opens a WebSocket, and `check` raises once what they had proven holds no more.
 
         `taps` gives what is to see the traffic of a target that is a device; `timing` logs every 100 reads.
+        Clients that do not read are counted among the `connections` of the port.
         """
         assert 0 < read_bytes <= MAX_PAYLOAD_BYTES
         self._allowed = allowed
@@ -92,6 +96,8 @@ class Relay:
         )
         self._coming: set[asyncio.Task[None]] = set()
         self._looking: asyncio.TimerHandle | None = None
+        self._unread: Unread[RelayClient] = Unread()
+        self._connections = connections or Connections()
         self._empty = asyncio.Event()
         self._closed = False
 
@@ -156,13 +162,17 @@ class Relay:
             client.abort()
 
     def _look(self) -> None:
-        """End those whose proof holds no more; look again as long as any is there."""
+        """End those whose proof holds no more, and those that do not read; look again as long as any is there."""
+        loop = asyncio.get_running_loop()
         for client, caller in list(self._clients.items()):
+            if self._unread.is_stalled(client, client.waiting(), loop.time()):
+                self._connections.not_read += 1
+                client.abort()
+                continue
             try:
                 self._check(caller)
             except FastFlightError as error:
                 client.end(CloseCode.POLICY_VIOLATION, Reason.REFUSED, str(error))
-        loop = asyncio.get_running_loop()
         self._looking = loop.call_later(LOOK_SECONDS, self._look) if self._clients else None
 
     async def aclose(self) -> None:
@@ -184,6 +194,7 @@ class Relay:
             client.abort()
 
     def _over(self, client: RelayClient) -> None:
+        self._unread.forget(client)
         caller = self._clients.pop(client, None)
         if caller is not None:
             self._places.leave(caller.known_name, client)

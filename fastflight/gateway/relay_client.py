@@ -16,6 +16,7 @@ from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream, Taps
 from fastflight.gateway.relay_targets import AllowedTargets, Asker
 from fastflight.gateway.relay_wire import Wire
+from fastflight.gateway.unread import Waiting
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import (
     MAX_PAYLOAD_BYTES,
@@ -94,6 +95,10 @@ class RelayClient:
     def streams(self) -> int:
         """How many it has."""
         return len(self._streams)
+
+    def waiting(self) -> Waiting | None:
+        """What waits for the client; None while nothing does."""
+        return (self.outgoing.size, self._wire.taken()) if self.outgoing.size else None
 
     def start(self, hello: bytes) -> None:
         """Send `hello`, the answer to the handshake, and listen."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fastflight.gateway.relay_outgoing import NOTHING, Buffers, Outgoing
+from fastflight.transport.progress import Taken, taken
 
 # One read of a client: a message of 64 KB with what surrounds it, or many small ones.
 READ_BYTES = 128 * 1024
@@ -47,6 +48,9 @@ class Wire(Protocol):
     def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> Way:
         """Begin; `drained` is told whenever what waited was taken, `lost` when the client is gone."""
 
+    def taken(self) -> Taken | None:
+        """What the client has taken, where the system says so."""
+
     def listen(self) -> None:
         """Hear the client, if it is not heard."""
 
@@ -81,6 +85,9 @@ class SocketWire:
         self._heard = heard
         self._outgoing = Outgoing(self._sock, self._buffers, drained, lost)
         return self._outgoing
+
+    def taken(self) -> Taken | None:
+        return taken(self._sock)
 
     def listen(self) -> None:
         if not self._reading:
@@ -147,6 +154,9 @@ class TransportWire(asyncio.Protocol):
             self.frames += self._full
         if buffer is not None:
             self._buffers.give(buffer)
+
+    def taken(self) -> Taken | None:
+        return taken(self._transport.get_extra_info("socket"))
 
     def listen(self) -> None:
         if not self._closed:

@@ -28,7 +28,7 @@ from fastflight.client import FastFlightClient
 # For a process that has to import all of it on a busy machine.
 SECONDS = 120.0
 # What it was told that streams get, and what it may take beyond, on a busy machine.
-DRAIN, BEYOND = 1.0, 25.0
+DRAIN, BEYOND = 0.5, 25.0
 OLD = b"a,b\n1,2\n"
 SCHEMA = pa.schema([("data", pa.binary())])
 Check = Callable[[], None]
@@ -65,7 +65,7 @@ class Child:
     def ended(self) -> int:
         """Its exit code, told to end and within its time."""
         self.process.send_signal(signal.SIGTERM)
-        self.until("stopping: open (streams|answers) have 1 s")
+        self.until(f"stopping: open (streams|answers) have {DRAIN:g} s")
         return self.process.wait(DRAIN + BEYOND)
 
     def close(self) -> None:
@@ -214,31 +214,78 @@ def _asked(location: str, device: str) -> None:
         client.do_get(flight.Ticket(json.dumps(asked))).read_all()
 
 
-TROUBLES: dict[str, tuple[Callable[[Scene, Child], Check], tuple[str, ...]]] = {
-    "nothing": (nothing, ()),
-    "streams": (streams, ()),
-    "readers that do not read": (readers_that_do_not_read, ()),
-    "silent writers": (silent_writers, ()),
-    "stalled http": (stalled_http, ("--http", "0", "--relay-allow", "127.0.0.1:9")),
-    "boards that are gone": (boards_that_are_gone, ()),
-    "workers": (streams, ("--workers", "2")),
+def tool_at_a_bridge(scene: Scene, child: Child) -> Check:
+    """One that goes on sending, and a viewer that only looks on."""
+    ports = child.until(r"sharing shared at (.+)")
+    port, viewers = (re.search(kind + r"socket://(\S+?)(?:,|$)", ports) for kind in ("(?<!viewers at )", "viewers at "))
+    assert port is not None and viewers is not None
+    tool, viewer = (scene.connection(found[1]) for found in (port, viewers))
+    heard: dict[str, bytes] = {}
+    at_work = threading.Event()
+
+    def work() -> None:
+        with contextlib.suppress(OSError):  # it was hung up on
+            while data := _exchanged(tool, b"\r\n"):
+                heard["tool"] = heard.get("tool", b"")[-1000:] + data
+                at_work.set()
+
+    def look_on() -> None:
+        heard["viewer"] = b"".join(iter(lambda: viewer.recv(65536), b""))
+
+    threads = [threading.Thread(target=each) for each in (work, look_on)]
+    for thread in threads:
+        thread.start()
+    assert at_work.wait(SECONDS)
+
+    def check() -> None:
+        for thread in threads:
+            thread.join(SECONDS)
+        for last in heard.values():
+            assert last.endswith(b"\r\nfastflight: the bridge is closing\r\n"), last[-100:]
+        assert len(heard) == 2
+
+    return check
+
+
+def _exchanged(tool: socket.socket, data: bytes) -> bytes:
+    tool.sendall(data)
+    return tool.recv(65536)
+
+
+# Those of a row share a server, and have nothing else in common.
+TROUBLES: dict[str, tuple[tuple[Callable[[Scene, Child], Check], ...], tuple[str, ...]]] = {
+    "nothing": ((nothing,), ()),
+    "streams, readers that do not read, boards that are gone": (
+        (streams, readers_that_do_not_read, boards_that_are_gone),
+        ("--device", "hung={hung}", "--device", "unplugged={unplugged}", "--device", "unreachable={unreachable}"),
+    ),
+    "silent writers, a tool at a bridge": ((silent_writers, tool_at_a_bridge), ("--fleet", "{fleet}")),
+    "stalled http": ((stalled_http,), ("--http", "0", "--relay-allow", "127.0.0.1:9")),
+    "workers": ((streams,), ("--workers", "2")),
 }
+FLEET = """
+[devices.shared]
+url = "sim:?telemetry=0"
+bridge = { socket = 0, viewers = 0 }
+"""
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_it_is_out_in_time_and_nothing_is_half_done(trouble: str, tmp_path: Path) -> None:
-    bring, options = TROUBLES[trouble]
+    troubles, options = TROUBLES[trouble]
     with Scene(tmp_path) as scene:
         url = f"sim:?telemetry=10&files={scene.board}"
         devices = ["--device", f"demo={url}", "--device", f"other={url}"]
-        if trouble == "boards that are gone":
-            for name, port in _boards(scene).items():
-                devices += ["--device", f"{name}=socket://127.0.0.1:{port}"]
-        child = Child(*devices, *options)
+        given: dict[str, object] = {"fleet": tmp_path / "fleet.toml"}
+        (tmp_path / "fleet.toml").write_text(FLEET)
+        if boards_that_are_gone in troubles:
+            given |= {name: f"socket://127.0.0.1:{port}" for name, port in _boards(scene).items()}
+        child = Child(*devices, *(option.format(**given) for option in options))
         scene.callback(child.close)
-        check = bring(scene, child)
+        checks = [bring(scene, child) for bring in troubles]
         assert child.ended() == 0, child.said
-        check()
+        for check in checks:
+            check()
         assert {file.name: file.read_bytes() for file in scene.board.iterdir()} == {"old.csv": OLD}
         assert "Traceback" not in "".join(child.said)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import structlog.testing
 from pyarrow import flight
 
 from fastflight.bridge import Ports
@@ -204,6 +205,23 @@ def test_a_killed_worker_is_told_and_started_again() -> None:
         assert (again["location"], again["status"], again["restarts"]) == (killed["location"], "serving", 1)
         assert client.info(FIRST)["name"] == FIRST
         assert client.read_parallel(DeviceFile(device=FIRST, path="/readings.csv")).to_arrow().num_rows == 10_000
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux which processes there are")
+def test_a_worker_that_hangs_is_killed_and_the_other_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.cli.workers.pool.STOP_SECONDS", 0.5)
+    settings = ServeSettings("grpc://127.0.0.1:0", DEVICES, shards=1, workers=2, drain_seconds=0.0)
+    with structlog.testing.capture_logs() as log:
+        with open_server(settings) as running, FastFlightClient(running.location) as client:
+            hung, other = (worker["pid"] for worker in client.health()["workers"])
+            session = client.session(FIRST)
+            os.kill(hung, signal.SIGSTOP)
+            running.close()
+            with pytest.raises(FastFlightError):
+                session.to_arrow()
+    assert not any(map(is_there, (hung, other)))
+    killed = [each for each in log if each["event"] == "a worker did not stop and is killed"]
+    assert [each["worker"] for each in killed] == [0]
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux which processes there are")

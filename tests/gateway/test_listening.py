@@ -15,7 +15,7 @@ import pytest
 
 from fastflight.errors import TransportError
 from fastflight.gateway import Gateway, listen
-from fastflight.gateway.connections import ANSWER_STALL_SECONDS, Connections
+from fastflight.gateway.connections import Connections
 from fastflight.gateway.listening import MAX_HEAD_BYTES
 
 from ..server.conftest import SOON
@@ -72,8 +72,8 @@ def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: st
 def test_an_answer_that_nobody_reads_gives_its_device_back(
     running: Running, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    for name in ("ANSWER_STALL_SECONDS", "LOOK_SECONDS"):
-        monkeypatch.setattr(f"fastflight.gateway.connections.{name}", 0.05)
+    for name in ("unread.STALL_SECONDS", "connections.LOOK_SECONDS"):
+        monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
     connections = Connections()
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
         client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SOON)
@@ -81,33 +81,6 @@ def test_an_answer_that_nobody_reads_gives_its_device_back(
             assert running.trials.closed.wait(SOON)
             assert running.ledger.wait_empty(SOON)
     assert (connections.not_read, connections.late) == (1, 0)
-
-
-def test_an_answer_that_is_read_slowly_is_not_ended(running: Running) -> None:
-    """A byte in the time is progress; what is no more than that is not."""
-
-    class Slow:
-        due, resting, cuts, progress = None, False, 0, 0
-
-        def taken(self) -> int | None:
-            return self.progress
-
-        def postponed(self) -> bool:
-            return False
-
-        def cut(self, late: bool) -> None:
-            self.cuts += 1
-
-    async def looked_at() -> None:
-        connections, slow = Connections(), Slow()
-        assert connections.came(slow)
-        for now in range(0, 3600, 60):
-            slow.progress += now % 120 == 0
-            assert not connections._is_stalled(slow, float(now))
-        assert connections._is_stalled(slow, 3480.0 + ANSWER_STALL_SECONDS)
-        connections.gone(slow)
-
-    running.run(looked_at())
 
 
 def test_a_head_without_end_is_refused(listening: Gateway) -> None:

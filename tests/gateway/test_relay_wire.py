@@ -148,6 +148,21 @@ def test_a_client_that_stops_reading_costs_a_bounded_queue_and_goes_on_when_it_r
     run(work())
 
 
+def test_a_client_that_takes_nothing_is_cut_and_leaves_its_place(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.gateway.unread.STALL_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.relay.LOOK_SECONDS", 0.02)
+
+    async def work() -> None:
+        async with target(flood) as much, secured() as secure, secure.connect(max_queue=1) as ws:
+            await Talk(ws, window=1 << 30).open(much)
+            while secure.relay.clients:  # noqa: ASYNC110  # what is waited for is told to nobody
+                await asyncio.sleep(0)
+            assert secure.relay._connections.not_read == 1
+            ws.transport.abort()
+
+    run(work())
+
+
 def test_a_client_that_leaves_takes_its_streams_along(run: Any) -> None:
     async def work() -> None:
         left = asyncio.Event()
