@@ -22,8 +22,7 @@ MB = 1e6
 BLOCKS = 30
 # What a slope's interval is to hold with.
 CONFIDENCE = 0.95
-# Memory that grows by less is called flat even where the interval does not hold 0: a week of it is what one large
-# answer takes for a moment.
+# Memory that grows by less is called flat: a week of it is what one large answer takes for a moment.
 FLAT_MB_PER_HOUR = 10.0
 
 
@@ -54,9 +53,11 @@ class Slope:
     high: float
 
     @property
-    def flat(self) -> bool:
-        """Whether memory may be said not to grow."""
-        return self.low <= 0 or self.mb_per_hour < FLAT_MB_PER_HOUR
+    def flat(self) -> bool | None:
+        """Whether memory may be said not to grow; None where it cannot be told whether it does."""
+        if self.mb_per_hour < FLAT_MB_PER_HOUR:
+            return True
+        return None if not self.low > 0 else False
 
 
 class Sampling:

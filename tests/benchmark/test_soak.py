@@ -30,14 +30,18 @@ def samples(mb_per_hour: float, noise: float) -> list[Sample]:
 
 def test_a_slope_is_found_in_noise_and_its_interval_holds_it() -> None:
     found = slope(samples(60.0, 3.0))
-    assert found.low < 60 < found.high and found.low > 0 and not found.flat
+    assert found.low < 60 < found.high and found.low > 0 and found.flat is False
 
 
 def test_noise_without_a_slope_is_flat() -> None:
     found = slope(samples(0.0, 3.0))
     assert found.low < 0 < found.high and found.flat
     assert slope(samples(5.0, 0.01)).flat and slope(samples(5.0, 0.01)).low > 0
-    assert slope([]).low < slope([]).high
+    assert slope([]).low < slope([]).high and slope([]).flat is None
+
+
+def test_a_slope_that_may_be_none_is_not_called_one_or_the_other() -> None:
+    assert [Slope(50.0, low, 90.0).flat for low in (-1.0, 1.0)] == [None, False]
 
 
 def test_a_large_answer_in_between_is_no_slope() -> None:
@@ -45,8 +49,12 @@ def test_a_large_answer_in_between_is_no_slope() -> None:
     assert slope(told).flat
 
 
+def compacted_at(seconds: float) -> list[Sample]:
+    return [replace(each, compacted=each.seconds >= seconds) for each in samples(0.0, 1.0)]
+
+
 def soaked(outcome: Outcome, end: Sample, kept: Kept, grew: Slope) -> soak.Soaked:
-    return soak.Soaked(outcome, kept, 100, REST, end, grew, samples(0.0, 1.0), 10.0)
+    return soak.Soaked(outcome, kept, 100, REST, end, grew, compacted_at(250.0))
 
 
 def good() -> soak.Soaked:
@@ -64,11 +72,17 @@ def test_all_holds_or_is_named() -> None:
     assert not any(bad.verdicts().values())
 
 
-def test_memory_is_judged_by_what_comes_after_the_taps_are_full() -> None:
-    assert soak.warm_up_of(600.0) * soak.ROWS_PER_SECOND * CHUNK_BYTES >= KEPT_BYTES
-    assert soak.warm_up_of(3600.0) == soak.MOST_WARM_UP_SECONDS
-    told = " ".join(replace(good(), slope=Slope(50.0, 20.0, 80.0), warm_up_seconds=590.0).verdicts())
-    assert "memory: too short to tell" in told
+def test_memory_is_judged_by_what_comes_after_all_was_filled_once() -> None:
+    assert soak.TAPS_FULL_SECONDS * soak.ROWS_PER_SECOND * CHUNK_BYTES >= KEPT_BYTES
+    assert soak.warm_up_of(compacted_at(250.0)) == 250.0
+    assert soak.warm_up_of(compacted_at(100.0)) == soak.TAPS_FULL_SECONDS
+    assert soak.warm_up_of(compacted_at(3600.0)) is None and soak.warm_up_of([]) is None
+
+
+@pytest.mark.parametrize("seconds", [590.0, 3600.0])
+def test_one_that_is_over_before_does_not_tell(seconds: float) -> None:
+    found = replace(good(), slope=Slope(50.0, 20.0, 80.0), samples=compacted_at(seconds))
+    assert [text.split(":")[0] for text, held in found.verdicts().items() if held is None] == ["memory is flat"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +107,7 @@ def test_an_error_without_a_code_is_a_defect(
 
 def test_a_few_boards_for_a_few_seconds() -> None:
     found = soak.soak(6.0, 4, 6, seed=2, interval=0.5)
-    failed = [text for text, held in found.verdicts().items() if not held]
+    failed = [text for text, held in found.verdicts().items() if held is False]
     assert not failed, (failed, found.outcome.untyped)
     assert set(found.outcome.visits) == set(VISITS)
     assert found.samples and found.printed_rows > 0
