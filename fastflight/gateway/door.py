@@ -15,6 +15,8 @@ from fastflight.gateway.status import Refused
 
 # One per spelling of the address, of which there are few.
 MAX_KNOWN_HOSTS = 64
+# What stands for a header that was sent twice, where it must be one: no host and no origin.
+SEVERAL = b","
 
 
 class Door:
@@ -43,19 +45,22 @@ class Door:
 
     def check(self, headers: Iterable[Header]) -> None:
         """`Refused` for a request that a stranger's page may have sent."""
-        host = origin = site = b""
+        host = origin = site = mode = b""
         for name, value in headers:
             if name == b"host":
-                host = value
+                host = SEVERAL if host else value
             elif name == b"origin":
-                origin = value
+                origin = SEVERAL if origin else value
             elif name == b"sec-fetch-site":
                 site = value
+            elif name == b"sec-fetch-mode":
+                mode = value
         if not self._is_here(host):
             raise Refused(421, "not a name of this computer", where="Host", hint=self._known_hosts())
         if origin and origin != self._scheme + host and origin not in self._origins:
             raise Refused(403, "pages from elsewhere may not ask", where="Origin", hint="Allow the origin when serving")
-        if not origin and site == b"cross-site":
+        # Of another port of this computer: its pages may have a link here, and may have nothing loaded from here.
+        if not origin and (site == b"cross-site" or (site == b"same-site" and mode != b"navigate")):
             raise Refused(
                 403, "pages from elsewhere may not ask", where="Sec-Fetch-Site", hint="Open the address itself"
             )

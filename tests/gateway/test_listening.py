@@ -108,6 +108,35 @@ def test_what_is_around_content_has_an_end_as_the_head_has(listening: Gateway, w
                 raw.sendall((b"x: " + b"x" * 4091 + b"\r\n") if before != b"0;" else b"x" * 4096)
 
 
+# Each has two requests for somebody in front who reads it in another way.
+SMUGGLED = b"GET /smuggled HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+FRAMED_IN_TWO_WAYS = {
+    "a head of bare line feeds": b"GET /devices HTTP/1.1\nhost: 127.0.0.1\n\n",
+    "a bare line feed": b"GET /devices HTTP/1.1\r\nhost: 127.0.0.1\nx: y\r\n\r\n",
+    "a bare return": b"GET /devices HTTP/1.1\r\nhost: 127.0.0.1\rx: y\r\n\r\n",
+    "a blank before the colon": b"transfer-encoding : chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n",
+    "an encoding that nobody knows": b"transfer-encoding: xchunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n",
+    "chunks that are not last": b"transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "chunks on a folded line": b"content-length: 2\r\ntransfer-encoding:\r\n chunked\r\n\r\n{}",
+    "a length and chunks": b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a length twice": b"content-length: 2\r\ncontent-length: 2\r\n\r\n{}",
+    "two lengths in one": b"content-length: 2, 2\r\n\r\n{}",
+    "a length with a sign": b"content-length: +2\r\n\r\n{}",
+    "a chunk of bare line feeds": b"transfer-encoding: chunked\r\n\r\n2\n{}\n0\n\n",
+    "a chunk with a blank": b"transfer-encoding: chunked\r\n\r\n2 \r\n{}\r\n0\r\n\r\n",
+    "a chunk of more than 64 bits": b"transfer-encoding: chunked\r\n\r\nfffffffffffffffff2\r\n{}\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", FRAMED_IN_TWO_WAYS.values(), ids=FRAMED_IN_TWO_WAYS.keys())
+def test_what_can_be_read_in_two_ways_is_refused_and_what_follows_is_not_read(listening: Gateway, sent: bytes) -> None:
+    head = b"" if sent.startswith(b"GET") else b"POST /stream HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+    with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+        raw.sendall(head + sent + SMUGGLED)
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1 and b"smuggled" not in answer
+
+
 def test_content_in_many_small_chunks_is_no_long_head(client: http.client.HTTPConnection) -> None:
     request = json.dumps({"type": "trial", "rows": 3}).encode() + b" " * MAX_HEAD_BYTES
     chunks = (request[place : place + 1] for place in range(len(request)))
