@@ -84,9 +84,11 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             beside.unlink()
+        if isinstance(error, OSError):  # a full disk, for one
+            raise _unreadable(path, error) from error
         raise
 
 

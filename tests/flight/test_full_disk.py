@@ -1,0 +1,131 @@
+"""A disk that is really full: what was promised stays, what cannot be kept is told, and with room all goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.main import app
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
+from fastflight.errors import FastFlightError, RequestError, StorageFull
+from fastflight.log import Store
+from fastflight.sources import recorder as recorder_module
+from fastflight.testing.small_disk import BLOCK_BYTES, SmallDisk
+from fastflight.testing.targets import TargetMissing
+from tests.flight.test_recordings import RECORDING, SESSION, messages, recording
+from tests.log.rows import SCHEMA, batch_of, numbers
+
+DISK_BYTES = 1024 * 1024
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with ExitStack() as mounted:
+        try:
+            disk = mounted.enter_context(SmallDisk(tmp_path / "disk", DISK_BYTES))
+        except TargetMissing as missing:
+            pytest.skip(str(missing))
+        yield disk
+
+
+def test_the_disk_is_full_and_has_room_again(disk: SmallDisk) -> None:
+    (disk.folder / "before").write_bytes(b"x" * BLOCK_BYTES)
+    disk.fill()
+    assert disk.free() == 0
+    with pytest.raises(OSError, match="No space left"):
+        (disk.folder / "more").write_bytes(b"x")
+    disk.empty()
+    (disk.folder / "more").write_bytes(b"x" * BLOCK_BYTES)
+    disk.fill(2 * BLOCK_BYTES)
+    assert disk.free() == 2 * BLOCK_BYTES
+
+
+@pytest.mark.parametrize("room", [0, BLOCK_BYTES])
+def test_what_was_acknowledged_is_there_and_numbers_go_on(disk: SmallDisk, room: int) -> None:
+    with Store(disk.folder / "kept", sync_ms=0) as store:
+        log = store.open("demo", SCHEMA)
+        reached = 0
+        for _ in range(3):
+            disk.fill(room)
+            with pytest.raises(StorageFull, match="no room on the disk"):
+                while True:
+                    log.append(batch_of("demo", reached, 5), first=reached).result()
+                    reached += 5
+            disk.empty()
+            log.append(batch_of("demo", reached, 5), first=reached).result()
+            reached += 5
+            assert numbers(log.read()) == set(range(reached))
+        assert store.statistics().damage == ()
+        disk.fill()
+    with Store(disk.folder / "kept", sync_ms=0) as store:  # opened while it is full
+        assert numbers(store.log("demo").read()) == set(range(reached))
+
+
+def test_live_rows_go_on_and_the_recording_catches_up(
+    disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(recorder_module, "LAST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(recorder_module, "FIRST_RETRY_SECONDS", 0.01)
+    with recording(disk.folder / "kept") as (board, _):
+        live = messages(board, **SESSION, mode=mode)
+        said: list[str] = []
+        number = -1
+        for rows, note in live:
+            for row in rows:
+                assert row["seq"] == number + 1 or number == -1
+                number = row["seq"]
+            if "recording" in note:
+                said.append(note["recording"])
+                disk.empty()
+            elif rows and not said:
+                disk.fill()
+            if len(said) == 2 and rows:
+                break
+        live.close()
+        assert "no room on the disk" in said[0] and said[1] == "recording"
+        board.act("recording.stop", device="demo")
+        assert board.table(**RECORDING, to_seq=number)["seq"].to_pylist() == list(range(number + 1))
+
+
+def test_a_copy_leaves_the_old_file(disk: SmallDisk, tmp_path: Path) -> None:
+    place, folder = disk.folder / "b.bin", disk.folder / "tree"
+    folder.mkdir()
+    for old in (place, folder / "b.bin"):
+        old.write_bytes(b"old")
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / "b.bin").write_bytes(bytes(3 * BLOCK_BYTES))
+    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={tmp_path / 'board'}"})) as server:
+        with FastFlightClient(server.location) as client:
+            disk.fill()
+            with pytest.raises(RequestError, match="No space left"):
+                client.get_file("demo", "/b.bin", place)
+            with pytest.raises(FastFlightError, match="No space left"):
+                client.get_tree("demo", "/", folder)
+            result = CliRunner().invoke(app, ["get", "demo:/b.bin", "-o", str(place), "--server", server.location])
+            assert result.exit_code == 1 and "No space left" in result.stderr
+            assert place.read_bytes() == (folder / "b.bin").read_bytes() == b"old"
+            disk.empty()
+            client.get_file("demo", "/b.bin", place)
+            client.get_tree("demo", "/", folder)
+            assert place.read_bytes() == (folder / "b.bin").read_bytes() == bytes(3 * BLOCK_BYTES)
+    assert sorted(path.name for path in disk.folder.rglob("*")) == ["b.bin", "b.bin", "tree"]
+
+
+def test_tokens_stay_as_they_are(disk: SmallDisk) -> None:
+    path = disk.folder / "tokens.json"
+    added = ["token", "add", "ada", "--scope", "read:*", "--file", str(path)]
+    assert CliRunner().invoke(app, added).exit_code == 0
+    before = path.read_bytes()
+    disk.fill()
+    result = CliRunner().invoke(app, added)
+    assert result.exit_code == 1 and "No space left" in result.stderr and result.stdout == ""
+    assert path.read_bytes() == before
+    disk.empty()
+    assert CliRunner().invoke(app, added).exit_code == 0
+    assert [each.name for each in disk.folder.iterdir()] == ["tokens.json"]
