@@ -175,4 +175,31 @@ BY_FLIGHT = [
     Case("a dictionary that nothing needs", [SCHEMA, parts(dictionary(0))[1]], DataError, UNREADABLE),
 ]
 
-CASES = {"batches": CONTENT, "messages": MESSAGES + BY_FLIGHT}
+# What is typed to a device: one column of bytes, here lines for its prompt. Nothing of a bad batch reaches it.
+TYPED_SCHEMA, TYPED = parts(pa.array([b"1\r", b"\r"]), names=["data"])
+NEEDS = "bytes to send need the column data: binary"
+
+
+def typed(name: str, array: pa.Array, says: str = CORRUPT, column: str = "data") -> Case:
+    return Case(name, parts(array, names=[column]), DataError, says)
+
+
+EXCHANGED = [
+    typed("bytes whose offsets go back", raw_array(pa.binary(), 2, None, int32s(0, 4, 2), b"abcd")),
+    Case("bytes with an offset behind the end", [TYPED_SCHEMA, Part(TYPED.header, TYPED.body.replace(int32s(0, 2, 3), int32s(0, 2, 1_000_000)))], DataError, CORRUPT),
+    Case("bytes with an offset before the beginning", [TYPED_SCHEMA, Part(TYPED.header, TYPED.body.replace(int32s(0, 2, 3), int32s(-5, 2, 3)))], DataError, CORRUPT),
+    Case("2^40 rows to send in two", [TYPED_SCHEMA, TYPED.patched(2, 1 << 40)], DataError, CORRUPT),
+    Case("64 MiB of zeros to send, packed", parts(pa.array([bytes(MAX_BODY_BYTES + 1)]), names=["data"], compression="zstd"), DataError, f"more than {MAX_BODY_BYTES}"),
+    Case("good bytes, then bad ones", [TYPED_SCHEMA, TYPED, Part(TYPED.header, TYPED.body.replace(int32s(0, 2, 3), int32s(0, 9, 3)))], DataError, CORRUPT),
+    Case("zeros in place of bytes to send", [TYPED_SCHEMA, Part(bytes(64))], DataError, UNREADABLE),
+    Case("ones in place of bytes to send", [TYPED_SCHEMA, Part(b"\xff" * 64)], DataError, UNREADABLE),
+    Case("bytes to send that break off", [TYPED_SCHEMA, Part(TYPED.header, TYPED.body[:8])], DataError, UNREADABLE),
+    Case("a second schema within an exchange", [TYPED_SCHEMA, TYPED, TYPED_SCHEMA], DataError, UNREADABLE),
+    typed("text to send", pa.array(["ab"]), NEEDS),
+    typed("numbers to send", NUMBERS, NEEDS),
+    typed("bytes under another name", pa.array([b"ab"]), NEEDS, "bytes"),
+    typed("bytes in a dictionary", dictionary(0, values=pa.array([b"ab"])), NEEDS),
+    Case("too many columns beside the bytes", parts(*[pa.array([1], pa.int8())] * (MAX_COLUMNS + 1)), DataError, "columns are too many"),
+]  # fmt: skip
+
+CASES = {"batches": CONTENT, "messages": MESSAGES + BY_FLIGHT, "exchanges": EXCHANGED}

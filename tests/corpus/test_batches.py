@@ -58,6 +58,15 @@ def test_an_upload_to_a_device(edges: Edges, raw: grpc.Channel, case: Case) -> N
     edges.whole()
 
 
+@each(batches.EXCHANGED)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_exchange(edges: Edges, raw: grpc.Channel, case: Case, mode: str) -> None:
+    request = {"type": "device.session", "device": "demo", "mode": mode}
+    text = put(raw, case, json.dumps(request).encode(), "DoExchange")
+    assert case.says in text
+    assert "DataError" in text
+
+
 @each(ALL)
 def test_an_upload_by_http(edges: Edges, case: Case) -> None:
     headers = {"content-type": "application/vnd.apache.arrow.stream"}
