@@ -16,7 +16,7 @@ from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.target import AsJson
-from fastflight.client.meaning import understood
+from fastflight.client.meaning import text, understood
 from fastflight.service.figures import all_told
 
 # From one look to the next.
@@ -71,6 +71,10 @@ def shown(server: str, told: Mapping[str, Any], before: Figures) -> Group:
     """All of it, for a person. `before`: the figures of a second ago, for rates."""
     with understood("what the server says of itself", server):
         figures = all_told(told)
+        for samples in figures.values():
+            for labels, _ in samples:
+                for label in labels.values():
+                    text(label)
         parts: list[Any] = [_head(server, told, figures), _limits(figures), _streams(figures, before)]
         parts += [_devices(figures, before), _recordings(figures), _shards(figures)]
     spaced = [each for part in parts if part is not None for each in (part, Text())]

@@ -15,6 +15,7 @@ from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.cli.stats import shown
 from fastflight.client import FastFlightClient
+from fastflight.errors import ProtocolError
 from fastflight.service.figures import TABLE, all_told
 from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Mock
@@ -81,3 +82,10 @@ def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyP
         assert asked("/health/ready") == (503, "the server is overloaded")
         with FastFlightClient(running.location) as client:
             assert client.health() == {"status": "overloaded"}
+
+
+@pytest.mark.parametrize("label", [5, "\ud800"])
+def test_labels_that_are_no_text_are_not_understood(label: object) -> None:
+    told = {"threads": {"all": 5}, "figures": {"fastflight_limit": [[{"limit": label}, 5]]}}
+    with pytest.raises(ProtocolError, match="what the server says of itself is not understood"):
+        shown("grpc://127.0.0.1:1", told, {})

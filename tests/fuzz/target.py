@@ -22,6 +22,8 @@ class Target:
     run: Callable[[bytes], None]
     seeds: tuple[bytes, ...]
     past: tuple[bytes, ...] = ()
+    # Those that it is for, of which `--reach` says how much is reached.
+    modules: tuple[str, ...] = ()
     # Longer inputs are slower and seldom say more; a limit of the parser's own is worth reaching.
     max_bytes: int = 128
     # An execution that takes longer hangs.

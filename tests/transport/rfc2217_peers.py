@@ -35,6 +35,18 @@ from fastflight.transport import Address, parse_url
 from tests.transport.peers import GOODBYE
 
 Value = SetBaud | SetDataBits | SetParity | SetStopBits | SetFlow | SetInboundFlow | SetBreak | SetDtr | SetRts
+# Before anybody asks for others.
+IN_FORCE: dict[type, Value] = {
+    SetBaud: SetBaud(9600),
+    SetDataBits: SetDataBits(8),
+    SetParity: SetParity("N"),
+    SetStopBits: SetStopBits(1.0),
+    SetFlow: SetFlow(Flow.NONE),
+    SetInboundFlow: SetInboundFlow(InboundFlow.NONE),
+    SetBreak: SetBreak(False),
+    SetDtr: SetDtr(True),
+    SetRts: SetRts(True),
+}
 
 
 class Rfc2217Peer(threading.Thread):
@@ -48,17 +60,7 @@ class Rfc2217Peer(threading.Thread):
         self.keeps: set[type] = set()
         self.mute: set[type] = set()
         self.asked: list[Event] = []
-        self.in_force: dict[type, Value] = {
-            SetBaud: SetBaud(9600),
-            SetDataBits: SetDataBits(8),
-            SetParity: SetParity("N"),
-            SetStopBits: SetStopBits(1.0),
-            SetFlow: SetFlow(Flow.NONE),
-            SetInboundFlow: SetInboundFlow(InboundFlow.NONE),
-            SetBreak: SetBreak(False),
-            SetDtr: SetDtr(True),
-            SetRts: SetRts(True),
-        }
+        self.in_force = dict(IN_FORCE)
         self._echo = echo
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._told, self._tell = os.pipe()

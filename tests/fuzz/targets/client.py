@@ -189,6 +189,13 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.client.stream",
+        "fastflight.client.upload",
+        "fastflight.client.failure",
+        "fastflight.client.call",
+        "fastflight.client.meaning",
+    ),
     seeds=(
         b"\x00\x00ab\x01\x01\x02\x00\x02\x05\x00",
         b"\x00\x02ab\x00\x01\x02\x02\x00\x02\x00\x00",
@@ -202,6 +209,7 @@ TARGET = Target(
         b"\x03\x00\x02xx\xf6",
     ),
     past=(
+        b"\x06\t\x00uqqqqq" + b"\x8e" * 31,
         b"\x03\x06\x04a\xa2L\x8e\xf0\x19:\x9a\x06\x00",
         b"\x01\xe5\x00\x02\x00\x00\x88\x00\x00\x01\x01\xbe\xfe\x01",
         b"\xb0\x00\x02M\xcc\x00\x00\x00\x00\x01\x01\x10\x01",

@@ -64,6 +64,7 @@ class Server:
         return {"path": f"/data/{self.names[path]}", "kind": "file", "size": len(content), **digest}
 
     def stream(self, request: Any) -> RowStream:
+        rows: list[dict[str, Any]]
         if request.type == "device.listing":
             rows = [
                 {"path": f"/data/{self.names[path]}", "kind": "file", "size": len(content), "modified": None}
@@ -144,6 +145,11 @@ def copied(server: Any, place: Path, kind: int) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.client.file_copy",
+        "fastflight.client.tree_copy",
+        "fastflight.client.landing",
+    ),
     seeds=(
         b"\x00",
         b"\x02",

@@ -74,6 +74,14 @@ def run(data: bytes) -> None:
 READS = b"\x00\x00\x00\x00\x04\x00\x05\xc0\x02\x00\x04\x01\x00\x03abc\x01\x00\x00"
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.device.download",
+        "fastflight.device.upload",
+        "fastflight.device.once",
+        "fastflight.device.listing",
+        "fastflight.device.link",
+        "fastflight.device.board",
+    ),
     seeds=(
         READS,
         b"\x00\x00\x00\x00\x00\x00\x00\x06\x01\x00",

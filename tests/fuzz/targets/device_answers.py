@@ -32,6 +32,11 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.device.literal",
+        "fastflight.device.capabilities",
+        "fastflight.device.failure",
+    ),
     seeds=(
         b"\x00\x00hashlib.sha256\nplatform='esp32'\nfree_memory=99999\nepoch=2000\nunique_id=b'\\x01'\r\n",
         b"\x00\x00version='3.4.0; MicroPython v1.27'\nmachine=None\nfree_memory=-1",

@@ -20,6 +20,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=("fastflight.transport.url",),
     seeds=(
         b"\x00/dev/ttyACM0",
         b"\x00COM7",

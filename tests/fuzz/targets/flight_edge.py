@@ -188,6 +188,13 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.server.uploads",
+        "fastflight.server.exchanges",
+        "fastflight.server.flight",
+        "fastflight.server.listing",
+        "fastflight.server.answers",
+    ),
     seeds=(
         *(bytes([0, command, 0, table]) for command, table in zip(range(9), (0, 0, 0, 1, 6, 2, 4, 6, 3), strict=True)),
         b"\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x10\x02\xff\xff\xff",

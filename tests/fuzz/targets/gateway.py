@@ -184,7 +184,7 @@ def run(data: bytes) -> None:
     if kind & 16:
         body = body[: material.byte()] + material.rest()
     if kind & 2:
-        scope |= {"type": "websocket", "scheme": "ws", "subprotocols": ["json"] if leaves else []}
+        scope.update(type="websocket", scheme="ws", subprotocols=["json"] if leaves else [])
         said: list[Message] = [{"type": "websocket.connect"}]
         for number, piece in enumerate(cut(body, pattern, 2)):
             text = number & 1 or pattern & 1
@@ -232,6 +232,14 @@ def talked(sent: list[Message], given: list[tuple[bytes, bytes]]) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.gateway.front",
+        "fastflight.gateway.door",
+        "fastflight.gateway.files",
+        "fastflight.gateway.app",
+        "fastflight.gateway.session",
+        "fastflight.gateway.sockets",
+    ),
     seeds=(
         *(bytes([0, 0, path, 0, 0, 0, 0, 0]) for path in range(len(PATHS))),
         *(bytes([2, 0, path, 0, 0, 0, 0, request]) for path in range(4) for request in range(3)),

@@ -70,6 +70,10 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.gateway.uploads",
+        "fastflight.gateway.accepting",
+    ),
     seeds=(
         b"\x04\x12a,b\n1,2\nx\n",
         b'\x08\x03{"a":1}\n{"a":"x"}\n',

@@ -36,6 +36,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=("fastflight.log.owners",),
     seeds=(b"\x00\x00", b"\x01\x00", b"\x01\x01\x0b\x01\x01", b"\x00\x01\x0a\x01\x0f", b"\xf6", b"\xff{}"),
     past=(b"\x01\x01\x0b\x01\xb7\x92A\x01",),
     running=FOLDER.kept,

@@ -63,6 +63,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=("fastflight.sources.session_rows", "fastflight.tables.lines",),
     seeds=(
         b"\x00\x01\x30hello\n\x1etx",
         b"\x01\x00\x58line one\r\nline two\x40 goes on\n\x03\x20rest",

@@ -34,6 +34,11 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.tables.packed",
+        "fastflight.tables.record",
+        "fastflight.tables.raw",
+    ),
     seeds=(
         b"\x04<IhB\x03\x00\x03" + bytes(range(21)),
         b"\x05>3s2x\x01\x08\x11\x02abc\x00\x00de\x00\x00\x00x",

@@ -43,6 +43,10 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.protocol.raw_repl",
+        "fastflight.protocol.raw_paste",
+    ),
     seeds=(
         # Entered; raw paste is probed and taken; some code runs.
         b"\x00\x00\x00\x04\x00\x05\xc0\x01\x00\x00\x00\x03one\x00\x00",

@@ -95,6 +95,13 @@ def lots() -> dict[tuple[str, int], list[tuple[range, int]]]:
 LOTS = lots()
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.log.reading",
+        "fastflight.log.segment",
+        "fastflight.log.record",
+        "fastflight.log.index",
+        "fastflight.log.compacted",
+    ),
     seeds=(
         b"\x00\x00",
         b"\x00\x00\x01\x01\x00\xff",

@@ -48,6 +48,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=("fastflight.gateway.relay_targets",),
     seeds=(
         b"\xff\xff\x00127.0.0.1:2218",
         b"\xff\x02\x0510/8:[::ffff:10.1.2.3]:5",

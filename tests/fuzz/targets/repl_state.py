@@ -40,6 +40,7 @@ def line(*traffic: tuple[str, bytes]) -> bytes:
 
 TARGET = Target(
     run,
+    modules=("fastflight.protocol.repl_state",),
     seeds=(
         line(("<", b"MicroPython v1.27\r\n>>> "), (">", b"1+1\r"), ("<", b"1+1\r\n2\r\n>>> "), (">", b"\x04")),
         line(("<", b">>> "), (">", b"\x01"), ("<", BANNER), (">", b"print(1)\x04"), ("<", b"OK1\r\n\x04\x04>")),

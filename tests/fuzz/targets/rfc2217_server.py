@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-from fastflight.protocol.rfc2217 import (
-    CLIENT,
-    SERVER,
-    Flow,
-    InboundFlow,
-    LineState,
-    NotifyLine,
-    NotifyModem,
-    Purge,
-    SetBaud,
-    SetBreak,
-    SetDataBits,
-    SetDtr,
-    SetFlow,
-    SetInboundFlow,
-    SetParity,
-    SetRts,
-    SetStopBits,
-    decode,
-    encode,
-)
+from dataclasses import astuple
+
+from fastflight.protocol.rfc2217 import CLIENT, SERVER, LineState, NotifyLine, NotifyModem, Purge, decode, encode
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
 from fastflight.protocol.telnet import Data, Option, Subnegotiation, Telnet
 from tests.fuzz.material import Material, cut
 from tests.fuzz.target import Target
+from tests.transport.rfc2217_peers import IN_FORCE
 
 
 def obey(server: Rfc2217Server, event: Event, lines: int) -> None:
     """Do as the client says, as the table in `rfc2217_server` has it."""
     match event:
-        case SetBaud(baud):
-            server.answer(SetBaud(baud or 9600))
-        case SetDataBits(bits):
-            server.answer(SetDataBits(bits or 8))
-        case SetParity(parity):
-            server.answer(SetParity(parity or "N"))
-        case SetStopBits(size):
-            server.answer(SetStopBits(size or 1.0))
-        case SetFlow(flow):
-            server.answer(SetFlow(flow or Flow.NONE))
-        case SetInboundFlow(inbound):
-            server.answer(SetInboundFlow(inbound or InboundFlow.NONE))
-        case SetBreak(on):
-            server.answer(SetBreak(bool(on)))
-        case SetDtr(on):
-            server.answer(SetDtr(bool(on)))
-        case SetRts(on):
-            server.answer(SetRts(bool(on)))
         case Purge():
             server.answer(event)
         case NotifyModem():
@@ -58,6 +23,9 @@ def obey(server: Rfc2217Server, event: Event, lines: int) -> None:
             )
         case NotifyLine():
             server.notify_line(LineState(lines), force=True)
+        case _ if (usual := IN_FORCE.get(type(event))) is not None:
+            # A question has no value of its own.
+            server.answer(usual if None in astuple(event) else event)  # type: ignore[arg-type]
 
 
 def heard(pieces: list[bytes], lines: int) -> tuple[list[Event], bytes]:
@@ -95,6 +63,10 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.protocol.rfc2217_server",
+        "fastflight.protocol.rfc2217",
+    ),
     seeds=(
         # What pyserial's client says when it opens a port.
         b"\x31\x00\xff\xfb\x2c\xff\xfd\x03\xff\xfb\x03\xff\xfd\x00\xff\xfb\x00\xff\xfa\x2c\x0a\x1e\xff\xf0",

@@ -49,6 +49,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=("fastflight.protocol.telnet",),
     seeds=(
         b"\x00\x00plain text\r\0and\r\nlines",
         b"\x0f\x13\xff\xfb\x00\xff\xfd\x00\xff\xfb\x2c\xff\xfd\x2cdata\xff\xff\xff",

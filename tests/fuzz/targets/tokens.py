@@ -54,6 +54,10 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=(
+        "fastflight.service.tokens",
+        "fastflight.service.authenticator",
+    ),
     seeds=(
         b"\x02",
         b"\x0a",

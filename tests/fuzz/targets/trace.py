@@ -57,6 +57,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
+    modules=("fastflight.service.trace",),
     seeds=(
         b"\x00\x00\x01\x00\x02\x00",
         b"\x01\x01\x00\x02ff\x02\x00",

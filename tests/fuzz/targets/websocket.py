@@ -36,6 +36,7 @@ def run(data: bytes) -> None:
 MASK = b"\x01\x02\x03\x04"
 TARGET = Target(
     run,
+    modules=("fastflight.protocol.websocket",),
     seeds=(
         b"\x00\x00\x82\x85" + MASK + b"hello" + b"\x88\x82" + MASK + b"\x02\xea",
         b"\x00\x12\x01\x83" + MASK + b"abc\x89\x80" + MASK + b"\x80\x82" + MASK + b"de",
