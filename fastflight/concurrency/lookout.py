@@ -56,7 +56,9 @@ class Watch:
 class Lookout:
     """The readers that wait, and the thread, called `name`, which begins with the first of them."""
 
-    def __init__(self, name: str = "lookout") -> None:
+    def __init__(self, name: str = "lookout", clock: Callable[[], float] = time.monotonic) -> None:
+        # What those go by who are to be told after a time.
+        self.clock = clock
         self._changed = threading.Condition()
         self._watches: set[Watch] = set()
         self._closed = False

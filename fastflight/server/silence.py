@@ -11,7 +11,6 @@ The same is done for a stream that was stopped by somebody else: an operator, a 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -44,7 +43,7 @@ class Silence:
 
     def begin(self) -> None:
         """From now on it is the client's turn."""
-        self._since = time.monotonic()
+        self._since = self._lookout.clock()
 
     def end(self) -> None:
         """It has said something, or left."""
@@ -68,7 +67,7 @@ class Silence:
 
     def _look(self) -> bool:
         """Whether to go on looking."""
-        since, now = self._since, time.monotonic()
+        since, now = self._since, self._lookout.clock()
         if since is None:
             return True
         if not self._stream.why_stop and now - since >= self._seconds:

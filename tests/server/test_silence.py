@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 import pyarrow as pa
@@ -15,39 +17,79 @@ import pytest
 from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.client.rows import Rows
+from fastflight.concurrency.lookout import Watch
 from fastflight.errors import Stopped
 from fastflight.server import silence
 from fastflight.service import Source
-from fastflight.service.admission import Limits
-from fastflight.service.ledger import Ledger
-from fastflight.service.source import AsyncReading, Reading, Summary
-from fastflight.service.stream import Stream
+from fastflight.service.admission import SILENT_SECONDS
+from fastflight.service.source import AsyncIncoming, AsyncReading, Reading, Summary
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
 from .test_uploads import BATCH, acks, command
 
-SHORT = Limits(silent_seconds=0.2)
+
+class Clock:
+    """The lookout's: it stands still, but for what a test lets pass, and tells when somebody has looked at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._looked = threading.Semaphore(0)
+
+    def __call__(self) -> float:
+        self._looked.release()
+        return self.now
+
+    def begins(self, running: Running) -> None:
+        """Returns when a client is waited for."""
+        watches = running.shards._lookout._watches
+        deadline = time.monotonic() + SOON
+        while not any(_waits(watch) for watch in set(watches)):
+            assert time.monotonic() < deadline
+
+    def passes(self, seconds: float, looks: int = 2) -> None:
+        """So much later; returns when a look that saw it has ended, or with one of the `looks`, has begun."""
+        self.now += seconds
+        while self._looked.acquire(blocking=False):
+            pass
+        for _ in range(looks):
+            assert self._looked.acquire(timeout=SOON)
+
+
+def _waits(watch: Watch) -> bool:
+    asked = getattr(watch._still_wanted, "__self__", None)
+    return isinstance(asked, silence.Silence) and asked._since is not None
+
+
+@contextmanager
+def timed(trial: Source[Trial] | None = None) -> Iterator[tuple[Running, Clock]]:
+    clock = Clock()
+    with serving(trial=trial) as started:
+        started.shards._lookout.clock = clock
+        yield started, clock
 
 
 @pytest.fixture
-def running() -> Iterator[Running]:
-    with serving(SHORT) as started:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def running(clock: Clock) -> Iterator[Running]:
+    with serving() as started:
+        started.shards._lookout.clock = clock
         yield started
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that gives nobody time to react."""
-    monkeypatch.setattr(silence, "GRACE_SECONDS", 0.01)
-    monkeypatch.setattr(silence, "AGAIN_SECONDS", 0.01)
-
-
-def test_a_client_that_is_there_is_told_and_ends(running: Running, mode: str) -> None:
+def test_a_client_that_is_there_is_told_and_ends(running: Running, clock: Clock, mode: str) -> None:
     writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
     writer.write_batch(BATCH)
     assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 80}
+    clock.begins(running)
+    clock.passes(SILENT_SECONDS - 1)
+    assert running.trials.broke_off == []
+    clock.passes(1, looks=1)
     assert json.loads(reader.read().to_pybytes()) == {"refused": True}
-    with pytest.raises(flight.FlightUnavailableError, match=r"the client has said nothing for 0\.2 s") as raised:
+    with pytest.raises(flight.FlightUnavailableError, match="the client has said nothing for 60 s") as raised:
         writer.close()
     assert isinstance(typed(raised.value, ""), Stopped)
     assert running.settled()
@@ -55,12 +97,15 @@ def test_a_client_that_is_there_is_told_and_ends(running: Running, mode: str) ->
     assert running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all().num_rows == 3
 
 
-@pytest.mark.usefixtures("impatient")
-def test_one_that_does_not_react_has_its_connection_cut(running: Running, mode: str) -> None:
+def test_one_that_does_not_react_has_its_connection_cut(running: Running, clock: Clock, mode: str) -> None:
     client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
     writer, reader = client.do_put(command(type="trial", mode=mode), SCHEMA)
     writer.write_batch(BATCH)
     assert reader.read() is not None
+    clock.begins(running)
+    clock.passes(SILENT_SECONDS)
+    assert running.stats()["open"] == 1
+    clock.passes(silence.GRACE_SECONDS, looks=1)
     assert running.settled()
     assert running.trials.broke_off == ["Stopped"]
     with pytest.raises(pa.ArrowException):
@@ -68,28 +113,24 @@ def test_one_that_does_not_react_has_its_connection_cut(running: Running, mode: 
     client.close()
 
 
-@pytest.mark.usefixtures("impatient")
 def test_others_on_its_connection_go_on_and_it_is_cut_when_they_have_ended(
-    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+    running: Running, clock: Clock, mode: str
 ) -> None:
-    asked, has_alone = threading.Semaphore(0), Ledger.has_alone
-
-    def counted(ledger: Ledger, stream: Stream) -> bool:
-        alone = has_alone(ledger, stream)
-        asked.release()
-        return alone
-
-    monkeypatch.setattr(Ledger, "has_alone", counted)
     other = running.client.do_get(flight.Ticket(b'{"type": "trial", "rows": 1, "idle": true}'))
     assert other.read_chunk().data.num_rows == 1
-    writer, _ = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+    writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
     writer.write_batch(BATCH)
-    for _ in range(3):  # it would have been cut
-        assert asked.acquire(timeout=SOON)
+    assert reader.read() is not None
+    clock.begins(running)
+    for seconds in (SILENT_SECONDS, silence.GRACE_SECONDS, silence.AGAIN_SECONDS, silence.AGAIN_SECONDS):
+        clock.passes(seconds)
     assert running.trials.broke_off == ["Stopped"]
     assert running.stats()["open"] == 2
     list(running.client.do_action(flight.Action("health", b"")))
     other.cancel()
+    while running.stats()["open"] == 2:
+        pass
+    clock.passes(silence.AGAIN_SECONDS, looks=1)
     assert running.settled()
     with pytest.raises(pa.ArrowException):
         writer.close()
@@ -110,21 +151,20 @@ def test_a_stream_that_is_ended_from_outside_frees_its_device_though_its_client_
 
 def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
     """The client has sent what it has; it is the board that takes its time."""
-    slow = 2 * SHORT.silent_seconds
 
     def write(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: object) -> Summary:
         rows = sum(batch.num_rows for batch in batches)
-        threading.Event().wait(slow)
+        clock.passes(2 * SILENT_SECONDS)
         return {"rows": rows}
 
     async def awrite(
         request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: object
     ) -> Summary:
         rows = sum([batch.num_rows async for batch in batches])
-        await asyncio.sleep(slow)
+        await asyncio.to_thread(clock.passes, 2 * SILENT_SECONDS)
         return {"rows": rows}
 
-    with serving(SHORT, Source(Trial, write=write, awrite=awrite)) as running:
+    with timed(Source(Trial, write=write, awrite=awrite)) as (running, clock):
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -132,44 +172,53 @@ def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
             assert acks(reader) == [{"rows": 10, "done": True}]
 
 
-@pytest.mark.usefixtures("impatient")
 def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None:
     def exchange(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Reading:
         return Reading(SCHEMA, islice((BATCH for _ in batches), 1))
 
-    async def aexchange(request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch]) -> AsyncReading:
+    async def aexchange(request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         async def answer() -> AsyncIterator[pa.RecordBatch]:
             await anext(aiter(batches))
             yield BATCH
 
         return AsyncReading(SCHEMA, answer())
 
-    limits = Limits(silent_seconds=0.01)
-    with serving(limits, Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
+    with timed(Source(Trial, exchange=exchange, aexchange=aexchange)) as (running, clock):
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, reader = client.do_exchange(command(type="trial", mode=mode))
         writer.begin(SCHEMA)
-        threading.Event().wait(20 * limits.silent_seconds)
+        clock.now += 2 * SILENT_SECONDS  # nobody looks at it before the answer has ended
         writer.write_batch(BATCH)
         assert reader.read_chunk().data.num_rows == 10
+        clock.begins(running)
+        clock.passes(SILENT_SECONDS)
+        clock.passes(silence.GRACE_SECONDS, looks=1)
         assert running.settled()  # the answer has ended, and the client has not ended its side
         with pytest.raises(pa.ArrowException):
             writer.close()
         client.close()
 
 
-def test_our_own_client_raises_what_the_server_said(running: Running) -> None:
+def test_our_own_client_raises_what_the_server_said(running: Running, clock: Clock) -> None:
     """Rows that stop coming: it is the client's own source that is silent."""
-    released = threading.Event()
+    acknowledged, released = threading.Event(), threading.Event()
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield BATCH
         assert released.wait(SOON)
         yield BATCH
 
+    def pass_time() -> None:
+        assert acknowledged.wait(SOON)
+        clock.begins(running)
+        clock.passes(SILENT_SECONDS, looks=1)
+
     with FastFlightClient(f"grpc://127.0.0.1:{running.server.port}") as client:
-        upload = client._connection.upload(Trial(), Rows(SCHEMA, rows()), None)
+        upload = client._connection.upload(Trial(), Rows(SCHEMA, rows()), None, lambda told: acknowledged.set())
         running.trials.ended = released.set
+        passing = threading.Thread(target=pass_time)
+        passing.start()
         with pytest.raises(Stopped, match="the client has said nothing"):
             upload.run()
+        passing.join()
     assert running.settled()
