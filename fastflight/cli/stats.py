@@ -91,8 +91,23 @@ def _head(server: str, told: Mapping[str, Any], figures: Figures) -> Text:
         words.append(
             f"{len(told['workers'])} workers, restarted {_sum(figures, 'fastflight_worker_restarts_total'):.0f}x"
         )
-    text = Text(server, style="bold")
-    return text.append("  " + ", ".join(words), style="not bold")
+    text = Text(server, style="bold").append("  " + ", ".join(words), style="not bold")
+    if ended := _ended(figures):
+        text.append("\nended: " + ", ".join(ended), style="not bold")
+    return text
+
+
+def _ended(figures: Figures) -> list[str]:
+    """Whom the server did not wait for any longer."""
+    overdue = _by(figures, "fastflight_overdue_total", "client")
+    counts = {
+        "took nothing": overdue.get("reader", 0),
+        "said nothing": overdue.get("writer", 0),
+        "had a device and did not use it": _sum(figures, "fastflight_device_put_out_total"),
+    }
+    words = [f"{count:,.0f} that {what}" for what, count in counts.items() if count]
+    cut = _sum(figures, "fastflight_connections_cut_total")
+    return words + ([f"{cut:,.0f} connections cut"] if cut else [])
 
 
 def _limits(figures: Figures) -> Table:

@@ -52,6 +52,19 @@ def test_it_fits_a_terminal(run: Run, width: int) -> None:
     assert all(len(line) <= width for line in captured.get().splitlines())
 
 
+def test_whom_the_server_did_not_wait_for_is_told_once_there_are_any() -> None:
+    part = {"threads": {"all": 3}, "figures": {}}
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as captured:
+        console.print(shown("here", part, {}))
+    assert "ended:" not in captured.get()
+    overdue = [[{"client": "reader"}, 2], [{"client": "writer"}, 0]]
+    cut = {"fastflight_overdue_total": overdue, "fastflight_connections_cut_total": [[{}, 1]]}
+    with console.capture() as captured:
+        console.print(shown("here", {**part, "figures": cut}, {}))
+    assert "ended: 2 that took nothing, 1 connections cut\n" in captured.get()
+
+
 def test_what_workers_count_is_added_up() -> None:
     part = {"threads": {"all": 3}, "figures": {"fastflight_streams_open": [[{"source": "mock"}, 2]]}}
     told = {**part, "workers": [{"number": 0, "stats": part}, {"number": 1, "stats": None}]}
