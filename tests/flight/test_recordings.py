@@ -279,6 +279,49 @@ def test_parts_have_together_what_the_whole_has(tmp_path: Path, monkeypatch: pyt
             assert gaps == [{"first": 150, "last": 154, "reason": "never written"}]
 
 
+def test_two_servers_on_one_folder(tmp_path: Path) -> None:
+    """The second is told who has it, and does no harm; a lock of one that was killed does not stand."""
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text("""
+        [recordings]
+        folder = "kept"
+        sync_ms = 20
+        [devices.demo]
+        url = "sim:?telemetry=5"
+        record = true
+    """)
+    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
+
+    def promised(client: flight.FlightClient) -> int:
+        (listed,) = [json.loads(each.body.to_pybytes()) for each in client.do_action("recordings")] or [{}]
+        return int(listed.get("next_seq", 0))
+
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert first.stdout is not None
+        location = re.search(r"grpc://127.0.0.1:\d+", first.stdout.readline())
+        assert location is not None
+        with flight.connect(location[0]) as client:
+            while not (before := promised(client)):
+                pass
+            second = subprocess.run(command, capture_output=True, text=True, timeout=100)
+            assert second.returncode == 1 and second.stdout == ""
+            assert f"(pid {first.pid} on " in second.stderr and "writes it. End it there, or read only" in second.stderr
+            while (reached := promised(client)) <= before:
+                pass
+            rows = [row for chunk in client.do_get(ticket(**RECORDING)) for row in chunk.data.to_pylist()]
+            assert [row["seq"] for row in rows][:reached] == list(range(reached))
+        first.kill()
+        first.wait()
+    finally:
+        first.kill()
+        first.wait()
+        first.stdout.close()
+    with recording(tmp_path / "kept", "sim:?telemetry=0") as (board, _):
+        again = board.table(**RECORDING).to_pylist()
+        assert again[:reached] == rows[:reached]
+
+
 def test_a_server_that_is_killed_has_kept_what_it_said_was_kept(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text("""
