@@ -62,6 +62,9 @@ BY_TLS = (
 # A peer that expects TLS, or a client's certificate, says nothing more than this of one that brings none.
 CLOSED_AT_ONCE = re.compile(r"failed to connect to all addresses; last error: UNAVAILABLE: .*Socket closed")
 
+# gRPC's words for a stream whose connection ended under it, and, where TLS ended that, for why.
+STREAM_LOST, DAMAGED = "Stream removed", "TSI_DATA_CORRUPTED"
+
 
 def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
     yield root
@@ -95,6 +98,9 @@ def typed(error: BaseException, location: str) -> FastFlightError:
     match error:
         case flight.FlightUnavailableError():
             return _unreachable(text, location)
+        case flight.FlightServerError() if STREAM_LOST in text:
+            what = "what came was damaged on its way" if DAMAGED in text else "the connection was lost"
+            return TransportClosed(what, where=location, hint="Connect again")
         case flight.FlightTimedOutError():
             return TransportTimeout("the server did not answer in time", where=location, hint="Allow a longer timeout")
         case flight.FlightCancelledError():

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
 from fastflight.client import FastFlightClient, connection
+from fastflight.client.failure import typed
 from fastflight.errors import TransportClosed
 from fastflight.testing.chaos import ChaosProxy
 from tests.client.handmade import HandmadeServer
@@ -40,3 +42,14 @@ def test_it_asks_no_more_often_than_servers_bear() -> None:
     # gRPC's servers hang up on who asks more often than every five minutes while they say nothing themselves.
     options = dict(connection.CHANNEL_OPTIONS)
     assert options["grpc.keepalive_time_ms"] > 300_000
+
+
+@pytest.mark.parametrize(
+    ("why", "says"),
+    [(" (Unwrap failed (TSI_DATA_CORRUPTED))", "what came was damaged on its way"), ("", "the connection was lost")],
+)
+def test_a_connection_that_ended_under_a_stream_is_told_as_such(why: str, says: str) -> None:
+    # As gRPC has it where TLS finds a flipped bit in the middle of an answer.
+    message = f"Flight RPC failed with message: Stream removed{why}. gRPC client debug context: UNKNOWN:Stream removed"
+    error = typed(flight.FlightServerError(message), "grpc+tls://127.0.0.1:1")
+    assert type(error) is TransportClosed and says in str(error)
