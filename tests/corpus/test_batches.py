@@ -1,4 +1,4 @@
-"""Broken batches: `batches` has them. By DoPut in both modes, by HTTP, by DoExchange, and as a file on a board."""
+"""Broken batches: `batches` has them. By DoPut and DoExchange in both modes, by HTTP, and as a file on a board."""
 
 from __future__ import annotations
 
