@@ -53,7 +53,7 @@ def reach(name: str, folder: Path = BUILD) -> list[Reach]:
                 target.run(data)
     finally:
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
+        threading.settrace(None)
     return [_reach(module, Path(file), reached[file]) for file, module in files.items()]
 
 
