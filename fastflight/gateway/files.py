@@ -46,6 +46,8 @@ RANGE = re.compile(r"bytes=(\d{1,15})-(\d{0,15})")
 FLAGS = ("interrupt", "deflate")
 # Of a number in a query: more than the largest that any key takes has.
 MAX_DIGITS = 18
+# What stands in the path.
+PLACED = ("type", "device", "path", "name")
 NUMBERS = ("batch_rows", "flush_ms", "limit_rows", "from_seq", "to_seq", "since_seconds")
 
 
@@ -62,6 +64,7 @@ class Files:
         query = dict(request.query_params)
         wanted = query.pop("format", None)
         interrupt = _flag(query, "interrupt")
+        keys = keys_of(query)
         async with while_connected(request.receive):
             (entry,) = await self._backend.act("file.stat", _json({**place, "interrupt": interrupt}), caller)
             if entry["kind"] == "folder":
@@ -70,9 +73,9 @@ class Files:
         accept = request.headers.get("accept", "")
         if wanted is not None or (accept and "*/*" not in accept):
             format_ = chosen(wanted, accept, ROW_FORMATS)
-            asked = {"type": "device.file", **place, "interrupt": interrupt, **keys_of(query)}
+            asked = {"type": "device.file", **place, "interrupt": interrupt, **keys}
             return Streamed(self._backend, self._backend.decode(_json(asked)), caller, ENCODERS[format_])
-        return self._bytes(request, caller, place, int(entry["size"]), {"interrupt": interrupt, **keys_of(query)})
+        return self._bytes(request, caller, place, int(entry["size"]), {"interrupt": interrupt, **keys})
 
     async def put(self, request: Request, device: str, path: str) -> Response:
         """Write a file; JSON with its `bytes` and `sha256` when it is there."""
@@ -166,9 +169,14 @@ class BytesEncoder:
 
 
 def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
-    """The request's keys in a query. `file_format` is the file's own format, `columns` are divided by commas."""
+    """The request's keys in a query. `file_format` is the file's own format, `columns` are divided by commas.
+
+    `RequestError` for what the path has said already: who looks at a path must see what is asked for.
+    """
     keys: dict[str, Any] = {}
     for name, text in query.items():
+        if name in PLACED:
+            raise RequestError("it is in the path", where=name, hint="Leave it out of the query")
         if name in FLAGS:
             keys[name] = _flag({name: text}, name)
         elif name in NUMBERS and text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:

@@ -232,6 +232,16 @@ def test_what_cannot_be_done_says_why(
     assert said in refused.json["text"]
 
 
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+@pytest.mark.parametrize("query", ["path=/log.bin", "device=other", "type=device.exec&code=print(1)"])
+def test_a_query_says_nothing_else_than_the_path(board: Board, method: str, query: str) -> None:
+    before = (board.folder / "events.jsonl").read_bytes()
+    refused = board.ask(method, "events.jsonl", b"{}", query=query)
+    assert refused.status == 400, refused.json
+    assert "it is in the path" in refused.json["text"]
+    assert (board.folder / "events.jsonl").read_bytes() == before
+
+
 def test_a_file_is_removed(board: Board) -> None:
     (board.folder / "gone.txt").write_bytes(b"x")
     assert board.ask("DELETE", "gone.txt").status == 204
