@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
@@ -53,7 +54,10 @@ class Campaign:
         self.acknowledged = 0
 
     def run(self, faults: int, only: Sequence[int] | None = None) -> tuple[list[Outcome], list[str]]:
-        """Carry out so many faults, or those numbers on each stage: what came of each, and what is wrong in all."""
+        """Carry out so many faults, or those numbers on each stage: what came of each, and what is wrong in all.
+
+        A stage that breaks down is a flaw; what came of the others, and of it until then, counts.
+        """
         warm_up()
         whole = sum(SHARES[line] for line in self._lines)
         with ThreadPoolExecutor(len(self._lines)) as threads:
@@ -61,8 +65,9 @@ class Campaign:
             for line in self._lines:
                 numbers = only or range(max(1, round(faults * SHARES[line] / whole)))
                 playing.append(threads.submit(self._play, line, numbers))
-            for done in playing:
-                done.result()
+            for line, done in zip(self._lines, playing, strict=True):
+                if (error := done.exception()) is not None:
+                    self.flaws.append(f"{line}: the stage broke down: {''.join(traceback.format_exception(error))}")
         return self.outcomes, self.flaws
 
     def _play(self, line: str, numbers: Sequence[int]) -> None:

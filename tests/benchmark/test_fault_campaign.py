@@ -8,6 +8,7 @@ import pytest
 
 from fastflight.errors import FastFlightError, TransportClosed
 from fastflight_benchmark.faulting import report
+from fastflight_benchmark.faulting.campaign import Campaign
 from fastflight_benchmark.faulting.stage import SOCKET, Stage
 from fastflight_benchmark.faulting.talker import Kept, flaw, stretches
 from fastflight_benchmark.faulting.trial import BAD, Outcome, Trials, warm_up
@@ -79,6 +80,25 @@ def test_the_tables_count_what_is_bad() -> None:
 
 
 @pytest.mark.timeout(300)  # processes that start on a busy machine
+def test_a_stage_that_breaks_down_is_a_flaw_and_costs_no_other_its_outcomes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Outcome(1, SOCKET, "h", "cut", "s", "put", "sync", True, "typed", "busy", "", 1.0, 2.0, 1)
+
+    def play(campaign: Campaign, line: str, numbers: object) -> None:
+        if line == "serial":
+            raise TransportClosed("no server came up", where=line)
+        campaign.outcomes.append(one)
+
+    monkeypatch.setattr(Campaign, "_play", play)
+    outcomes, flaws = Campaign(tmp_path, 1, ["socket", "serial"], progress=print).run(2)
+
+    assert outcomes == [one]
+    assert len(flaws) == 1
+    assert flaws[0].startswith("serial: the stage broke down: ")
+    assert "no server came up" in flaws[0]
+
+
 def test_a_short_campaign_loses_nothing_and_ends_typed(tmp_path: Path) -> None:
     warm_up()
     with Stage(tmp_path, SOCKET) as stage:
