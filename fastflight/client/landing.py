@@ -7,6 +7,7 @@ and no other copy has, and takes its place when it is whole.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -78,9 +79,7 @@ class Landed:
         if kind is None:
             self._finish()
         elif self._file is not None:
-            self._file.close()
-            self._file = None
-            self._part.unlink(missing_ok=True)
+            self._drop(self._file)
 
     def _begin(self, path: str) -> None:
         if path not in self._there or path in self.paths:
@@ -97,14 +96,25 @@ class Landed:
     def _finish(self) -> None:
         if self._file is None:
             return
-        self._file.close()
+        file = self._file
+        try:
+            file.close()
+            told = self._there[self.path]
+            if told.digest and not agrees(self._part, told.algorithm, told.digest):
+                raise DataError("a file is not what it was", where=self.path, hint="It changed meanwhile: try again")
+            self._part.replace(self._place)
+        except BaseException:
+            self._drop(file)
+            raise
         self._file = None
-        told = self._there[self.path]
-        if told.digest and not agrees(self._part, told.algorithm, told.digest):
-            self._part.unlink()
-            raise DataError("a file is not what it was", where=self.path, hint="It changed meanwhile: try again")
-        self._part.replace(self._place)
         self.paths.append(self.path)
+
+    def _drop(self, file: BinaryIO) -> None:
+        """Give up the file under way. What a full disk did not take is tried once more by closing: it is not wanted."""
+        self._file = None
+        with contextlib.suppress(OSError):
+            file.close()
+        self._part.unlink(missing_ok=True)
 
 
 def landing(folder: Path, path: str, *, windows: bool = os.name == "nt") -> Path:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -129,6 +132,30 @@ def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:
         landed.add("a", 0, b"abd")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its files have no limit to set")
+@pytest.mark.parametrize("sizes", [[600], [600, 600], [600, 9000]], ids=["at the end", "then more", "at once"])
+def test_storage_that_ends_leaves_nothing_but_the_old_file(tmp_path: Path, sizes: list[int]) -> None:
+    (tmp_path / "b.bin").write_bytes(b"old")
+    landed = Landed(tmp_path, {"b.bin": RemoteEntry(sum(sizes))})
+    with file_size_limit(500), pytest.raises(OSError, match="too large"), landed:
+        for place, size in enumerate(sizes):
+            landed.add("b.bin", sum(sizes[:place]), bytes(size))
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("b.bin", b"old")]
+
+
+@contextlib.contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond `size` bytes: as a disk that is full, but for the error's number."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize(
