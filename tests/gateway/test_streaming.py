@@ -136,7 +136,8 @@ def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
     assert running.ledger.wait_empty(SOON)
     stats = running.stats()
     assert (stats["finished"], stats["cancelled"]) == (0, 1)
-    assert stats["bytes"] <= 3 * AHEAD_BYTES
+    # What waits, what is in hand, and, from a server elsewhere, what is on its way: gRPC's window grows as it thinks best.
+    assert stats["bytes"] <= 6 * AHEAD_BYTES
 
 
 @pytest.mark.parametrize("error", ["busy", "data", "device", "bug", "cancelled", "exit"])
