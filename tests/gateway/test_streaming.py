@@ -136,7 +136,7 @@ def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
     assert running.ledger.wait_empty(SOON)
     stats = running.stats()
     assert (stats["finished"], stats["cancelled"]) == (0, 1)
-    # What waits, what is in hand, and, from a server elsewhere, what is on its way: gRPC's window grows as it thinks best.
+    # What waits, what is in hand, and, of a server elsewhere, what is on its way: gRPC widens its window by itself.
     assert stats["bytes"] <= 6 * AHEAD_BYTES
 
 
