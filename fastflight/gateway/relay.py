@@ -162,13 +162,14 @@ class Relay:
             client.abort()
 
     def _look(self) -> None:
-        """End those whose proof holds no more, and those that do not read; look again as long as any is there."""
+        """End those whose proof holds no more, and those that do not read; see to targets. As long as any is there."""
         loop = asyncio.get_running_loop()
         for client, caller in list(self._clients.items()):
             if self._unread.is_stalled(client, client.waiting(), loop.time()):
                 self._connections.not_read += 1
                 client.abort()
                 continue
+            client.look_again()
             try:
                 self._check(caller)
             except FastFlightError as error:

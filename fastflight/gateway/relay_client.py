@@ -96,6 +96,11 @@ class RelayClient:
         """How many it has."""
         return len(self._streams)
 
+    def look_again(self) -> None:
+        """See to targets of whose end nobody may have told."""
+        for stream in list(self._streams.values()):
+            stream.look_again()
+
     def waiting(self) -> Waiting | None:
         """What waits for the client; None while nothing does."""
         return (self.outgoing.size, self._wire.taken()) if self.outgoing.size else None

@@ -109,6 +109,11 @@ class RelayStream:
             self._reading = True
             self._loop.add_reader(self._sock, self._readable)
 
+    def look_again(self) -> None:
+        """Read a target that is listened to, whatever the loop says: uvloop does not tell of each reset of a socket."""
+        if self._sock is not None and self._reading:
+            self._readable()
+
     def abort(self, reason: str) -> None:
         """End at once; the client knows, or is gone."""
         if self._connecting is not None:
@@ -149,7 +154,7 @@ class RelayStream:
     def _readable(self) -> None:
         """Read while there is more than one read of the target, and then let others have their turn."""
         left = TURN_BYTES
-        while left > 0 and (size := self._read()):
+        while left > 0 and self._sock is not None and (size := self._read()):
             left -= size
 
     def _read(self) -> int:

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import unpaced
 from fastflight.protocol.relay import Closed, Data, End, Reason
 from fastflight.protocol.websocket import Close, CloseCode
+from fastflight.testing.chaos import ChaosProxy
 from fastflight.transport.tap import Tap
 
-from .relaying import LOCAL, User, deaf, echo, opened, relayed, target
+from .relaying import LOCAL, User, deaf, echo, flood, opened, relayed, target
 
 
 def test_bytes_go_there_and_back_and_both_ends_are_passed_on(run: Any) -> None:
@@ -101,6 +103,33 @@ def test_a_target_that_resets_is_told_with_its_reason(run: Any) -> None:
             await user.send(1, b"x")
             assert await user.next() == Closed(1, Reason.RESET, f"{there}: connection reset by peer")
             assert client.streams == 0
+
+    run(work())
+
+
+def test_a_target_that_is_cut_right_behind_its_last_bytes_is_told(run: Any) -> None:
+    """uvloop says nothing of such a reset: whoever has the client sees to its targets now and then."""
+
+    async def looking(client: RelayClient) -> None:
+        while True:
+            await asyncio.sleep(0)
+            client.look_again()
+
+    async def work() -> None:
+        async with target(flood) as there:
+            with ChaosProxy("127.0.0.1", int(there.rpartition(":")[2]), ["cut:back@91243"]) as proxy:
+                async with relayed() as (user, client):
+                    await opened(user, 1, f"127.0.0.1:{proxy.port}")
+                    seeing = asyncio.ensure_future(looking(client))
+                    came = 0
+                    while isinstance(event := await user.next(), Data):
+                        came += len(event.data)
+                        if given := user.connection.consumed(1, len(event.data)):
+                            await user.say(given)
+                    seeing.cancel()
+                    assert isinstance(event, Closed)
+                    assert event.reason == Reason.RESET
+                    assert came <= 91243
 
     run(work())
 
