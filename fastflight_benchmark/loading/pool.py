@@ -146,9 +146,10 @@ class Loaders:
     def _all(self, count: int, task: dict[str, Any]) -> list[dict[str, Any]]:
         """`count` threads' worth of work, spread over the processes."""
         shares = [len(range(place, count, self._most)) for place in range(min(count, self._most))]
-        begun = [_started() for _ in range(len(shares) - len(self._running))]
-        self._running += begun
-        for process in begun:
+        before = len(self._running)
+        while len(self._running) < len(shares):
+            self._running.append(_started())  # one by one: an interrupt must find those that there are
+        for process in self._running[before:]:
             _hear(process)
         at = time.perf_counter() + LEAD_SECONDS
         working = self._running[: len(shares)]
