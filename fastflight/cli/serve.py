@@ -126,7 +126,7 @@ def serve(
     trace: Annotated[
         bool,
         typer.Option(
-            "--trace", help="Take request ids and trace context from clients by Flight, for up to a fifth of small answers."
+            "--trace", help="Take request ids and trace context from clients by Flight, for a fifth of small answers."
         ),
     ] = False,
 ) -> None:
