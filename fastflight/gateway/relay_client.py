@@ -97,7 +97,8 @@ class RelayClient:
         return len(self._streams)
 
     def look_again(self) -> None:
-        """See to targets of whose end nobody may have told."""
+        """See to the client, and to targets, of whose end nobody may have told."""
+        self._wire.look_again()
         for stream in list(self._streams.values()):
             stream.look_again()
 

@@ -110,7 +110,7 @@ class RelayStream:
             self._loop.add_reader(self._sock, self._readable)
 
     def look_again(self) -> None:
-        """Read a target that is listened to, whatever the loop says: uvloop does not tell of each reset of a socket."""
+        """Read a target that is listened to, whatever the loop has told: libuv does not tell of each reset."""
         if self._sock is not None and self._reading:
             self._readable()
 

@@ -54,6 +54,9 @@ class Wire(Protocol):
     def listen(self) -> None:
         """Hear the client, if it is not heard."""
 
+    def look_again(self) -> None:
+        """Hear what there is, if it is heard at all, whatever the loop has told."""
+
     def rest(self) -> None:
         """Hear it no more, for now."""
 
@@ -93,6 +96,11 @@ class SocketWire:
         if not self._reading:
             self._reading = True
             self._loop.add_reader(self._sock, self._readable)
+
+    def look_again(self) -> None:
+        # libuv tells of an error once, in one event with the bytes before it, and watches no more.
+        if self._reading:
+            self._readable()
 
     def rest(self) -> None:
         if self._reading:
@@ -161,6 +169,9 @@ class TransportWire(asyncio.Protocol):
     def listen(self) -> None:
         if not self._closed:
             self._transport.resume_reading()
+
+    def look_again(self) -> None:
+        """Transports are told of each error."""
 
     def rest(self) -> None:
         if not self._closed:

@@ -6,6 +6,9 @@ left where they are, and end the watch until the next wait, so a loop is woken b
 are taken at once; a reader that is cancelled just then leaves them in the watch, and whoever reads next, from a thread
 too, begins with `left`. `pour` has no reader to be woken: what comes is given away as soon as it is taken.
 
+Nobody waits before the descriptor had nothing left to take. libuv tells of an error once, in one event with the bytes
+before it, and watches no more: who waits with bytes still there, as of a peer that reset behind them, waits for ever.
+
 One task may read while another waits for `room`. `end` comes before the descriptor is closed, from whatever thread: a
 loop that still watched it could not watch its next one with the same number.
 
@@ -53,11 +56,14 @@ class Watch:
         while True:
             if self._left is not None and (data := self.left()) is not None:
                 return data
-            if self._reads <= TURN_READS:
-                try:
-                    return self._take()
-                except (BlockingIOError, InterruptedError):
-                    pass
+            if self._reads > TURN_READS:
+                self._reads = 0
+                await asyncio.sleep(0)
+                continue
+            try:
+                return self._take()
+            except (BlockingIOError, InterruptedError):
+                pass
             self._reads = 0
             await self._here().readable(timeout)
 
@@ -94,11 +100,7 @@ class Watch:
         return self._stay
 
     def _came(self) -> bool:
-        """Take it, for the reader that is about to be woken. False when there is nothing for it to do.
-
-        What is given away is taken to its end: libuv watches no more after an event with an error in it, as of a reset
-        that is right behind the last bytes.
-        """
+        """Take it, for the reader that is about to be woken. False when there is nothing for it to do."""
         for _ in range(TURN_READS):
             try:
                 data = self._take()

@@ -18,7 +18,7 @@ from fastflight.protocol.websocket import Close, CloseCode
 from fastflight.testing.chaos import ChaosProxy
 from fastflight.transport.tap import Tap
 
-from .relaying import LOCAL, User, deaf, echo, flood, opened, relayed, target
+from .relaying import LOCAL, User, deaf, echo, flood, masked, opened, relayed, target
 
 
 def test_bytes_go_there_and_back_and_both_ends_are_passed_on(run: Any) -> None:
@@ -130,6 +130,21 @@ def test_a_target_that_is_cut_right_behind_its_last_bytes_is_told(run: Any) -> N
                     assert isinstance(event, Closed)
                     assert event.reason == Reason.RESET
                     assert came <= 91243
+
+    run(work())
+
+
+def test_a_client_that_cuts_right_behind_its_last_bytes_is_gone(run: Any) -> None:
+    async def work() -> None:
+        async with target(deaf) as there, relayed() as (user, client):
+            await opened(user, 1, there)
+            await user.say(user.connection.open(2, there))
+            await asyncio.get_running_loop().sock_recv(user.sock, 1)  # what is left of the answer makes closing a cut
+            user.sock.send(masked(user.connection.data(1, 1) + b"!"))
+            user.sock.close()
+            while client.streams:
+                await asyncio.sleep(0)
+                client.look_again()
 
     run(work())
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVarTuple, Unpack
 
 import pytest
 
+from fastflight.concurrency.loops import KINDS
 from fastflight.transport.watch import TURN_READS, Watch, carry_out
 
 PATIENCE = 20.0
@@ -276,3 +278,53 @@ def test_pouring_fails_as_reading_does(line: Line, runner: asyncio.Runner) -> No
             await pouring
 
     runner.run(main())
+
+
+class Cut(Line):
+    """A connection whose other end, closed, resets it right behind what it sent."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.ours = socket.create_connection(listener.getsockname())
+            self.theirs, _ = listener.accept()
+        self.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.ours.setblocking(False)
+        self.taken: list[bytes] = []
+        self.on_taking: Callable[[], object] = lambda: None
+        self.watch = Watch(self.ours.fileno(), self._take)
+
+    def cut(self, sent: bytes) -> None:
+        self.theirs.send(sent)
+        self.theirs.close()
+
+
+@pytest.fixture
+def connection() -> Iterator[Cut]:
+    made = Cut()
+    yield made
+    made.watch.end()
+    made.ours.close()
+    made.theirs.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", ["read", "pour"])
+def test_a_reset_behind_more_than_one_turn_of_bytes_is_told(connection: Cut, kind: str, way: str) -> None:
+    """libuv tells of an error once, and then no more: what it is behind has to be taken without its telling."""
+    sent = bytes(range(256)) * 100
+
+    async def read(watch: Watch, give: Callable[[bytes], object]) -> None:
+        while data := await watch.read(PATIENCE):
+            give(data)
+
+    async def main() -> bytearray:
+        got = bytearray()
+        reading = asyncio.ensure_future({"read": read, "pour": Watch.pour}[way](connection.watch, got.extend))
+        await asyncio.sleep(0)
+        connection.cut(sent)
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reading, PATIENCE)
+        return got
+
+    with asyncio.Runner(loop_factory=KINDS[kind]) as running:
+        assert running.run(main()) == sent
