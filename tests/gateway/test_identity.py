@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,6 +19,8 @@ from .guarded import SOON, Guarded, guarding
 
 KINDS = ["in one process", "in front of another"]
 LISTING = json.dumps({"type": "device.listing", "device": "lab-1"}).encode()
+# Who show one ticket at the same time.
+ONRUSH = 8
 EXEC = b'{"code": "print(6 * 7)"}'
 
 
@@ -230,8 +234,12 @@ def test_the_page_opens_no_line_for_who_may_not_hear_it(kind: str) -> None:
         assert {each["name"]: each["open"] for each in told} == {"lab-1": False, "secret": False}
 
 
+LOST = {"revoked": Guarded.revoke, "expired": Guarded.expire}
+
+
+@pytest.mark.parametrize("how", LOST)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_revoked_is_put_out(kind: str) -> None:
+def test_whose_token_is_good_no_more_is_put_out(kind: str, how: str) -> None:
     with guarding(kind) as guarded, ExitStack() as parts:
         assert guarded.ask("operator", "GET", "/devices/lab-1/info").status == 200
         request = {"type": "device.session", "device": "lab-1"}
@@ -239,11 +247,31 @@ def test_what_is_revoked_is_put_out(kind: str) -> None:
             f"/ws/session?ticket={guarded.ticket('operator', 'session', **request)}",
             f"/ws/fleet?ticket={guarded.ticket('operator', 'fleet')}",
         ]
+        unused = guarded.ticket("operator", "fleet")
         clients = [parts.enter_context(connect(guarded.ws + path)) for path in paths]
         for client in clients:
             client.recv(SOON)
-        guarded.revoke("operator")
+        LOST[how](guarded, "operator")
+        # A ticket is what its owner may do, and no longer than they may.
+        clients.append(parts.enter_context(connect(f"{guarded.ws}/ws/fleet?ticket={unused}")))
         for client in clients:
             code, texts = ended(client)
             assert (code, texts[-1]["error"]["code"]) == (4401, "access.unauthenticated")
         assert guarded.ask("operator", "GET", "/devices").status == 401
+
+
+def test_of_many_who_show_a_ticket_at_once_one_is_let_in(guarded: Guarded) -> None:
+    begin = threading.Barrier(ONRUSH)
+
+    def shown(ticket: str) -> int:
+        begin.wait(SOON)
+        try:
+            with connect(f"{guarded.ws}/ws/fleet?ticket={ticket}"):
+                return 101
+        except InvalidStatus as error:
+            return error.response.status_code
+
+    with ThreadPoolExecutor(ONRUSH) as pool:
+        for _ in range(5):
+            answers = list(pool.map(shown, [guarded.ticket("reader", "fleet")] * ONRUSH))
+            assert sorted(answers) == [101, *[403] * (ONRUSH - 1)]
