@@ -2,8 +2,9 @@
 
 A thread `put`s items, and blocks while `max_bytes` are waiting; a coroutine iterates them and takes all that waits in
 one lot. With a `governor`, fewer wait where memory is scarce. `finish` is the iterator's end, `fail` its error, after
-the items before it. A consumer that leaves calls `aclose` (or `close`, from any thread): from then on `put` raises
-`Stopped`, and a blocked one wakes at once.
+the items before it; one that comes at once drops those that still wait, and counts also where `finish` was said: what
+was dropped must not look like an end. A consumer that leaves calls `aclose` (or `close`, from any thread). From either
+on `put` raises `Stopped`, and a blocked one wakes at once.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ class HandIn(AsyncIterator[T], Generic[T]):
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes. Blocks while there is no room; `Stopped` when the consumer has gone."""
         with self._changed:
-            while self._full and not self._closed:
+            while self._full and not self._closed and not self._dropped:
                 self._changed.wait(POLL_SECONDS)
                 if self._loop.is_closed() or not self._still_wanted():
                     self._closed = True
-            if self._closed:
+            if self._closed or self._dropped:
                 raise Stopped("nobody takes what is handed in")
             self._waiting.append(item)
             self._bytes += size
@@ -91,22 +92,20 @@ class HandIn(AsyncIterator[T], Generic[T]):
     def fail(self, error: BaseException, *, at_once: bool = False) -> None:
         """There are no more items because of `error`: raised to the consumer after the items before it.
 
-        With `at_once` what still waits is dropped, and the error comes next.
+        With `at_once` what still waits is dropped, and the error comes next, whatever was said before.
         """
         if at_once:
             with self._changed:
-                self._dropped = True
-                self._waiting.clear()
-                self._account.hold(0)
+                self._dropped = self._ended = True
+                self._error = self._error or error
+                self._drop()
         self._end(error)
 
     def close(self) -> None:
         """The consumer has gone. From any thread."""
         with self._changed:
             self._closed = True
-            self._waiting.clear()
-            self._account.hold(0)
-            self._changed.notify_all()
+            self._drop()
         self._wake_reader()
 
     async def aclose(self) -> None:
@@ -137,6 +136,13 @@ class HandIn(AsyncIterator[T], Generic[T]):
             if not self._lot:
                 await self._arrived.wait()
         return self._lot.popleft()
+
+    def _drop(self) -> None:
+        """Nothing waits any more, and who waited for room need not. `_changed` is held."""
+        self._waiting.clear()
+        self._bytes = 0
+        self._account.hold(0)
+        self._changed.notify_all()
 
     def _end(self, error: BaseException | None) -> None:
         with self._changed:

@@ -1,8 +1,9 @@
 """From one thread to another: items in order, bounded by bytes, and an end that both sides can bring about.
 
 A thread `put`s items, and blocks while `max_bytes` are waiting; another iterates. `finish` is the iterator's end,
-`fail` its error, after the items before it. `close`, from any thread, ends it at once for both: `put` raises `Stopped`
-then. As `HandIn`, for a consumer that is a thread.
+`fail` its error, after the items before it; one that comes at once drops those that still wait, and counts also where
+`finish` was said. `close`, from any thread, ends it at once for both. From either on `put` raises `Stopped`. As
+`HandIn`, for a consumer that is a thread.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Inbox(Iterator[T], Generic[T]):
         self._ended = False
         self._error: BaseException | None = None
         self._closed = False
+        self._dropped = False
         self._exhausted = False
 
     @property
@@ -45,11 +47,11 @@ class Inbox(Iterator[T], Generic[T]):
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes."""
         with self._changed:
-            while self._full and not self._closed:
+            while self._full and not self._closed and not self._dropped:
                 self._changed.wait(POLL_SECONDS)
                 if not self._still_wanted():
                     self._closed = True
-            if self._closed:
+            if self._closed or self._dropped:
                 raise Stopped("nobody takes what is handed in")
             self._waiting.append((item, size))
             self._bytes += size
@@ -61,12 +63,18 @@ class Inbox(Iterator[T], Generic[T]):
         self._end(None)
 
     def fail(self, error: BaseException, *, at_once: bool = False) -> None:
-        """There are no more items because of `error`. With `at_once` what still waits is dropped."""
+        """There are no more items because of `error`.
+
+        With `at_once` what still waits is dropped, and the error comes next, whatever was said before.
+        """
         if at_once:
             with self._changed:
+                self._dropped = self._ended = True
+                self._error = self._error or error
                 self._waiting.clear()
                 self._bytes = 0
                 self._weigh()
+                self._changed.notify_all()
         self._end(error)
 
     def close(self) -> None:

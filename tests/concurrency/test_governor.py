@@ -113,7 +113,7 @@ def test_with_room_one_has_all_that_its_own_limit_allows() -> None:
     assert governor.held == 0
 
 
-@pytest.mark.parametrize("ending", ["finished", "failed", "closed"])
+@pytest.mark.parametrize("ending", ["finished", "failed", "closed", "closed from outside"])
 def test_a_hand_in_gives_back_what_it_held(ending: str) -> None:
     async def main() -> None:
         governor = Governor(MOST)
@@ -128,8 +128,12 @@ def test_a_hand_in_gives_back_what_it_held(ending: str) -> None:
             assert [item async for item in handed] == [ITEM, ITEM]
         elif ending == "failed":
             handed.fail(ValueError(), at_once=True)
-        else:
+        elif ending == "closed":
             await handed.aclose()
+        else:  # and is asked once more by a consumer that had not seen it
+            handed.put(ITEM, ITEM)
+            handed.close()
+            assert [item async for item in handed] == [ITEM, ITEM]
         assert governor.held == 0
 
     asyncio.run(main())

@@ -146,3 +146,35 @@ def test_a_failure_comes_after_what_waits() -> None:
         return taken
 
     assert asyncio.run(run()) == [0, 1, 2]
+
+
+def test_what_was_dropped_does_not_look_like_the_end_of_what_was_finished() -> None:
+    """A producer that has handed everything in leaves before the consumer has taken it."""
+
+    async def run() -> list[int]:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), 10)
+        for item in range(3):
+            handin.put(item, 1)
+        taken = [await anext(handin)]
+        handin.finish()
+        handin.fail(DataError("broke off"), at_once=True)
+        with pytest.raises(DataError):
+            await anext(handin)
+        assert not handin.exhausted
+        return taken
+
+    assert asyncio.run(run()) == [0]
+
+
+def test_nothing_comes_after_what_was_dropped() -> None:
+    async def run() -> None:
+        handin: HandIn[int] = HandIn(asyncio.get_running_loop(), 1)
+        handin.put(0, 1)
+        handin.fail(DataError("broke off"), at_once=True)
+        with pytest.raises(Stopped):
+            handin.put(1, 1)
+        handin.fail(Stopped("later"), at_once=True)
+        with pytest.raises(DataError):
+            await anext(handin)
+
+    asyncio.run(run())

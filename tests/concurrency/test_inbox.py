@@ -60,3 +60,19 @@ def test_nobody_waits_for_what_is_not_wanted() -> None:
     inbox.put(0, 1)
     with pytest.raises(Stopped):
         inbox.put(1, 1)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_failure_at_once_overtakes_what_waits_and_nothing_comes_after_it(finished: bool) -> None:
+    inbox: Inbox[int] = Inbox(3, lambda: True)
+    for item in range(3):
+        inbox.put(item, 1)
+    assert next(inbox) == 0
+    if finished:
+        inbox.finish()
+    inbox.fail(DataError("broke off"), at_once=True)
+    with pytest.raises(Stopped):
+        inbox.put(3, 1)
+    with pytest.raises(DataError):
+        next(inbox)
+    assert not inbox.exhausted

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,9 +16,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from fastflight.concurrency import HandIn
+from fastflight.concurrency.inbox import Inbox
+from fastflight.errors import Stopped
 from fastflight.server.uploads import MAX_APP_METADATA_BYTES
+from fastflight.service import Source
+from fastflight.service.source import Summary
 
-from .conftest import SCHEMA, SOON, Running
+from .conftest import SCHEMA, SOON, Running, Trial, serving
 
 BATCH = pa.record_batch([pa.array(range(10), pa.int64())], schema=SCHEMA)
 
@@ -128,3 +137,57 @@ def test_app_metadata_has_a_limit(running: Running, mode: str) -> None:
         writer.done_writing()
         acks(reader)
     assert running.settled()
+
+
+def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has sent everything, the board is slow: what it has not taken yet is dropped, and is missing."""
+    said_all, stopped, ended = threading.Event(), threading.Event(), threading.Event()
+    took: list[str] = []
+    kind = HandIn if mode == "async" else Inbox
+    finish: Callable[[Any], None] = kind.finish
+
+    def finished(batches: Any) -> None:
+        finish(batches)
+        said_all.set()
+
+    @contextmanager
+    def telling() -> Iterator[None]:
+        try:
+            yield
+            took.append("the end")
+        except Stopped:
+            took.append("broke off")
+            raise
+        finally:
+            ended.set()
+
+    def write(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: object) -> Summary:
+        with telling():
+            for _ in batches:
+                took.append("a batch")
+                stopped.wait(SOON)
+        return {}
+
+    async def awrite(
+        request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: object
+    ) -> Summary:
+        with telling():
+            async for _ in batches:
+                took.append("a batch")
+                await asyncio.to_thread(stopped.wait, SOON)
+        return {}
+
+    monkeypatch.setattr(kind, "finish", finished)
+    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
+        writer, _ = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+        for _ in range(3):
+            writer.write_batch(BATCH)
+        writer.done_writing()
+        assert said_all.wait(SOON)
+        running.server._ledger.stop_all()
+        stopped.set()
+        assert ended.wait(SOON)
+        assert took == ["a batch", "broke off"]
+        with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
+            writer.close()
+        assert running.settled()
