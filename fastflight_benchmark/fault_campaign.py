@@ -1,6 +1,7 @@
 """Faults at every hop, while files move, sessions are read and recordings are kept.
 
     python fault_campaign.py --faults 1000 --seed 1
+    python fault_campaign.py --faults 1000 --tls              # the server's ports are guarded
     python fault_campaign.py --faults 40 --line socket        # only devices behind a socket
     python fault_campaign.py --only 17 --line exec            # what a number decides, once more
 
@@ -36,6 +37,9 @@ def main(
         list[str] | None, typer.Option(metavar="NAME", help=f"{', '.join(LINES)} or workers; repeatable. All of them.")
     ] = None,
     only: Annotated[list[int] | None, typer.Option(metavar="NUMBER", help="Only this one of each; repeatable.")] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="With TLS and a token at the server's ports; bits are flipped there, too.")
+    ] = False,
     minutes: Annotated[
         float, typer.Option(min=0.1, metavar="N", help="No fault begins after so many, however many there were.")
     ] = math.inf,
@@ -47,7 +51,7 @@ def main(
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fastflight-faults-") as folder:
         told = partial(print, flush=True)
-        campaign = Campaign(Path(folder), seed, line or None, progress=told, seconds=60 * minutes)
+        campaign = Campaign(Path(folder), seed, line or None, progress=told, tls=tls, seconds=60 * minutes)
         outcomes, flaws = campaign.run(faults, only)
     frame = report.frame_of(outcomes)
     if output is not None:
@@ -57,8 +61,8 @@ def main(
     bad = frame[frame["ended"].isin(BAD)]
     for flaw in flaws:
         print(f"\nflaw: {flaw[:SHOWN_CHARACTERS]}")
-    counts = {"seed": seed, "faults": len(frame), "acknowledged_rows": campaign.acknowledged, "bad": len(bad)}
-    print(f"\n{json.dumps({**counts, 'flaws': len(flaws), 'seconds': round(time.monotonic() - began)})}")
+    found = {"faults": len(frame), "acknowledged_rows": campaign.acknowledged, "bad": len(bad), "flaws": len(flaws)}
+    print(f"\n{json.dumps({'seed': seed, 'tls': tls, **found, 'seconds': round(time.monotonic() - began)})}")
     raise typer.Exit(1 if len(bad) or flaws else 0)
 
 

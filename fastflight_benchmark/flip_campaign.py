@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
-import trustme
 import typer
 
 from fastflight.cli.compose import open_server
@@ -28,9 +27,11 @@ from fastflight.client import FastFlightClient
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.errors import FastFlightError
 from fastflight.testing.chaos import ChaosProxy, Fault, Kind, Way
+from fastflight_benchmark.faulting.guard import certified
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
+HOST = "127.0.0.1"
 ROWS = 500
 CONTENT = bytes(range(256)) * 40
 # Of how many bytes a flip's place is drawn: what either way carries of the work, and the hello before it.
@@ -50,17 +51,14 @@ class Line:
         certificate = key = None
         self._credentials = NONE
         if tls:
-            authority = trustme.CA()
-            self._credentials = Credentials(ca=authority.cert_pem.bytes())
-            server = authority.issue_cert("127.0.0.1")
-            certificate, key = folder / "server.pem", folder / "server.key"
-            certificate.write_bytes(b"".join(part.bytes() for part in server.cert_chain_pems))
-            key.write_bytes(server.private_key_pem.bytes())
+            files = certified(folder, HOST)
+            self._credentials = Credentials(ca=files.ca.read_bytes())
+            certificate, key = files.certificate, files.key
         self._scheme = "grpc+tls" if tls else "grpc"
         device = f"demo=sim:?files={self.board}&telemetry=0"
-        location = f"{self._scheme}://127.0.0.1:0"
+        location = f"{self._scheme}://{HOST}:0"
         self.server = open_server(settings_of(location, [device], None, tls_cert=certificate, tls_key=key))
-        self.proxy = ChaosProxy("127.0.0.1", int(self.server.location.rpartition(":")[2]))
+        self.proxy = ChaosProxy(HOST, int(self.server.location.rpartition(":")[2]))
         text = "".join(f"{number},{number * number}\n" for number in range(ROWS))
         self._table = pa.table({"n": range(ROWS), "square": [number * number for number in range(ROWS)]})
         self._files = {"rows.csv": f"n,square\n{text}".encode(), "from.bin": CONTENT}
@@ -78,7 +76,7 @@ class Line:
     def struck(self, fault: Fault, work: Callable[[Line, FastFlightClient], bool]) -> tuple[str, str, bool]:
         """One flip: what came of the work, by which code, and whether it was struck at all."""
         ended: list[tuple[str, str]] = []
-        location = f"{self._scheme}://127.0.0.1:{self.proxy.port}"
+        location = f"{self._scheme}://{HOST}:{self.proxy.port}"
 
         def run() -> None:
             try:

@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import json
 import random
+import ssl
 from collections.abc import Iterator
 
 from websockets.exceptions import WebSocketException
@@ -44,11 +45,20 @@ class _Browser:
             return self.stage.gateway_port
         return self.stage.proxies[BROWSER_GATEWAY].port
 
+    def verifying(self) -> ssl.SSLContext | None:
+        """How the gateway is known; None where it has no TLS."""
+        return None if self.way == GATEWAY_SERVER else self.stage.guard.verifying
+
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """The content of the answer. `Ended` for one that says why not, and for one that broke off."""
-        connection = http.client.HTTPConnection(HOST, self.port(), timeout=ANSWER_SECONDS)
+        verifying = self.verifying()
+        connection = (
+            http.client.HTTPConnection(HOST, self.port(), timeout=ANSWER_SECONDS)
+            if verifying is None
+            else http.client.HTTPSConnection(HOST, self.port(), timeout=ANSWER_SECONDS, context=verifying)
+        )
         try:
-            connection.request(method, path, body)
+            connection.request(method, path, body, self.stage.guard.headers)
             answer = connection.getresponse()
             content = answer.read()
         except TimeoutError:
@@ -64,9 +74,15 @@ class _Browser:
     @contextlib.contextmanager
     def socket(self, path: str) -> Iterator[ClientConnection]:
         """A WebSocket; what breaks it is `Ended`."""
+        verifying = self.verifying()
         try:
             with connect(
-                f"ws://{HOST}:{self.port()}{path}", open_timeout=ANSWER_SECONDS, close_timeout=2, max_size=2**24
+                f"{'wss' if verifying else 'ws'}://{HOST}:{self.port()}{path}",
+                ssl=verifying,
+                additional_headers=self.stage.guard.headers,
+                open_timeout=ANSWER_SECONDS,
+                close_timeout=2,
+                max_size=2**24,
             ) as socket:
                 yield socket
         except TimeoutError:

@@ -29,9 +29,9 @@ SHOWN_CHARACTERS = 3_000
 
 
 class Campaign:
-    """`lines`: which stages; all of them by default. `progress` is given a line of text now and then.
+    """`lines`: which stages; all of them by default. `tls`: guarded by TLS and a token, all but the workers.
 
-    After `seconds` no fault begins any more.
+    `progress` is given a line of text now and then. After `seconds` no fault begins any more.
     """
 
     def __init__(
@@ -41,12 +41,14 @@ class Campaign:
         lines: Sequence[str] | None,
         *,
         progress: Callable[[str], None],
+        tls: bool = False,
         seconds: float = math.inf,
     ) -> None:
         self._folder = folder
         self._seed = seed
         self._lines = lines or [*LINES, WORKERS]
         self._progress = progress
+        self._tls = tls
         self._deadline = time.monotonic() + seconds
         self._lock = threading.Lock()
         self.outcomes: list[Outcome] = []
@@ -78,7 +80,7 @@ class Campaign:
                 for number in takewhile(self._has_time, numbers):
                     self._came(trials.carry_out(number))
             return
-        with Stage(folder, line, remote=line == SOCKET, seed=self._seed) as stage:
+        with Stage(folder, line, remote=line == SOCKET, tls=self._tls, seed=self._seed) as stage:
             ours = Trials(stage, self._seed)
             before: dict[int, tuple[int, int]] = {}
             for count, number in enumerate(takewhile(self._has_time, numbers)):

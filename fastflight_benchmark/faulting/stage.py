@@ -8,6 +8,9 @@
 Between any two of them stands a chaos proxy, where there is a socket; `proxies` has them by the name of the hop. A line
 is one of `LINES`. Whatever is ended here is started again by `repair`, as an operator or a service manager would.
 
+The server's port and its own gateway's may be guarded by TLS and a token. A gateway in a process of its own is asked by
+HTTP, and shows the server what it is shown.
+
 The server's clock can be set, and its recordings lie on a small disk: where that cannot be, `missing` says so, and no
 disk is filled.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -32,6 +36,7 @@ from fastflight.testing.chaos import ChaosProxy
 from fastflight.testing.clock import SettableClock
 from fastflight.testing.small_disk import SmallDisk
 from fastflight.testing.targets import TargetMissing
+from fastflight_benchmark.faulting.guard import OPEN, guarded
 from fastflight_benchmark.faulting.portname import PortName
 from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.faulting.talker import PROGRAM
@@ -66,14 +71,14 @@ url = "{files}"
 url = "{talker}"
 record = true
 """
-# A call that is to tell something of the stage itself.
+# None of the calls made here takes longer, but for streams.
 CALL_SECONDS = 30.0
 
 
 class Stage:
     """All of it, while the context lasts. `line` is how the server reaches its boards."""
 
-    def __init__(self, folder: Path, line: str, *, remote: bool = False, seed: int = 0) -> None:
+    def __init__(self, folder: Path, line: str, *, remote: bool = False, tls: bool = False, seed: int = 0) -> None:
         """`remote`: with a gateway in a process of its own."""
         self.folder = folder
         self.line = line
@@ -81,6 +86,7 @@ class Stage:
         self.proxies: dict[str, ChaosProxy] = {}
         self.target = Target()
         self.has_gateway = remote
+        self.guard = guarded(folder, HOST) if tls else OPEN
         # What cannot be done here, by name, and why.
         self.missing: list[str] = []
         self.disk: SmallDisk | None = None
@@ -108,9 +114,10 @@ class Stage:
                 self.missing.append(str(missing))
             self._clock = parts.enter_context(SettableClock(self.folder))
             environment = {**os.environ, **self._clock.environment}
-            serving = ["serve", "--server", f"grpc://{HOST}:0", "--fleet", str(fleet), "--http", "0"]
+            own = f"{self.guard.scheme}://{HOST}"
+            serving = ["serve", "--server", f"{own}:0", "--fleet", str(fleet), "--http", "0", *self.guard.serving]
             serving += ["--relay-allow", f"{HOST}:{self.proxies[RELAY_TARGET].port}"]
-            listening = [rf"listening on grpc://{HOST}:(\d+)", rf"listening on http://{HOST}:(\d+)"]
+            listening = [rf"listening on {re.escape(own)}:(\d+)", rf"listening on https?://{HOST}:(\d+)"]
             self.server = Program("server", serving, listening, self.folder / "server.log", environment)
             self._proxy(CLIENT_SERVER, 1, parts)
             self._proxy(BROWSER_GATEWAY, 1, parts)
@@ -119,6 +126,7 @@ class Stage:
             parts.callback(lambda: self.server.kill())
             if self.has_gateway:
                 fronting = ["gateway", "--server", self.location_of(GATEWAY_SERVER), "--http", "0"]
+                fronting += self.guard.fronting
                 gateway = [rf"listening on http://{HOST}:(\d+)"]
                 self.gateway = Program("gateway", fronting, gateway, self.folder / "gateway.log")
                 self.gateway_port = int(self.gateway.start()[0])
@@ -133,22 +141,27 @@ class Stage:
 
     def location_of(self, hop: str) -> str:
         """Where a Flight client goes that is to pass by a proxy."""
-        return f"grpc://{HOST}:{self.proxies[hop].port}"
+        return f"{self.guard.scheme}://{HOST}:{self.proxies[hop].port}"
 
     @property
     def location(self) -> str:
         """The server itself, without a proxy."""
-        return f"grpc://{HOST}:{self._port}"
+        return f"{self.guard.scheme}://{HOST}:{self._port}"
+
+    def client(self, hop: str | None = None) -> FastFlightClient:
+        """One that is known to the server, and passes by the proxy of a hop, or by nothing."""
+        location = self.location if hop is None else self.location_of(hop)
+        return FastFlightClient(location, timeout=CALL_SECONDS, credentials=self.guard.credentials)
 
     def promised(self) -> int:
         """Up to which number the server says that the talker's rows are kept; 0 where it says nothing."""
-        with contextlib.suppress(Exception), FastFlightClient(self.location, timeout=CALL_SECONDS) as client:
+        with contextlib.suppress(Exception), self.client() as client:
             return max((each.next_seq for each in client.recordings() if each.name == TALKER), default=0)
         return 0
 
     def direct(self) -> flight.FlightClient:
-        """A client that passes by nothing."""
-        return flight.connect(self.location)
+        """A client of nothing but Flight, which passes by nothing."""
+        return flight.connect(self.location, **self.guard.credentials.options(self.location))
 
     def repair(self) -> None:
         """End all faults, and start what has ended."""

@@ -16,6 +16,7 @@ from functools import partial
 
 from fastflight.testing.chaos import ChaosProxy, Fault, Kind, Way, drawn
 from fastflight.testing.small_disk import BLOCK_BYTES
+from fastflight_benchmark.faulting.guard import HELLO_BYTES, OPEN
 from fastflight_benchmark.faulting.stage import (
     BRIDGE_BOARD,
     BROWSER_GATEWAY,
@@ -51,6 +52,8 @@ ROOM_BLOCKS = 3
 # What is to be struck from outside is held meanwhile, and whether it has come so far is looked at so often.
 HOLD_SECONDS, WATCH_SECONDS = 0.3, 0.005
 FULL, FULL_DISK = "full", "full disk"
+# The hops that end at a port of the server.
+PORTS = (CLIENT_SERVER, BROWSER_GATEWAY, GATEWAY_SERVER)
 BOARD, SERVER, CLIENT, DISK = "board", "server", "client", "server - disk"
 # Room for the log, and for a few more rows, on a disk that is full to programs that may write no further than this.
 LOG_BYTES, ROOM_BYTES = 4_096, 2_000
@@ -195,13 +198,15 @@ def line_hops(stage: Stage) -> tuple[str, ...]:
 def _proxied(stage: Stage, work: Work, chance: random.Random, hop: str) -> Strike:
     proxy = stage.proxies[hop]
     kinds = list(Kind)
-    # A digest stands over files on their way from and to a board; over all else only TLS would.
-    if not work.is_verified or hop in (CLIENT_SERVER, BROWSER_GATEWAY, GATEWAY_SERVER):
+    encrypted = hop in PORTS and stage.guard is not OPEN
+    # A digest stands over files on their way from and to a board; over all else only TLS does.
+    if not encrypted and (not work.is_verified or hop in PORTS):
         kinds.remove(Kind.FLIP)
     if hop == RELAY_TARGET:
         kinds.remove(Kind.END)  # a target that ends in order has ended
     way = chance.choice(list(Way))
-    fault = drawn(chance, chance.choice(kinds), _reach(work, way is Way.OUT), MOMENT_SECONDS, (way,))
+    reach = _reach(work, way is Way.OUT) + (HELLO_BYTES if encrypted else 0)
+    fault = drawn(chance, chance.choice(kinds), reach, MOMENT_SECONDS, (way,))
     if fault.kind is Kind.THROTTLE:
         fault = replace(fault, amount=max(fault.amount, work.reach / THROTTLED_SECONDS))
     name = hop.removesuffix(f" {FILES}").removesuffix(f" {TALKER}")

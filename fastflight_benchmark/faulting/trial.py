@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from fastflight.client import FastFlightClient
 from fastflight_benchmark.faulting.browsing import HttpGet, HttpPut, Relayed, WebSession, by_gateway
 from fastflight_benchmark.faulting.stage import TALKER, Stage
 from fastflight_benchmark.faulting.strikes import FULL, FULL_DISK, Strike, strike
@@ -241,7 +240,7 @@ class Trials:
         deadline = time.monotonic() + RECORDS_SECONDS
         state, before = "", -1
         while time.monotonic() < deadline:
-            with contextlib.suppress(Exception), FastFlightClient(self._stage.location) as client:
+            with contextlib.suppress(Exception), self._stage.client() as client:
                 (now,) = (each for each in client.recordings() if each.name == TALKER)
                 if now.state == "recording" and before >= 0 and now.next_seq > before:
                     return ""

@@ -82,7 +82,7 @@ class Work(ABC):
 
     def client(self) -> FastFlightClient:
         """A client that passes by the hop."""
-        return FastFlightClient(self.stage.location_of(self.way), timeout=30)
+        return self.stage.client(self.way)
 
     def local(self, name: str) -> Path:
         return self.stage.folder / "local" / name
@@ -182,7 +182,7 @@ class PutProcess(Put):
 
     def prepare(self) -> None:
         command = [sys.executable, "-m", LEASH, "put", str(self.given["t.bin"]), f"{FILES}:/t.bin"]
-        command += ["--server", self.stage.location_of(self.way)]
+        command += ["--server", self.stage.location_of(self.way), *self.stage.guard.asking]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         )

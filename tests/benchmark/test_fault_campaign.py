@@ -99,9 +99,10 @@ def test_a_stage_that_breaks_down_is_a_flaw_and_costs_no_other_its_outcomes(
     assert "no server came up" in flaws[0]
 
 
-def test_a_short_campaign_loses_nothing_and_ends_typed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tls", [False, True], ids=["open", "TLS"])
+def test_a_short_campaign_loses_nothing_and_ends_typed(tmp_path: Path, tls: bool) -> None:
     warm_up()
-    with Stage(tmp_path, SOCKET) as stage:
+    with Stage(tmp_path, SOCKET, tls=tls) as stage:
         trials = Trials(stage, SEED, quick=True)
         outcomes = [trials.carry_out(number) for number in FAULTS]
         flaws = trials.finish()
