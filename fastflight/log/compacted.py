@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 import struct
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -82,7 +82,7 @@ class Compacted:
             finally:
                 file.close()
             if entries is None:
-                self.index = rebuilt(self.disk, self.ordinal, self.last_ordinal, self.names).index
+                self.index = rebuilt(self.disk, self.ordinal, self.last_ordinal, self.names, self.names).index
                 stream = self.index.streams.get(number)
         return stream.entries if stream is not None else None
 
@@ -227,21 +227,26 @@ def places_of(file: File, number: int) -> list[Place]:
     return [*places, Place(number, FOOTER, start, size - start, crc32(footer))]
 
 
+def parquet_names(first: int, last: int, count: int) -> list[str]:
+    """The files of a part, in the order of the numbers that places know them by."""
+    return [f"{first:012d}-{last:012d}.{number}of{count}.parquet" for number in range(1, count + 1)]
+
+
 def find_compacted(disk: Disk, names: Sequence[str]) -> list[Compacted]:
     """The compacted parts of a folder, in order. One without its index counts where its segments are gone."""
-    parts: dict[tuple[int, int], list[str]] = {}
+    parts: dict[tuple[int, int, int], int] = {}
     for name in names:
         if match := PARQUET_NAME.fullmatch(name):
-            parts.setdefault((int(match[1]), int(match[2])), []).append(name)
+            key = int(match[1]), int(match[2]), int(match[4])
+            parts[key] = parts.get(key, 0) + 1
     found: list[Compacted] = []
-    for (first, last), files in sorted(parts.items()):
+    for (first, last, count), there in sorted(parts.items()):
         index = f"{first:012d}-{last:012d}.parts"
-        complete = len(files) == int(files[0].rpartition("of")[2].partition(".")[0])
         segments = any(SEGMENT_NAME.fullmatch(name) and first <= named(name)[0] <= last for name in names)
-        if index in names:
-            found.append(_opened(disk, first, last, files, index) or rebuilt(disk, first, last, files))
-        elif complete and not segments:
-            found.append(rebuilt(disk, first, last, files))
+        if index in names or (there == count and not segments):
+            files = parquet_names(first, last, count)
+            part = _opened(disk, first, last, files, index) if index in names else None
+            found.append(part or rebuilt(disk, first, last, files, names))
     return found
 
 
@@ -271,10 +276,13 @@ def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> 
         file.close()
 
 
-def rebuilt(disk: Disk, first: int, last: int, names: list[str]) -> Compacted:
-    """A compacted part told from its Parquet files alone. A file that cannot be read is damage."""
+def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collection[str]) -> Compacted:
+    """A compacted part told from its Parquet files alone. One that cannot be read, or is not `listed`, is damage."""
     part = Compacted(disk, first, last, names, [], 0)
     for number, name in enumerate(names):
+        if name not in listed:
+            part.index.damage.append((0, 0))
+            continue
         file = disk.open(name)
         try:
             part.size += file.size()

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastflight.errors import StorageError
-from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, places_of, share
+from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_names, places_of, share
 from fastflight.log.content import Codec, State
 from fastflight.log.disk import Disk, File, failure, write_all, write_new
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entry
@@ -115,7 +115,6 @@ class _Compaction:
         self._run = run
         self._turn = turn
         self._disk: Disk = run[0].disk
-        self._stem = f"{run[0].ordinal:012d}-{run[-1].ordinal:012d}"
         self._firsts: dict[int, int] = {}
         # Logs by their schema: a file each.
         self._files: dict[bytes, list[tuple[State, Codec]]] = {}
@@ -129,8 +128,9 @@ class _Compaction:
 
     def part(self) -> Compacted:
         """Write, read back, and put in place."""
-        names = [f"{self._stem}.{i + 1}of{len(self._files)}.parquet" for i in range(len(self._files))]
-        part = Compacted(self._disk, self._run[0].ordinal, self._run[-1].ordinal, names, [], 0)
+        first, last = self._run[0].ordinal, self._run[-1].ordinal
+        names = parquet_names(first, last, len(self._files))
+        part = Compacted(self._disk, first, last, names, [], 0)
         part.index.salt, part.index.created = 0, self._run[0].index.created
         try:
             written = [self._write(name, logs) for name, logs in zip(names, self._files.values(), strict=True)]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastflight.log import Range, Store, StoreReader, compact
+from fastflight.log import Range, Rows, Store, StoreReader, compact
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
 SMALL = 2000
@@ -140,3 +140,50 @@ def test_a_type_that_parquet_lacks_stays_in_segments(tmp_path: Path) -> None:
         assert compact(store) == []
         assert numbers(log.read()) == {0, 1, 2}
     assert not list(tmp_path.glob("*.parquet"))
+
+
+def of_many_schemas(folder: Path, schemas: int, logs: int) -> dict[str, list[tuple[int, bytes]]]:
+    """Logs of so many schemas, compacted into one part; what each of them holds."""
+    with Store(folder, sync_ms=0) as store:
+        for turn in range(3):
+            for i in range(logs):
+                schema = pa.schema([*PLAIN, (f"column {i % schemas}", pa.int32())])
+                values = pa.array([turn, turn], pa.int32())
+                batch = pa.record_batch([*batch_of(f"log {i}", 2 * turn, 2, PLAIN).columns, values], schema=schema)
+                store.open(f"log {i}", schema).append(batch).result()
+    with Store(folder, sync_ms=0, segment_bytes=1) as store:
+        store.open("last", PLAIN).append(batch_of("last", 0, 1, PLAIN)).result()
+        assert len(compact(store)) == 1
+        return contents(store)
+
+
+def contents(store: Store) -> dict[str, list[tuple[int, bytes]]]:
+    found: dict[str, list[tuple[int, bytes]]] = {}
+    for name in store.names():
+        rows = [item for item in store.log(name).read() if isinstance(item, Rows)]
+        found[name] = [
+            (item.first + at, value.as_py()) for item in rows for at, value in enumerate(item.batch.column("data"))
+        ]
+    return found
+
+
+def test_ten_files_and_more_are_told_apart_when_opened_again(tmp_path: Path) -> None:
+    """By their names as text the tenth comes before the first."""
+    before = of_many_schemas(tmp_path, 11, 11)
+    assert len(list(tmp_path.glob("*.parquet"))) == 11
+    with Store(tmp_path) as store:
+        assert contents(store) == before
+
+
+def test_a_file_that_is_lost_costs_its_rows_alone(tmp_path: Path) -> None:
+    before = of_many_schemas(tmp_path, 2, 2)
+    next(tmp_path.glob("*.1of2.parquet")).unlink()
+    with Store(tmp_path) as store:
+        lost = [name for name, rows in contents(store).items() if not rows]
+        assert len(lost) == 1
+        assert contents(store) == before | {lost[0]: []}
+        assert missing(store.log(lost[0]).read()) == [(0, 5, "damaged")]
+    next(tmp_path.glob("*.parts")).write_bytes(b"damaged as well")
+    with Store(tmp_path) as store:
+        assert contents(store) == {name: rows for name, rows in before.items() if name != lost[0]}
+        assert store.statistics().damage
