@@ -269,8 +269,10 @@ class _HandOff(Generic[T]):
         return True
 
     def _cancel(self) -> None:
-        if self._task is not None:  # else it has not begun, and will see that it is closed
-            self._task.cancel()
+        task, self._task = self._task, None
+        if task is not None:  # else it has not begun, and will see that it is closed
+            # Once: one that was stopped is closed as well, and a second time would break off the iterator's clean-up.
+            task.cancel()
 
     async def _produce(self) -> None:
         self._task = asyncio.current_task()

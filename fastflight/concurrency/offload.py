@@ -7,6 +7,7 @@ the call runs on, and its result (an open port, say) goes to `discard`, in a thr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Coroutine
@@ -34,13 +35,15 @@ async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T]
 
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to its end, even when cancelled meanwhile: `CancelledError` is raised then, after it."""
+    """Await `work` to its end, however often cancelled meanwhile: `CancelledError` is raised then, after it."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        if not running.done():
-            await asyncio.wait([running])
+        # Once more, by a reader that closes what was stopped: what is given back after `work` would be so during it.
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
         if not running.cancelled():
             running.exception()  # nobody awaits it any more: a failure of it is not news
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -229,6 +229,36 @@ def test_an_iterator_that_was_never_read_is_closed_too(shard: Shard) -> None:
     drain(shard, held, max_bytes=4, size_of=size_of).close()
     assert held.closed
     assert tasks_of(shard) == 0
+
+
+def test_one_that_is_stopped_and_closed_is_cleaned_up_to_its_end(shard: Shard) -> None:
+    cleaning, go_on, cleaned = threading.Event(), asyncio.Event(), threading.Event()
+    stops: list[Callable[[], object]] = []
+
+    async def items() -> AsyncIterator[int]:
+        try:
+            yield 0
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await go_on.wait()
+            cleaned.set()
+
+    def stop_by(tell: Callable[[], object] | None) -> None:
+        if tell is not None:
+            stops.append(tell)
+
+    lots = drain_lots(shard, items(), max_bytes=4, size_of=size_of, when_stopped=stop_by)
+    assert next(lots) == [0]
+    for stop in stops * 2:
+        stop()
+    assert cleaning.wait(SOON)
+    closing = threading.Thread(target=lots.close)
+    closing.start()
+    tasks_of(shard)  # the loop has turned since
+    shard.loop.call_soon_threadsafe(go_on.set)
+    closing.join()
+    assert cleaned.is_set()
 
 
 def test_a_reader_that_waits_notices_that_nobody_wants_the_rest(shard: Shard) -> None:

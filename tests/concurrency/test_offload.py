@@ -51,7 +51,8 @@ def test_what_a_cancelled_call_opened_is_discarded() -> None:
     asyncio.run(run())
 
 
-def test_what_must_come_to_its_end_does_and_the_cancellation_after_it() -> None:
+@pytest.mark.parametrize("times", [1, 3])
+def test_what_must_come_to_its_end_does_and_the_cancellation_after_it(times: int) -> None:
     ended: list[str] = []
 
     async def work(go_on: asyncio.Event) -> str:
@@ -63,9 +64,11 @@ def test_what_must_come_to_its_end_does_and_the_cancellation_after_it() -> None:
         go_on = asyncio.Event()
         task = asyncio.create_task(unbroken(work(go_on)))
         await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.sleep(0)
-        assert not task.done()
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not task.done()
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
