@@ -2,6 +2,7 @@
 
     python soak.py --minutes 10
     python soak.py --hours 24 --boards 100 --clients 50
+    python soak.py --minutes 60 --clients 200 --tides     # four times as many for 90 s, and again, and again
 
 One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
 Clients (`soaking.visits`) read files, follow sessions, write and verify, type, come by HTTP and WebSocket, read
@@ -98,7 +99,7 @@ class Soaked:
         }
 
 
-def soak(seconds: float, boards: int, clients: int, seed: int, interval: float) -> Soaked:
+def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, *, tides: bool = False) -> Soaked:
     """Run it. What it says is for `Soaked.verdicts`."""
     chance = random.Random(seed)
     full = max(1, boards // PRINTING_PER_BOARD)
@@ -124,7 +125,7 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float) 
         place = Place(
             server.location, f"http://127.0.0.1:{port}", names[: len(fleet.urls)], names[len(fleet.urls) :], file_rows
         )
-        coming = Coming(place, clients, seed)
+        coming = Coming(place, clients, seed, tides=tides)
         sampling = Sampling(server.pid, server.location, kept_in, interval)
         # What begins with the first of its kind (a board's line, a pool) is there from then on.
         for name in place.boards:
@@ -192,13 +193,16 @@ def main(
     boards: Annotated[int, typer.Option(min=2, help="Boards, one in ten of them with files.")] = 100,
     clients: Annotated[int, typer.Option(min=1, help="Clients at a time.")] = 50,
     seed: Annotated[int, typer.Option(help="Of what clients do.")] = 1,
+    tides: Annotated[
+        bool, typer.Option("--tides", help="Half of the time only a quarter of the clients come.")
+    ] = False,
     path: Annotated[Path | None, typer.Option("--output", help="The CSV; a plot and the verdicts lie beside.")] = None,
 ) -> None:
     """Soak a server, and say whether it is as it was."""
     seconds = (hours * 60 + (0 if hours and minutes == 10.0 else minutes)) * 60
     path = path or output.default_path("soak")
     typer.echo(f"{boards} boards, {clients} clients, {seconds:.0f} s")
-    found = soak(seconds, boards, clients, seed, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES))
+    found = soak(seconds, boards, clients, seed, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES), tides=tides)
     verdicts = found.verdicts()
     frame = pd.DataFrame([asdict(each) for each in found.samples])
     description: dict[str, Any] = {
@@ -207,6 +211,7 @@ def main(
         "boards": boards,
         "clients": clients,
         "seed": seed,
+        "tides": tides,
         "flat_mb_per_hour": FLAT_MB_PER_HOUR,
         "slope": asdict(found.slope),
         "start": asdict(found.start),

@@ -1,9 +1,13 @@
-"""Clients that come and go: so many at a time, each a thread that visits, rests a little, and visits again."""
+"""Clients that come and go: so many at a time, each a thread that visits, rests a little, and visits again.
+
+With tides most of them stay away for half of the time, all at once, as people do at night.
+"""
 
 from __future__ import annotations
 
 import random
 import threading
+import time
 import urllib.error
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,6 +18,9 @@ from fastflight.errors import FastFlightError
 from fastflight_benchmark.soaking.visits import VISITS, Counted, Place
 
 REST_SECONDS = (0.1, 2.0)
+# From one tide to the next, and one of how many clients comes at all times.
+TIDE_SECONDS = 180.0
+STAYING = 4
 # One that was not foreseen.
 INTERNAL = FastFlightError.code
 # What is shown of what should not be.
@@ -33,9 +40,10 @@ class Outcome:
 class Coming:
     """`clients` of `place`, from `start` to `stop`."""
 
-    def __init__(self, place: Place, clients: int, seed: int) -> None:
+    def __init__(self, place: Place, clients: int, seed: int, *, tides: bool = False) -> None:
         self.outcome = Outcome()
         self._place = place
+        self._tides = tides
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._threads = [
@@ -56,7 +64,8 @@ class Coming:
 
     def _come_and_go(self, number: int, chance: random.Random) -> None:
         while not self._over.wait(chance.uniform(*REST_SECONDS)):
-            self.visit(chance.choice(list(VISITS)), chance, f"soak-{number}")
+            if comes(number, time.monotonic()) or not self._tides:
+                self.visit(chance.choice(list(VISITS)), chance, f"soak-{number}")
 
     def visit(self, kind: str, chance: random.Random, own: str) -> None:
         """One visit, counted."""
@@ -81,3 +90,8 @@ class Coming:
                 self.outcome.errors[code] += 1
             if untyped and len(self.outcome.untyped) < MAX_SHOWN:
                 self.outcome.untyped.append(untyped)
+
+
+def comes(number: int, now: float) -> bool:
+    """Whether a client comes at that time, with tides: in their second half only some do."""
+    return number % STAYING == 0 or now % TIDE_SECONDS < TIDE_SECONDS / 2

@@ -12,7 +12,7 @@ from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import soak
 from fastflight_benchmark.live.recorded import Kept
 from fastflight_benchmark.soaking import visits
-from fastflight_benchmark.soaking.coming import Coming, Outcome
+from fastflight_benchmark.soaking.coming import STAYING, TIDE_SECONDS, Coming, Outcome, comes
 from fastflight_benchmark.soaking.sampling import Sample, Slope, slope
 from fastflight_benchmark.soaking.visits import VISITS, Counted, Place
 
@@ -70,6 +70,11 @@ def test_all_holds_or_is_named() -> None:
         Slope(50.0, 20.0, 80.0),
     )
     assert not any(bad.verdicts().values())
+
+
+def test_with_tides_some_stay_when_the_others_go() -> None:
+    high, low = 5 * TIDE_SECONDS + 1, 5.5 * TIDE_SECONDS + 1
+    assert [sum(comes(number, now) for number in range(4 * STAYING)) for now in (high, low)] == [4 * STAYING, 4]
 
 
 def test_memory_is_judged_by_what_comes_after_all_was_filled_once() -> None:
