@@ -64,7 +64,7 @@ class Coming:
 
     def _come_and_go(self, number: int, chance: random.Random) -> None:
         while not self._over.wait(chance.uniform(*REST_SECONDS)):
-            if comes(number, time.monotonic()) or not self._tides:
+            if not self._tides or comes(number, time.monotonic()):
                 self.visit(chance.choice(list(VISITS)), chance, f"soak-{number}")
 
     def visit(self, kind: str, chance: random.Random, own: str) -> None:
