@@ -205,7 +205,8 @@ class _BlockReader:
         self._schema = schema
         wire = pa.schema([(field.name, _wire_type(field.type)) for field in schema])
         self._parse = pyarrow.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
-        self._cast = not wire.equals(schema)
+        # By name: those that are cast.
+        self._dates = [field.name for field in schema if field.type != wire.field(field.name).type]
         self._decimals = any(holds_decimals(field.type) for field in schema)
         self._few = FewObjects(schema)
 
@@ -223,7 +224,15 @@ class _BlockReader:
         if not self._schema.names:
             return pa.RecordBatch.from_pylist([], self._schema)
         table = table.select(self._schema.names)
-        batch = (table.cast(self._schema) if self._cast else table).combine_chunks().to_batches()[0]
+        batch = (self._dated(table) if self._dates else table).combine_chunks().to_batches()[0]
         if self._decimals:
             batch.validate(full=True)
         return batch
+
+    def _dated(self, table: pa.Table) -> pa.Table:
+        """The table with its dates as such. A cast would drop the time of day of a moment, and say nothing."""
+        cast = table.cast(self._schema)
+        for name in self._dates:
+            if not cast[name].cast(table[name].type).equals(table[name]):
+                raise pa.ArrowInvalid(f"a time of day in the dates of {name}")
+        return cast

@@ -90,6 +90,13 @@ def test_times_follow_the_schema(read: Any) -> None:
 
 def test_columns_and_unreadable_types(read: Any) -> None:
     assert read(b'{"a":1,"b":2}\n', "jsonl", columns=("b",)).rows == [{"b": 2}]
+@pytest.mark.parametrize("type_", ["date32", "date64"])
+def test_a_time_of_day_is_never_cut_off_a_date(read: Any, type_: str) -> None:
+    seen = read(b'{"d":"2024-01-01"}\n{"d":null}\n{"d":"2024-01-02T10:11:12"}\n', "jsonl", schema={"d": type_})
+    assert [row["d"] for row in seen.rows] == [date(2024, 1, 1), None]
+    assert [row.offset for row in seen.rejected] == [30]
+
+
     assert read(b'{"abc":1}\n', "jsonl", columns=("abd",)).error[0] == "request"
     for name in ("binary", "time32[s]", "duration[s]"):
         with pytest.raises(RequestError, match="schema.x: a JSON value can not hold"):
