@@ -86,7 +86,7 @@ class JsonGrammar:
         if len(columns) > MAX_COLUMNS:
             raise DataError(f"more than {MAX_COLUMNS} different keys", hint="Name the columns to read in a schema")
         self._settle(pa.schema(list(columns.items())))
-        return bool(objects)
+        return bool(columns)
 
     def parse(self, data: bytes) -> pa.RecordBatch:
         if not data.isascii():

@@ -87,9 +87,8 @@ class TextReader:
         if self._grammar.schema is not None:
             return self._read(found)
         for item in found:
-            self._held.append(item)
-            if isinstance(item, Rows) and not self._sampled:
-                self._add_to_sample(item)
+            if isinstance(item, Refused) or self._sampled or self._add_to_sample(item):
+                self._held.append(item)
         if not self._sampled:
             return []
         if not self._grammar.infer(self._sample):
@@ -120,18 +119,24 @@ class TextReader:
                 offset += len(row)
         return []
 
-    def _add_to_sample(self, block: Rows) -> None:
-        """The sample is a function of the file alone: whole rows within its first bytes, and at least one."""
+    def _add_to_sample(self, block: Rows) -> bool:
+        """The sample is a function of the file alone: whole rows within its first bytes, and at least one.
+
+        False for a block of blank rows alone: it tells nothing, and a file of them would be held in memory whole.
+        """
         end = block.offset
+        told = False
         for row in self._grammar.rows(block.data):
             end += len(row)
             if self._grammar.is_blank(row):
                 continue
+            told = True
             self._sampled = end > INFERENCE_BYTES or len(self._sample) + 1 >= INFERENCE_ROWS
             if end <= INFERENCE_BYTES or not self._sample:
                 self._sample.append(row)
             if self._sampled:
-                return
+                break
+        return told
 
     def _read(self, found: list[Rows | Refused]) -> list[pa.RecordBatch]:
         batches = []

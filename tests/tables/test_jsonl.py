@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from fastflight.errors import RequestError
 from fastflight.tables import Layout, open_reader
 from fastflight.tables.rows import MAX_ROW_BYTES
+from fastflight.tables.text import INFERENCE_ROWS
 
 
 def test_types_are_inferred(read: Any) -> None:
@@ -88,8 +90,6 @@ def test_times_follow_the_schema(read: Any) -> None:
     ]
 
 
-def test_columns_and_unreadable_types(read: Any) -> None:
-    assert read(b'{"a":1,"b":2}\n', "jsonl", columns=("b",)).rows == [{"b": 2}]
 @pytest.mark.parametrize("type_", ["date32", "date64"])
 def test_a_time_of_day_is_never_cut_off_a_date(read: Any, type_: str) -> None:
     seen = read(b'{"d":"2024-01-01"}\n{"d":null}\n{"d":"2024-01-02T10:11:12"}\n', "jsonl", schema={"d": type_})
@@ -97,6 +97,8 @@ def test_a_time_of_day_is_never_cut_off_a_date(read: Any, type_: str) -> None:
     assert [row.offset for row in seen.rejected] == [30]
 
 
+def test_columns_and_unreadable_types(read: Any) -> None:
+    assert read(b'{"a":1,"b":2}\n', "jsonl", columns=("b",)).rows == [{"b": 2}]
     assert read(b'{"abc":1}\n', "jsonl", columns=("abd",)).error[0] == "request"
     for name in ("binary", "time32[s]", "duration[s]"):
         with pytest.raises(RequestError, match="schema.x: a JSON value can not hold"):
@@ -107,6 +109,33 @@ def test_files_without_rows(read: Any) -> None:
     assert read(b"", "jsonl").schema == pa.schema([])
     assert read(b"\n\n", "jsonl", schema={"a": "int64"}).schema == pa.schema([("a", pa.int64())])
     assert read(b'\xef\xbb\xbf{"a":1}', "jsonl").rows == [{"a": 1}]
+
+
+UNKNOWN = "can be read, so the columns are not known. Name the columns in a schema, or try format raw"
+
+
+def test_objects_without_keys_at_the_start_hide_no_later_ones(read: Any) -> None:
+    seen = read(b"{}\n" * INFERENCE_ROWS + b'{"a":1}\n', "jsonl")
+    assert seen.error == (
+        "data",
+        f"byte 0: none of the first rows {UNKNOWN}",
+    )
+
+
+@pytest.mark.parametrize("layout", [Layout("jsonl"), Layout("csv")])
+def test_blank_lines_are_not_kept_for_the_schema(layout: Layout) -> None:
+    reader = open_reader(layout)
+    assert reader.feed(b"a,b\n" if layout.format == "csv" else b"\n") == []
+    blank = b"\r\n" * (8 * 1024)
+    tracemalloc.start()
+    try:
+        for _ in range(256):
+            assert reader.feed(blank) == []
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 4 * len(blank)
+    assert reader.schema is None
 
 
 def test_an_endless_line_is_set_aside(read: Any) -> None:
