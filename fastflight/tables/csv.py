@@ -269,7 +269,7 @@ def _number(cell: str) -> bool:
 
 
 _INTEGER = re.compile(r"[ \t]*(-?[0-9]+|0[xX][0-9a-fA-F]+)[ \t]*").fullmatch
-_TIME = re.compile(r"[0-9][0-9TZ:+. -]{3,40}").fullmatch
+_TIME = re.compile(r"[ \t]*[0-9][0-9TZ:+. -]{3,40}[ \t]*").fullmatch
 
 # Quick tests that let every cell pass that pyarrow reads, and few others: a file of garbage is refused at their pace.
 _TESTS: list[tuple[Callable[[pa.DataType], bool], Callable[[str], object]]] = [

@@ -54,6 +54,16 @@ def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
     assert seen.count == 6
 
 
+@pytest.mark.parametrize(
+    ("type_", "cell"), [("date32", "2024-01-01"), ("date64", "2024-01-01"), ("time32[s]", "10:11:12")]
+)
+def test_a_row_is_read_whatever_stands_beside_it(read: Any, type_: str, cell: str) -> None:
+    good = f"x, {cell}\t\n".encode()
+    alone = read(b"a,t\n" + good, "csv", schema={"a": "string", "t": type_})
+    beside = read(b"a,t\n" + good + b"x,y,z\n", "csv", schema={"a": "string", "t": type_})
+    assert beside.rows == alone.rows != []
+
+
 def test_a_decimal_of_too_many_digits_is_set_aside(read: Any) -> None:
     seen = read(b"a\n999.99\n1000\n-2154.3\n1e3\n0.01\n", "csv", schema={"a": "decimal128(5, 2)"})
     assert seen.rows == [{"a": Decimal("999.99")}, {"a": Decimal("0.01")}]
