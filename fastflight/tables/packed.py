@@ -131,7 +131,9 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
         return column
     if pa.types.is_temporal(target) and pa.types.is_integer(column.type):
         width = pa.int32() if target.bit_width == 32 else pa.int64()
-        return column.cast(width).cast(target)
+        times = column.cast(width).cast(target)
+        times.validate(full=True)  # the cast takes any number for a time of day
+        return times
     if pa.types.is_binary(column.type) and (pa.types.is_string(target) or pa.types.is_large_string(target)):
         return pc.utf8_rtrim(column.cast(target), characters="\0")
     return column.cast(target)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.errors import DataError, RequestError
-from fastflight.tables import Layout, open_reader, open_writer
+from fastflight.tables import Layout, open_reader, open_writer, schema_from_names
 
 
 def test_records_become_rows(read: Any) -> None:
@@ -44,6 +44,21 @@ def test_schema_gives_fields_another_type(read: Any) -> None:
         (12, "column 'name': b'\\xff\\x00\\x00\\x00\\x00\\x00' is not string"),
         (24, "column 'n': 300 is not uint8"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "beyond", "within"),
+    [
+        ("time32[s]", 24 * 60 * 60, 5),
+        ("time64[us]", 24 * 60 * 60 * 1_000_000, 5),
+        ("time64[ns]", -1, 5),
+        ("date64", 86_400_001, 86_400_000),
+    ],
+)
+def test_a_number_that_is_no_time_is_set_aside(read: Any, type_: str, beyond: int, within: int) -> None:
+    seen = read(struct.pack("<qq", beyond, within), "packed", record="<q", schema={"t": type_})
+    assert len(seen.rows) == 1
+    assert seen.reasons == [f"column 't': {beyond} is not {schema_from_names({'t': type_}).field('t').type}"]
 
 
 def test_part_of_a_record_at_the_end_is_set_aside(read: Any) -> None:
