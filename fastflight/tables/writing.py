@@ -20,11 +20,18 @@ from fastflight.tables.vetting import stored, stored_type
 
 TEXT = pa.large_string()
 
+# Where the years of four digits begin and end, in seconds since 1970. Other years have no text that a reader takes; for
+# those beyond its calendar Arrow writes an apology.
+FIRST_SECOND, END_SECOND = -62_167_219_200, 253_402_300_800
+DAY_SECONDS = 24 * 60 * 60
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-def as_text(column: pa.Array) -> pa.Array:
+
+def as_text(column: pa.Array, name: str) -> pa.Array:
     """Strings for the values of a column of a type that is not nested; nulls stay null."""
     column = stored(column)
     type_ = column.type
+    _require_years(column, name)
     if pa.types.is_float16(type_):
         column = column.cast(pa.float32())
     if pa.types.is_floating(type_):
@@ -35,6 +42,24 @@ def as_text(column: pa.Array) -> pa.Array:
     if pa.types.is_duration(type_):
         column = column.cast(pa.int64())
     return column.cast(TEXT)
+
+
+def _require_years(column: pa.Array, name: str) -> None:
+    """`DataError` for a time that can not be written."""
+    if pa.types.is_date32(column.type):
+        numbers, first, end = column.cast(pa.int32()), FIRST_SECOND // DAY_SECONDS, END_SECOND // DAY_SECONDS
+    elif pa.types.is_timestamp(column.type) or pa.types.is_date64(column.type):
+        each = _PER_SECOND["ms" if pa.types.is_date64(column.type) else column.type.unit]
+        numbers, first, end = column.cast(pa.int64()), FIRST_SECOND * each, END_SECOND * each
+    else:
+        return
+    least, most = pc.min_max(numbers).as_py().values()
+    if least is not None and not first <= least <= most < end:
+        raise DataError(
+            "a value lies beyond the years 0 to 9999",
+            where=f"column {name}",
+            hint="Write it as arrow or packed, or set such values to null first",
+        )
 
 
 def _is_bytes(type_: pa.DataType) -> bool:
@@ -79,8 +104,8 @@ class CsvWriter:
         if not batch.num_rows:
             return b""
         cells = []
-        for column in batch.columns:
-            text = as_text(column)
+        for name, column in zip(self._schema.names, batch.columns, strict=True):
+            text = as_text(column, name)
             cells.append(_quoted(text, r'[",\r\n]|^$') if _is_string(stored_type(column.type)) else text)
         comma, line_feed, nothing = (pa.scalar(text, TEXT) for text in (",", "\n", ""))
         rows = pc.binary_join_element_wise(*cells, comma, null_handling="replace", null_replacement="")
@@ -123,8 +148,8 @@ class JsonlWriter:
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         batch = conform(batch, self._schema)
-        columns = [_json_values(column) for column in batch.columns]
         names = self._schema.names
+        columns = [_json_values(column, name) for name, column in zip(names, batch.columns, strict=True)]
         lines = [
             json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
             for row in zip(*columns, strict=True)
@@ -149,11 +174,11 @@ def _require_json(field: pa.Field, type_: pa.DataType) -> None:
         raise _refuse(field, "jsonl", f"Write it as arrow, or turn the {type_} inside of it into text or numbers first")
 
 
-def _json_values(column: pa.Array) -> list[Any]:
+def _json_values(column: pa.Array, name: str) -> list[Any]:
     column = stored(column)
     type_ = column.type
     if pa.types.is_temporal(type_) or pa.types.is_decimal(type_):
-        values: list[Any] = as_text(column).to_pylist()
+        values: list[Any] = as_text(column, name).to_pylist()
         return values
     values = column.to_pylist()
     if pa.types.is_floating(type_) or pa.types.is_nested(type_):

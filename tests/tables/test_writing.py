@@ -51,6 +51,31 @@ def test_types_that_text_can_not_hold(format_: str, type_: pa.DataType) -> None:
         open_writer(Layout(format_), pa.schema([("blob", type_)]))
 
 
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.timestamp("s"), 2**62),
+        (pa.timestamp("us"), -(2**62)),
+        (pa.timestamp("ms", "UTC"), 253_402_300_800_000),
+        (pa.timestamp("s", "Europe/Amsterdam"), -62_167_219_201),
+        (pa.date32(), 2**31 - 1),
+        (pa.date64(), 253_402_300_800_000),
+    ],
+)
+def test_times_that_have_no_text_are_refused(format_: str, type_: pa.DataType, value: int) -> None:
+    number = pa.int32() if type_ == pa.date32() else pa.int64()
+    schema = pa.schema([("at", type_)])
+    column = pa.array([None, value], number).cast(type_)
+    with pytest.raises(DataError, match=r"column at: a value lies beyond the years 0 to 9999"):
+        open_writer(Layout(format_), schema).encode(pa.record_batch([column], schema=schema))
+
+
+def test_the_first_and_the_last_time_have_text(write: Any) -> None:
+    edges = pa.array([-62_167_219_200, 253_402_300_799], pa.int64()).cast(pa.timestamp("s"))
+    assert write(pa.table({"at": edges}), "csv") == b"at\n0000-01-01T00:00:00\n9999-12-31T23:59:59\n"
+
+
 def test_tables_that_could_not_be_read_back() -> None:
     with pytest.raises(DataError, match="two columns are named 'a'"):
         open_writer(Layout("csv"), pa.schema([("a", pa.int8()), ("a", pa.int8())]))
