@@ -101,6 +101,8 @@ class Incoming(Iterator[pa.RecordBatch]):
             if batch is None:
                 self._stream.check()
                 raise StopIteration
+            # What is taken at once is asked nowhere else: its client may have been revoked.
+            self._stream.passing()
             if batch.app_metadata is not None:
                 self._heed(batch.app_metadata)
             if batch.data is not None:

@@ -299,6 +299,26 @@ def test_a_stream_ends_when_what_it_began_with_holds_no_more(ending: str, mode: 
         assert server.running.trials.closed.wait(SOON)
 
 
+def test_an_upload_ends_with_its_next_batch_when_what_it_began_with_holds_no_more(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.service.stream.LOOK_SECONDS", 0.0)
+    batch = pa.record_batch([pa.array([1], pa.int64())], schema=SCHEMA)
+    with guarded() as server, server.client() as client:
+        options = showing(f"Bearer {server.desk.issue('ada', 'write:demo')}")
+        writer, reader = client.do_put(command(device="demo", mode=mode), SCHEMA, options)
+        writer.write_batch(batch)
+        assert json.loads(reader.read().to_pybytes()) == {"rows": 1, "bytes": 8}
+        server.desk.change(Book())
+        writer.write_batch(batch)
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            while reader.read() is not None:
+                pass
+            writer.close()
+        assert server.running.trials.taken == [1]
+        assert server.running.trials.broke_off == ["Unauthenticated"]
+
+
 def test_streams_are_cancelled_by_whose_they_are() -> None:
     with guarded() as server, server.client() as client:
         ada, bob = (showing(f"Bearer {server.desk.issue(name, 'read:demo')}") for name in ("ada", "bob"))
