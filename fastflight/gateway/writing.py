@@ -48,6 +48,8 @@ def in_thread(write: Callable[[Iterator[pa.RecordBatch]], Summary]) -> tuple[Han
     # One batch at a time: what waits when the upload breaks off is still written.
     handed: Inbox[pa.RecordBatch] = Inbox(1, lambda: True)
     ended: Writing = concurrent.futures.Future()
+    # A thread cannot be cancelled: one that is given up ends by itself, and says so here.
+    ended.set_running_or_notify_cancel()
 
     def consume() -> None:
         try:

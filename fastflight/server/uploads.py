@@ -176,6 +176,8 @@ def _in_thread(
     """The same in a thread: it must not be the one that waits for the client, or nothing could end it meanwhile."""
     batches: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, stream.check, shard.governor)
     ended: Writing = concurrent.futures.Future()
+    # A thread cannot be cancelled: one that is given up ends by itself, and says so here.
+    ended.set_running_or_notify_cancel()
 
     def consume() -> None:
         try:

@@ -18,10 +18,11 @@ import pytest
 
 from fastflight.concurrency import HandIn
 from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import Stopped
-from fastflight.server.uploads import MAX_APP_METADATA_BYTES
+from fastflight.server.uploads import ABORT, MAX_APP_METADATA_BYTES
 from fastflight.service import Source
-from fastflight.service.source import Summary
+from fastflight.service.source import Acknowledge, Progress, Summary
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
 
@@ -191,3 +192,45 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
         with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
             writer.close()
         assert running.settled()
+
+
+def test_a_writer_that_needs_longer_than_it_is_given_ends_by_itself(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clean-up is not waited for any longer; what it comes to then is nobody's, and no trouble."""
+    monkeypatch.setattr("fastflight.server.uploads.ABORT_SECONDS", 0.0)
+    go_on, cleaned = threading.Event(), threading.Event()
+
+    def write(
+        request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        try:
+            for batch in batches:
+                acknowledge(Progress(batch.num_rows, 0))
+            return {}
+        finally:
+            go_on.wait(SOON)
+            cleaned.set()
+
+    async def awrite(
+        request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        try:
+            async for batch in batches:
+                acknowledge(Progress(batch.num_rows, 0))
+            return {}
+        finally:
+            await unbroken(asyncio.to_thread(go_on.wait, SOON))
+            cleaned.set()
+
+    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
+        writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+        writer.write_batch(BATCH)
+        assert reader.read() is not None
+        with pytest.raises(flight.FlightUnavailableError, match="the client gave the upload up"):
+            writer.write_metadata(ABORT)
+            writer.close()
+        go_on.set()
+        assert cleaned.wait(SOON)
+        assert running.settled()
+    for thread in threading.enumerate():
+        if thread.name == "upload-writer":
+            thread.join(SOON)
