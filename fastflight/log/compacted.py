@@ -21,15 +21,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fastflight.log.content import TIME_COLUMN, Codec, State
+from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, State, stream_of
 from fastflight.log.disk import Disk, File
-from fastflight.log.index import Entries, Entry, Index, load_entries
+from fastflight.log.index import MAX_SEQ, Entries, Entry, Index, Stream, load_entries
 from fastflight.log.segment import SEGMENT_NAME, Read, named, read_exactly
 
 INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
 PARQUET_NAME = re.compile(r"(\d{12})-(\d{12})\.(\d+)of(\d+)\.parquet")
 LOG_COLUMN = "fastflight.log"
 SEQ_COLUMN = "fastflight.seq"
+
+# What tells which rows a row group holds.
+DERIVED = [(LOG_COLUMN, pa.string()), (SEQ_COLUMN, pa.uint64()), (TIME_COLUMN, TIME_TYPE)]
+# What reading a file may raise that is not as it was written. Arrow's own errors of reading are `OSError` as well.
+UNREADABLE = (pa.ArrowException, OSError, ValueError, struct.error)
 
 # The end of a Parquet file: the footer's size, and a magic.
 _PARQUET_END = struct.Struct("<I4s")
@@ -71,20 +76,43 @@ class Compacted:
 
     def entries(self, number: int) -> Entries | None:
         stream = self.index.streams.get(number)
-        if stream is None:
-            return None
-        if stream.entries is None:
-            file = self.disk.open(self.name)
-            try:
-                entries = load_entries(stream, lambda at, size: file.read(self._sidecar + at, size))
-            except OSError:
-                entries = None
-            finally:
-                file.close()
-            if entries is None:
-                self.index = rebuilt(self.disk, self.ordinal, self.last_ordinal, self.names, self.names).index
-                stream = self.index.streams.get(number)
+        if stream is not None and stream.entries is None:
+            stream.entries = self._loaded(stream)
+            if stream.entries is None:
+                derived = self.derived().streams.get(number)
+                stream.entries = derived.entries if derived is not None else Entries()
         return stream.entries if stream is not None else None
+
+    def _loaded(self, stream: Stream) -> Entries | None:
+        try:
+            file = self.disk.open(self.name)
+        except OSError:
+            return None
+        try:
+            return load_entries(stream, lambda at, size: file.read(self._sidecar + at, size))
+        except OSError:
+            return None
+        finally:
+            file.close()
+
+    def derived(self) -> Index:
+        """The index as the row groups themselves give it. One that cannot be read is damage; holes are not known."""
+        index = Index()
+        footers: dict[int, pq.FileMetaData | None] = {}
+        for number, place in enumerate(self.places):
+            if place.group == FOOTER:
+                continue
+            if place.file not in footers:
+                footers[place.file] = self._footer(place.file)
+            metadata = footers[place.file]
+            table = self._columns(place, metadata, [name for name, _ in DERIVED]) if metadata else None
+            try:
+                if table is None or metadata is None:
+                    raise ValueError("a row group that is damaged")
+                _derive(index, number, place, table, metadata.schema.to_arrow_schema())
+            except UNREADABLE:
+                index.damage.append((place.offset, place.size))
+        return index
 
     @property
     def _sidecar(self) -> int:
@@ -126,14 +154,26 @@ class Compacted:
         return pq.read_metadata(pa.BufferReader(data))
 
     def _group(self, place: Place, metadata: pq.FileMetaData, codec: Codec) -> _Group | None:
+        names = [name for name in metadata.schema.to_arrow_schema().names if name != LOG_COLUMN]
+        table = self._columns(place, metadata, names)
+        if table is None:
+            return None
+        try:
+            return _Group(table.column(SEQ_COLUMN), conformed(table.drop_columns([SEQ_COLUMN]), codec.schema))
+        except UNREADABLE:
+            return None
+
+    def _columns(self, place: Place, metadata: pq.FileMetaData, names: Sequence[str]) -> pa.Table | None:
+        """Columns of a row group; None where it is damaged, which without an index only Arrow may notice."""
         data = self._verified(place)
         if data is None:
             return None
         size = metadata.serialized_size + place.offset + place.size
-        columns = [name for name in metadata.schema.to_arrow_schema().names if name != LOG_COLUMN]
-        with pq.ParquetFile(_Window(place.offset, data, size), metadata=metadata) as file:
-            table = file.read_row_group(place.group, columns=columns, use_threads=False)
-        return _Group(table.column(SEQ_COLUMN), conformed(table.drop_columns([SEQ_COLUMN]), codec.schema))
+        try:
+            with pq.ParquetFile(_Window(place.offset, data, size), metadata=metadata) as file:
+                return file.read_row_group(place.group, columns=list(names), use_threads=False)
+        except UNREADABLE:
+            return None
 
     def _verified(self, place: Place) -> bytes | None:
         file = self.disk.open(self.names[place.file])
@@ -208,8 +248,8 @@ class _Window(io.RawIOBase):
         return data
 
 
-def places_of(file: File, number: int) -> list[Place]:
-    """The row groups and the footer of a Parquet file that was just written, or is believed."""
+def places_of(file: File, number: int, groups: Sequence[int] | None = None) -> list[Place]:
+    """The row groups, all or these, and the footer of a Parquet file that was just written, or is believed."""
     size = file.size()
     length, _ = _PARQUET_END.unpack(file.read(size - _PARQUET_END.size, _PARQUET_END.size))
     start = size - _PARQUET_END.size - length
@@ -218,11 +258,13 @@ def places_of(file: File, number: int) -> list[Place]:
     footer = read_exactly(file, start, size - start)
     metadata = pq.read_metadata(pa.BufferReader(footer))
     places: list[Place] = []
-    for group in range(metadata.num_row_groups):
+    for group in range(metadata.num_row_groups) if groups is None else groups:
         columns = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]
         begins = [c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset for c in columns]
         begin = min(begins)
         end = max(at + c.total_compressed_size for at, c in zip(begins, columns, strict=True))
+        if not 0 <= begin <= end <= start:
+            raise pa.ArrowInvalid("a row group that is not in the file")
         places.append(Place(number, group, begin, end - begin, crc32(read_exactly(file, begin, end - begin))))
     return [*places, Place(number, FOOTER, start, size - start, crc32(footer))]
 
@@ -279,41 +321,64 @@ def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> 
 def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collection[str]) -> Compacted:
     """A compacted part told from its Parquet files alone. One that cannot be read, or is not `listed`, is damage."""
     part = Compacted(disk, first, last, names, [], 0)
+    damage: list[tuple[int, int]] = []
+    footers: list[Place] = []
     for number, name in enumerate(names):
         if name not in listed:
-            part.index.damage.append((0, 0))
+            damage.append((0, 0))
             continue
         file = disk.open(name)
         try:
             part.size += file.size()
-            _recover(part, file, number)
-        except (OSError, ValueError, struct.error):  # Arrow's errors of reading are one of the first two
-            part.index.damage.append((0, file.size()))
+            sound = _sound(file)
+            *groups, footer = places_of(file, number, [group for group, good in enumerate(sound) if good])
+        except UNREADABLE:
+            damage.append((0, file.size()))
+        else:
+            if not all(sound):
+                damage.append((0, footer.offset))
+            part.places += groups
+            footers.append(footer)
         finally:
             file.close()
+    part.places += footers
+    part.index = part.derived()
+    part.index.damage += damage
     return part
 
 
-def _recover(part: Compacted, file: File, number: int) -> None:
-    size = file.size()
-    places = places_of(file, number)
-    with pq.ParquetFile(_Window(0, read_exactly(file, 0, size))) as parquet:
-        schema = pa.schema(
-            [f for f in parquet.schema_arrow if f.name not in (LOG_COLUMN, SEQ_COLUMN)], parquet.schema_arrow.metadata
-        )
-        for place in places[:-1]:
-            table = parquet.read_row_group(
-                place.group, columns=[LOG_COLUMN, SEQ_COLUMN, TIME_COLUMN], use_threads=False
-            )
-            name, numbers = table.column(0)[0].as_py(), table.column(1).to_pylist()
-            times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
-            # What was trimmed is not known: what is there was not.
-            stream = part.index.state(State(0, numbers[0], name, Codec(schema).message))
-            stream.begin = min(stream.begin, numbers[0])
-            ends = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
-            for start, end in pairwise([0, *ends, len(numbers)]):
-                taken, of_run = share(place, end - start, len(numbers)), times[start:end]
-                entry = Entry(len(part.places), taken, numbers[start], end - start, min(of_run), max(of_run))
-                stream.add(entry)
-            part.places.append(place)
-    part.places.append(places[-1])
+def _sound(file: File) -> list[bool]:
+    """For each row group of a file whether Arrow can read it.
+
+    To look at the metadata of one that it cannot may end the process, where reading it raises.
+    """
+    found: list[bool] = []
+    with pq.ParquetFile(_Window(0, read_exactly(file, 0, file.size()))) as parquet:
+        for group in range(parquet.num_row_groups):
+            try:
+                parquet.read_row_group(group, use_threads=False)
+                found.append(True)
+            except UNREADABLE:
+                found.append(False)
+    return found
+
+
+def _derive(index: Index, number: int, place: Place, table: pa.Table, wide: pa.Schema) -> None:
+    """Add to `index` what the row group at place `number` says; `ValueError` where it is not as it was written."""
+    if [(field.name, field.type) for field in table.schema] != DERIVED:
+        raise ValueError("other columns")
+    if not table.num_rows or any(column.null_count for column in table.columns):
+        raise ValueError("a row without a log, a number or a time")
+    name, numbers = table.column(0)[0].as_py(), table.column(1).to_pylist()
+    known = index.streams.get(stream_of(name))
+    least = known.next if known is not None else 0
+    if not all(low < high for low, high in pairwise([least - 1, *numbers, MAX_SEQ])):
+        raise ValueError("numbers that do not ascend")
+    times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
+    schema = pa.schema([field for field in wide if field.name not in (LOG_COLUMN, SEQ_COLUMN)], wide.metadata)
+    # What was trimmed is not known: what is there was not.
+    stream = index.state(State(0, numbers[0], name, Codec(schema).message))
+    ends = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
+    for start, end in pairwise([0, *ends, len(numbers)]):
+        taken, of_run = share(place, end - start, len(numbers)), times[start:end]
+        stream.add(Entry(number, taken, numbers[start], end - start, min(of_run), max(of_run)))

@@ -29,6 +29,8 @@ _MAGIC = b"FFIDX 1\n"
 # offset, size, first, rows, first time, last time
 _STRIDE = 6
 _ENTRY_BYTES = _STRIDE * 8
+# Numbers are kept in 64 bits with a sign.
+MAX_SEQ = 2**62
 
 # The earliest and the latest time there is, for ranges without an end.
 BEGINNING = -(2**63)

@@ -38,6 +38,7 @@ from fastflight.log.commit import Commit, CommitTicket
 from fastflight.log.committer import Committer
 from fastflight.log.content import MAX_NAME_BYTES, Codec, State, stream_of
 from fastflight.log.disk import Disk, LocalDisk, failure
+from fastflight.log.index import MAX_SEQ
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.parts import damage_of, extents, kept, load_parts
 from fastflight.log.reading import Part, Reading, Snapshot
@@ -51,8 +52,6 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 SEGMENT_SECONDS = 3600.0
 # Acknowledged at most this long after it was appended, where nothing else is said; what a power cut may cost.
 SYNC_MS = 100.0
-# Numbers are kept in 64 bits with a sign.
-MAX_SEQ = 2**62
 
 
 class Prepared(NamedTuple):
