@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from fastflight.concurrency import Shard
@@ -36,6 +36,8 @@ AGAIN = "Ask again"
 DEFAULT_HOST = "127.0.0.1"
 # A request's first line and headers: a long path, cookies of other servers on this computer.
 MAX_HEAD_BYTES = 64 * 1024
+# What a client may send ahead of its answers: requests, and bytes of their heads and content. Browsers send none.
+MAX_AHEAD, MAX_AHEAD_BYTES = 64, 64 * 1024
 # A WebSocket's client is asked so often whether it is there, and has so long to answer: one that stalls for a moment
 # has its answer behind what it has not read.
 PING_SECONDS = 15.0
@@ -185,6 +187,9 @@ class _Protocol(HttpToolsProtocol):
 
     What `Front.ready` has is written at once: no task, no events, no timers, no scope. That is most of what such an
     answer costs. Whatever is unusual about a request goes uvicorn's way.
+
+    A client may send some requests ahead of their answers. While one is answered, nothing is written that is not its
+    answer, and it is told when the connection ends.
     """
 
     def __init__(self, *args: Any, came: Connections, relay: Relay | None = None, **kwargs: Any) -> None:
@@ -196,6 +201,8 @@ class _Protocol(HttpToolsProtocol):
         self._in_content = False
         # The request at hand has its answer.
         self._answered = False
+        # The one that is answered by a task, or was the last to be; the one at hand (`cycle`) may be behind it.
+        self._answering: RequestResponseCycle | None = None
         self.due: float | None = None
         self.resting = False
         self._certificate = ""
@@ -216,6 +223,9 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._came.gone(self)
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True  # uvicorn tells the request at hand alone
+            self._answering.message_event.set()
         super().connection_lost(exc)
 
     def postponed(self) -> bool:
@@ -229,15 +239,18 @@ class _Protocol(HttpToolsProtocol):
         return (size, taken(self.transport.get_extra_info("socket"))) if size else None
 
     def cut(self, late: bool) -> None:
-        if late and self._in_content and not self._has_begun:
+        if late and self._in_content:
             self._refuse(Refused(408, f"nothing came for {CONTENT_STALL_SECONDS:.0f} s", where="content", hint=AGAIN))
-        elif late and self._head_bytes and not self._in_content:
+        elif late and self._head_bytes:
             self._refuse(Refused(408, f"not whole within {HEAD_SECONDS:.0f} s", where="head", hint=AGAIN))
         else:
             self.transport.abort()
 
     def handle_websocket_upgrade(self) -> None:
         """WebSockets of the relay leave the server here."""
+        if self._answering is not None and not self._answering.response_complete:
+            self.transport.abort()
+            return
         self._came.gone(self)
         if self._relay is None or self.url.partition(b"?")[0] != PATH:
             super().handle_websocket_upgrade()
@@ -248,11 +261,18 @@ class _Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-            if self._in_content and self._has_begun:
+        if self.transport.is_closing():
+            return
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(Refused(431, f"more than {MAX_HEAD_BYTES} bytes", where="head", hint="Send less"))
+        elif self.pipeline:
+            if len(self.pipeline) > MAX_AHEAD or self._ahead_bytes() > MAX_AHEAD_BYTES:
                 self.transport.abort()
             else:
-                self._refuse(Refused(431, f"more than {MAX_HEAD_BYTES} bytes", where="head", hint="Send less"))
+                self.flow.resume_reading()  # that its client leaves is seen by nothing else
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(Refused(400, "not a request of HTTP/1.1", hint="What follows on this connection is not read"))
 
     def on_message_begin(self) -> None:
         """The scope is made once it is known that the application has to be asked."""
@@ -279,6 +299,7 @@ class _Protocol(HttpToolsProtocol):
             and parser.get_method() == b"GET"
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
+            and not parser.should_upgrade()
             and (data := self._ready(self.url, self.headers, self._certificate)) is not None
         ):
             self._answered = True
@@ -309,12 +330,16 @@ class _Protocol(HttpToolsProtocol):
         else:
             super().on_message_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
     def on_response_complete(self) -> None:
         """As uvicorn's, whose timer for each answer is a `due` here."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        if self._in_content:
+        if self._in_content and not self.pipeline:
             self.transport.close()  # the answer is there, so what is still to come is not wanted
             return
         self.flow.resume_reading()
@@ -325,14 +350,26 @@ class _Protocol(HttpToolsProtocol):
             self.resting = True
 
     @property
-    def _has_begun(self) -> bool:
-        """Whether the client has, of the answer to the request whose content comes, something already."""
-        return self._answered or (self.cycle is not None and self.cycle.response_started)
+    def _is_next(self) -> bool:
+        """Whether what is written now is taken for the answer to the request at hand."""
+        answering = self._answering
+        if answering is None or answering.response_complete:
+            return not self._answered
+        return self._in_content and answering is self.cycle and not answering.response_started
+
+    def _ahead_bytes(self) -> int:
+        """Of the requests that wait for their turn."""
+        heads = (len(name) + len(value) for cycle, _ in self.pipeline for name, value in cycle.scope["headers"])
+        urls = (len(cycle.scope["raw_path"]) + len(cycle.scope["query_string"]) for cycle, _ in self.pipeline)
+        return sum(heads) + sum(urls) + sum(len(cycle.body) for cycle, _ in self.pipeline)
 
     def _refuse(self, error: Refused) -> None:
-        """Answer without the application, and end the connection."""
-        self.transport.write(last_words(error, {}))
-        self.transport.close()
+        """End the connection, with an answer that is not the application's if one may stand there."""
+        if self._is_next:
+            self.transport.write(last_words(error, {}))
+            self.transport.close()
+        else:
+            self.transport.abort()
 
 
 class _WebSocket(WebSocketsSansIOProtocol):

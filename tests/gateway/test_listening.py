@@ -137,6 +137,81 @@ def test_what_can_be_read_in_two_ways_is_refused_and_what_follows_is_not_read(li
     assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1 and b"smuggled" not in answer
 
 
+LONG = {"type": "trial", "rows": 1, "idle": True, "mode": "async"}
+UPGRADE = (
+    b"upgrade: websocket\r\nconnection: upgrade\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def posted(**request: Any) -> bytes:
+    content = json.dumps(request).encode()
+    head = b"POST /stream HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/csv\r\ncontent-length: %d\r\n\r\n"
+    return head % len(content) + content
+
+
+def up_to(raw: socket.socket, mark: bytes) -> bytes:
+    said = b""
+    while mark not in said:
+        said += raw.recv(65536) or mark
+    return said
+
+
+def begun(gateway: Gateway) -> socket.socket:
+    """A client that has the beginning of an answer without end."""
+    raw = socket.create_connection(("127.0.0.1", gateway.port), SOON)
+    raw.sendall(posted(**LONG))
+    assert up_to(raw, b"\r\n0\n\r\n").count(b"HTTP/1.1 ") == 1
+    return raw
+
+
+# What a client may send behind a request whose answer has begun.
+BEHIND = {
+    "a request": b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
+    "many requests": b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 10_000,
+    "a content": posted(**LONG) + b" " * 200_000,
+    "a WebSocket": b"GET /ws/fleet HTTP/1.1\r\nhost: 127.0.0.1\r\n" + UPGRADE,
+    "no HTTP": b"@\r\n\r\n",
+    "a part of a head": b"GET /health HTTP/1.1\r\n",
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND.keys())
+def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: Running, behind: bytes) -> None:
+    with listen(running.app, running.shard, 0) as gateway:
+        with begun(gateway) as raw:
+            raw.sendall(behind)
+        assert running.trials.closed.wait(SOON)
+        assert running.ledger.wait_empty(SOON)
+
+
+@pytest.mark.parametrize("behind", ["a WebSocket", "no HTTP", "a part of a head"])
+def test_no_refusal_stands_in_an_answer(listening: Gateway, monkeypatch: pytest.MonkeyPatch, behind: str) -> None:
+    for name in ("listening.HEAD_SECONDS", "connections.LOOK_SECONDS"):
+        monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
+    with begun(listening) as raw:
+        raw.sendall(BEHIND[behind])
+        with suppress(ConnectionError):
+            assert raw.recv(65536) == b""
+
+
+def test_content_behind_a_request_is_waited_for(listening: Gateway) -> None:
+    second = posted(type="trial", rows=2)
+    with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+        raw.sendall(posted(type="trial", rows=1) + second[:-1])
+        up_to(raw, b"0\r\n\r\n")
+        raw.sendall(second[-1:])
+        assert up_to(raw, b"0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_small_answer_is_not_given_to_one_who_wants_a_web_socket(listening: Gateway) -> None:
+    for ask in (b"\r\n", UPGRADE):  # the first has it made
+        with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+            raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n" + ask)
+            said = raw.recv(65536)
+    assert said.startswith(b"HTTP/1.1 404 ")
+
+
 def test_content_in_many_small_chunks_is_no_long_head(client: http.client.HTTPConnection) -> None:
     request = json.dumps({"type": "trial", "rows": 3}).encode() + b" " * MAX_HEAD_BYTES
     chunks = (request[place : place + 1] for place in range(len(request)))
