@@ -123,7 +123,7 @@ class Index:
 
     def __init__(self, salt: int = 0, created: int = 0) -> None:
         self.salt = salt
-        # When the part was begun, in us UTC of the host's clock.
+        # When the part was begun, in us UTC of the host's clock; 0 where that is not known.
         self.created = created
         self.streams: dict[int, Stream] = {}
         self.damage: list[tuple[int, int]] = []

@@ -335,8 +335,9 @@ class Store:
         limits = self._retention
         if limits.max_seconds is not None and self._ages.count:
             now = int(self._clock() * 1e6)
-            # What was begun in the future had a wrong clock; the next one with a right one was begun later.
-            begun = next((each.index.created for each in self._parts[1:] if each.index.created <= now), now)
+            # What was begun in the future had a wrong clock; the next one with a right one was begun later. So was what
+            # follows one of which it is not known.
+            begun = next((each.index.created for each in self._parts[1:] if 0 < each.index.created <= now), now)
             if now - begun > limits.max_seconds * 1e6:
                 return part
         if limits.max_bytes is not None and sum(part.size for part in self._parts) > limits.max_bytes:

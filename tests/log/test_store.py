@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from fastflight.errors import BusyError, DataError, RequestError, SequenceConflict, Stopped, UnknownName
-from fastflight.log import Appended, BatchLog, BatchStore, Missing, Range, Retention, Rows, Store, Ticket
-from fastflight.log.store import MAX_SEQ
+from fastflight.log import Appended, BatchLog, BatchStore, Missing, Range, Retention, Rows, Store, Ticket, compact
+from fastflight.log.index import MAX_SEQ
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
 SMALL = 4000
@@ -214,6 +214,24 @@ def test_a_store_that_was_opened_with_a_wrong_clock_lets_go_of_nothing_at_first(
         for ticks in (0.0, 60.0, 599.0):  # noqa: B007  # a clock
             assert store.sweep() == 0
         ticks = 600.0
+        assert store.sweep() > 0
+
+
+def test_a_compacted_part_that_lost_its_index_makes_nothing_older(tmp_path: Path) -> None:
+    now = 2e9
+    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL, clock=lambda: now) as store:
+        filled(store, rows=1000)
+        assert len(compact(store)) > 1
+    for index in tmp_path.glob("*.parts"):
+        index.unlink()
+    retention = Retention(max_seconds=86_400)
+    with Store(tmp_path, retention=retention, clock=lambda: now, ticks=lambda: now) as store:
+        log = store.log("demo")
+        before = numbers(log.read())
+        now += 700
+        assert store.sweep() == 0
+        assert numbers(checked("demo", log.read())) == before
+        now += 86_400
         assert store.sweep() > 0
 
 
