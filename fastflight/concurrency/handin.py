@@ -68,6 +68,11 @@ class HandIn(AsyncIterator[T], Generic[T]):
         """Whether the consumer has taken everything and seen the end."""
         return self._exhausted
 
+    @property
+    def starving(self) -> bool:
+        """Whether the consumer has taken everything, and waits for more."""
+        return self._reader_sleeps
+
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes. Blocks while there is no room; `Stopped` when the consumer has gone."""
         with self._changed:

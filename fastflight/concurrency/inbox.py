@@ -38,11 +38,17 @@ class Inbox(Iterator[T], Generic[T]):
         self._closed = False
         self._dropped = False
         self._exhausted = False
+        self._starving = False
 
     @property
     def exhausted(self) -> bool:
         """Whether the consumer has taken everything and seen the end."""
         return self._exhausted
+
+    @property
+    def starving(self) -> bool:
+        """Whether the consumer has taken everything, and waits for more."""
+        return self._starving
 
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes."""
@@ -87,7 +93,9 @@ class Inbox(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         with self._changed:
+            self._starving = True
             self._changed.wait_for(lambda: self._waiting or self._ended or self._closed)
+            self._starving = False
             if self._waiting:
                 item, size = self._waiting.popleft()
                 self._bytes -= size

@@ -6,11 +6,15 @@ that the device is free and its old file whole, and has the client told. A clien
 one that still says nothing the connection is cut, which is all that frees the handler, as soon as nothing else runs on
 it: other streams of the same program are not to suffer, and while there are any, their client is no stranger.
 
+A client that is owed word of what it sent is not silent: it may wait for that before it sends more, or says that it was
+all, and a board at 115200 baud takes a minute and a half for what waits on the way to it.
+
 The same is done for a stream that was stopped by somebody else: an operator, a server that shuts down.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -27,6 +31,11 @@ GRACE_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 
 
+def nothing() -> bool:
+    """For streams whose client has had all word there is."""
+    return False
+
+
 class Silence:
     """What one stream waits for its client. Use it as a context, for as long as its handler runs."""
 
@@ -38,7 +47,11 @@ class Silence:
         self._seconds = stream.silent_seconds
         # Since when the client is waited for; None while it is not.
         self._since: float | None = None
+        # When it was last seen to be owed word.
+        self._owed = -math.inf
         self._cut_at: float | None = None
+        # Whether the client is owed word of what it has sent.
+        self.owes: Callable[[], bool] = nothing
         self._watch = Watch(self._look, lambda: None)
 
     def begin(self) -> None:
@@ -70,6 +83,9 @@ class Silence:
         since, now = self._since, self._lookout.clock()
         if since is None:
             return True
+        if self.owes():
+            self._owed = now
+        since = max(since, self._owed)
         if not self._stream.why_stop and now - since >= self._seconds:
             log.info("a client is silent", seconds=round(now - since, 1), type=self._stream.asked.request.type)
             self._stream.stop_overdue("writer", f"the client has said nothing for {self._seconds:g} s")

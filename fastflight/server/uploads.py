@@ -33,7 +33,7 @@ import pyarrow.flight as flight
 from fastflight.concurrency import HandIn, Shard, failure_of
 from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import DataError, FastFlightError, Stopped
-from fastflight.server.silence import Silence
+from fastflight.server.silence import Silence, nothing
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer
@@ -73,7 +73,7 @@ def take(
             else:
                 awrite = dispatch.async_writer(source)
                 batches, start = _on_loop(awrite, request, incoming.schema, acks, stream, shard)
-            acks.done(_carry_out(batches, start, incoming, acks, stream))
+            acks.done(_carry_out(batches, start, incoming, acks, stream, silence))
 
 
 class Incoming(Iterator[pa.RecordBatch]):
@@ -198,12 +198,13 @@ def _in_thread(
 
 
 def _carry_out(
-    batches: Batches, start: Callable[[], Writing], incoming: Incoming, acks: _Acks, stream: Stream
+    batches: Batches, start: Callable[[], Writing], incoming: Incoming, acks: _Acks, stream: Stream, silence: Silence
 ) -> Summary:
     """Start the writer and hand it what comes."""
     writing = start()
     # The handler may be waiting for a batch then, and the client for word of the last one.
     writing.add_done_callback(lambda ended: acks.tell(Refused()) if _failed(ended) else None)
+    silence.owes = lambda: not writing.done() and (not batches.starving or acks.rows < stream.rows)
     # A stream that is to end does so at once for its device, whatever its client and this thread wait for.
     stream.when_stopped(lambda: batches.fail(Stopped(stream.why_stop, hint="Ask again"), at_once=True))
     try:
@@ -217,6 +218,7 @@ def _carry_out(
         _abort(writing)
         raise
     finally:
+        silence.owes = nothing
         stream.when_stopped(None)
     summary = _result(writing)
     if not batches.exhausted:
@@ -258,10 +260,14 @@ class _Acks:
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
         self._ended = False
+        # Those that were acknowledged.
+        self.rows = 0
         self._thread = threading.Thread(target=self._run, name="acks", daemon=True)
 
     def tell(self, state: Progress | Kept | Refused) -> None:
         """Acknowledge a batch, say what was kept of an earlier upload, or that this one has failed. Never blocks."""
+        if isinstance(state, Progress):
+            self.rows = state.rows
         if isinstance(state, Refused):
             self._add({"refused": True})
         else:

@@ -22,7 +22,7 @@ from fastflight.errors import Stopped
 from fastflight.server import silence
 from fastflight.service import Source
 from fastflight.service.admission import SILENT_SECONDS
-from fastflight.service.source import AsyncIncoming, AsyncReading, Reading, Summary
+from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Progress, Reading, Summary
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
 from .test_uploads import BATCH, acks, command
@@ -170,6 +170,88 @@ def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
             writer.write_batch(BATCH)
             writer.done_writing()
             assert acks(reader) == [{"rows": 10, "done": True}]
+
+
+def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
+    """Our own client waits so before it says that it was all."""
+    took, stored, broke_off = threading.Event(), threading.Event(), threading.Event()
+
+    def write(
+        request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        try:
+            for batch in batches:
+                took.set()
+                stored.wait(SOON)
+                acknowledge(Progress(batch.num_rows, 0))
+        except Stopped:
+            broke_off.set()
+            raise
+        return {}
+
+    async def awrite(
+        request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        try:
+            async for batch in batches:
+                took.set()
+                await asyncio.to_thread(stored.wait, SOON)
+                acknowledge(Progress(batch.num_rows, 0))
+        except Stopped:
+            broke_off.set()
+            raise
+        return {}
+
+    with timed(Source(Trial, write=write, awrite=awrite)) as (running, clock):
+        writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+        writer.write_batch(BATCH)
+        assert took.wait(SOON)
+        clock.begins(running)
+        clock.passes(2 * SILENT_SECONDS)
+        stored.set()
+        assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 0}
+        clock.passes(SILENT_SECONDS - 1)
+        assert not broke_off.is_set()
+        clock.passes(1, looks=1)
+        assert json.loads(reader.read().to_pybytes()) == {"refused": True}
+        assert broke_off.wait(SOON)
+        with pytest.raises(flight.FlightUnavailableError, match="the client has said nothing for 60 s"):
+            writer.close()
+        assert running.settled()
+
+
+def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: str) -> None:
+    """A server in front of workers has passed it on, and waits for more; word comes when the worker has it."""
+    took: list[Acknowledge] = []
+    has_it = threading.Event()
+
+    def write(
+        request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        for _ in batches:
+            took.append(acknowledge)
+            has_it.set()
+        return {}
+
+    async def awrite(
+        request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        async for _ in batches:
+            took.append(acknowledge)
+            has_it.set()
+        return {}
+
+    with timed(Source(Trial, write=write, awrite=awrite)) as (running, clock):
+        writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+        with writer:
+            writer.write_batch(BATCH)
+            assert has_it.wait(SOON)
+            clock.begins(running)
+            clock.passes(2 * SILENT_SECONDS)
+            took[0](Progress(10, 80))
+            assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 80}
+            writer.done_writing()
+            assert acks(reader) == [{"done": True}]
 
 
 def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None:
