@@ -17,14 +17,14 @@ from pyarrow import flight
 
 from fastflight.client import call
 from fastflight.client.credentials import NONE, Credentials
-from fastflight.client.failure import typed_errors
+from fastflight.client.failure import NotReached, typed_errors
 from fastflight.client.interaction import Interaction
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.traced import options
 from fastflight.client.upload import Heard, Upload
-from fastflight.errors import ProtocolError, RequestError, TransportError
+from fastflight.errors import ProtocolError, RequestError
 from fastflight.service.requests import Request
 from fastflight.service.wire import encode
 
@@ -139,7 +139,10 @@ class Connection:
         return options(timeout, self._authorization)
 
     def _endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
-        """The rows of an endpoint, from the first of its locations that is reached."""
+        """The rows of an endpoint, from the first of its locations that is reached.
+
+        Of one that was, nothing is asked again elsewhere, whatever came of it: it may be code that has begun to run.
+        """
         told = [each.uri.decode(errors="replace") for each in endpoint.locations] or [self.location]
         locations = [each for each in told if self._may_follow(each)]
         if not locations:
@@ -149,7 +152,7 @@ class Connection:
                 hint="Ask there, with a token for that server",
             )
         for location in locations[:-1]:
-            with contextlib.suppress(TransportError):
+            with contextlib.suppress(NotReached):
                 return self._stream_at(location, endpoint.ticket)
         return self._stream_at(locations[-1], endpoint.ticket)
 

@@ -66,6 +66,10 @@ CLOSED_AT_ONCE = re.compile(r"failed to connect to all addresses; last error: UN
 STREAM_LOST, DAMAGED = "Stream removed", "TSI_DATA_CORRUPTED"
 
 
+class NotReached(TransportError):
+    """No connection was made: whatever was asked, nobody has begun it, and it may be asked of another."""
+
+
 def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
     yield root
     for child in root.__subclasses__():
@@ -172,17 +176,15 @@ def _exhausted(given: dict[str, Any], arguments: dict[str, Any]) -> FastFlightEr
 def _unreachable(text: str, location: str) -> TransportError:
     for words, what, hint in BY_TLS:
         if words in text:
-            return TransportError(what, where=location, hint=hint)
+            return NotReached(what, where=location, hint=hint)
     if CLOSED_AT_ONCE.search(text):
-        return TransportError(
+        return NotReached(
             "the server ended the connection before it said anything",
             where=location,
             hint="With grpc+tls:// it may want a client's certificate; with grpc:// it may want TLS: use grpc+tls://",
         )
     if any(words in text for words in NEVER_CONNECTED):
-        return TransportError(
-            "no server answers", where=location, hint="Is it running? Start it with `fastflight serve`"
-        )
+        return NotReached("no server answers", where=location, hint="Is it running? Start it with `fastflight serve`")
     return TransportClosed("the server went away", where=location, hint="Connect again")
 
 

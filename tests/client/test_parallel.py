@@ -15,7 +15,7 @@ import pytest
 from fastflight.client import AsyncFastFlightClient, FastFlightClient
 from fastflight.client.parallel import combined
 from fastflight.concurrency import Shards
-from fastflight.errors import BusyError, RequestError, Stopped, TransportError
+from fastflight.errors import BusyError, RequestError, Stopped, TransportClosed, TransportError, TransportTimeout
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, Source
 from fastflight.service.requests import Mock, Request
@@ -47,6 +47,7 @@ class Servers:
         self.ended = threading.Semaphore(0)
         self.locations: list[str] = []
         self.ordered = True
+        self.broken: TransportError | None = None
 
     def start(self) -> str:
         index = len(self.locations)
@@ -69,6 +70,8 @@ class Servers:
         number = request.number
         assert number is not None
         self.asked.append((index, number))
+        if self.broken is not None:
+            raise self.broken
         schema = pa.schema([("other", pa.int64())]) if number == request.other else SCHEMA
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -189,6 +192,16 @@ def test_a_location_that_nobody_answers_at_is_an_error(servers: Servers, client:
     servers.where = lambda number: ["grpc://127.0.0.1:1"] if number == 4 else []
     with pytest.raises(TransportError, match="no server answers"):
         client.read(servers.start(), Divided(mode="sync"))
+
+
+@pytest.mark.parametrize("error", [TransportClosed("it was pulled"), TransportTimeout("the board says nothing")])
+def test_what_a_server_has_begun_is_asked_of_no_other(servers: Servers, client: Both, error: TransportError) -> None:
+    first, second = servers.start(), servers.start()
+    servers.where = lambda number: [first, second]
+    servers.broken = error
+    with pytest.raises(type(error), match=error.what):
+        client.read(second, Divided(mode="sync"), parallel=1)
+    assert servers.asked == [(0, 0)]
 
 
 @pytest.mark.parametrize("parallel", [0, 65])
