@@ -230,6 +230,7 @@ class AsyncExchange(AsyncIterator[Item]):
     def __init__(self, worker: Worker, where: str, request: Request, schema: pa.Schema, batches: AsyncIncoming) -> None:
         handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True, worker.governor)
         self._batches = batches
+        self._handed = handed
         self._feeding = asyncio.ensure_future(feed(batches, handed))
         self._feeding.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         self._answer = AsyncBatches(lambda: Exchange(worker, where, request, schema, handed), worker.governor)
@@ -248,4 +249,5 @@ class AsyncExchange(AsyncIterator[Item]):
     async def aclose(self) -> None:
         self._feeding.cancel()
         await self._answer.aclose()
+        self._handed.close()  # as an exchange does that was made; else what is handed in would wait for room for ever
         await self._batches.aclose()
