@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,9 +24,10 @@ from pyarrow import flight
 from fastflight.bridge import Ports
 from fastflight.cli.compose import RunningServer, open_server
 from fastflight.cli.settings import BridgeSettings, ServeSettings, settings_of
-from fastflight.cli.workers import share
+from fastflight.cli.workers import pool, share
 from fastflight.client import FastFlightClient
-from fastflight.errors import FastFlightError, RequestError, TransportClosed
+from fastflight.concurrency import Governor
+from fastflight.errors import FastFlightError, RequestError, TransportClosed, TransportError
 from fastflight.service.requests import DeviceFile, Mock, Mode
 
 BOTH: tuple[Mode, ...] = ("async", "sync")
@@ -75,6 +79,16 @@ def is_there(pid: int) -> bool:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
+
+
+def had(listener: socket.socket, port: int) -> bool:
+    """Whether a port is free now; `listener` has it then."""
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    listener.listen()
+    return True
 
 
 def test_every_device_has_one_owner() -> None:
@@ -205,6 +219,38 @@ def test_a_killed_worker_is_told_and_started_again() -> None:
         assert (again["location"], again["status"], again["restarts"]) == (killed["location"], "serving", 1)
         assert client.info(FIRST)["name"] == FIRST
         assert client.read_parallel(DeviceFile(device=FIRST, path="/readings.csv")).to_arrow().num_rows == 10_000
+
+
+def test_a_worker_is_started_again_whatever_is_missing_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ServeSettings("grpc://127.0.0.1:0", DEVICES, shards=1, workers=2)
+    popen, refusals = pool.subprocess.Popen, [BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))]
+
+    def no_process(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        if refusals:
+            raise refusals.pop()
+        process: subprocess.Popen[bytes] = popen(*args, **kwargs)
+        return process
+
+    with open_server(settings) as running, FastFlightClient(running.location) as client, socket.socket() as taken:
+        killed = client.health()["workers"][0]
+        monkeypatch.setattr("fastflight.cli.workers.pool.subprocess.Popen", no_process)
+        os.kill(killed["pid"], signal.SIGKILL)
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        until(lambda: had(taken, int(killed["location"].rpartition(":")[2])))
+        until(lambda: client.health()["workers"][0]["pid"] not in (None, killed["pid"]))
+        again = client.health()["workers"][0]
+        assert not refusals and again["location"] != killed["location"]
+        assert client.info(FIRST)["name"] == FIRST
+        assert client.read_parallel(DeviceFile(device=FIRST, path="/readings.csv")).to_arrow().num_rows == 10_000
+
+
+def test_a_worker_that_ends_while_it_speaks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = 'import sys; sys.stdin.readline(); sys.stdout.write(\'{"location": "grpc:\')'
+    monkeypatch.setattr(pool, "COMMAND", (sys.executable, "-c", words))
+    worker = pool.Worker(0, ServeSettings("grpc://127.0.0.1:0", {}), Governor())
+    with pytest.raises(TransportError, match="worker 0 ended before it served"):
+        worker.start()
+    worker.join(SECONDS)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux which processes there are")

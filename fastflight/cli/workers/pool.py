@@ -61,6 +61,8 @@ class Worker:
         self.restarts = 0
         self._lock = threading.Lock()
         self._stopping = False
+        # Somebody else has its port by now.
+        self._elsewhere = False
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
 
@@ -80,21 +82,31 @@ class Worker:
         with self._lock:
             if self._stopping:
                 raise TransportClosed("the server shuts down")
-            process = self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  # our own program, no shell
+            try:
+                process = self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  # our own program, no shell
+            except OSError as error:
+                raise TransportError(
+                    f"worker {self.number} has no process: {error.strerror}", hint="It has no room for one: end others"
+                ) from error
         assert process.stdin is not None and process.stdout is not None
-        _tell(process.stdin, share.encode(self.settings) + b"\n")
+        settings = share.elsewhere(self.settings) if self._elsewhere else self.settings
+        _tell(process.stdin, share.encode(settings) + b"\n")
         late = threading.Timer(START_SECONDS, process.kill)
         late.start()
         try:
             with process.stdout as said:
-                word = json.loads(said.readline() or b"{}")
+                word = _word(said.readline())
             if "location" not in word:
                 process.wait()
-                raise of_description(word.get("error")) or TransportError(
+                _close(process.stdin)
+                told = of_description(word.get("error"))
+                self._elsewhere = told is not None and told.where == settings.location
+                raise told or TransportError(
                     f"worker {self.number} ended before it served", hint="Its log is among the server's own"
                 )
         finally:
             late.cancel()
+        self._elsewhere = False
         self.settings = replace(self.settings, location=word["location"])
         self.bridges = {name: Ports(**ports) for name, ports in word["bridges"].items()}
         self._connection = Connection(self.location, ACTION_SECONDS, self._credentials)
@@ -245,6 +257,12 @@ class Pool:
             return False
         log.info("a worker was started again", worker=worker.number, location=worker.location)
         return True
+
+
+def _word(line: bytes) -> dict[str, Any]:
+    """What a worker says; nothing where it ended within it."""
+    word: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
+    return word
 
 
 def _tell(pipe: IO[bytes], word: bytes) -> None:

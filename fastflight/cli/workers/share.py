@@ -53,6 +53,11 @@ def shares(settings: ServeSettings, front: FrontKnown | None = None) -> list[Ser
     ]
 
 
+def elsewhere(settings: ServeSettings) -> ServeSettings:
+    """The settings of a worker whose port cannot be had any more: with any port."""
+    return replace(settings, location=f"{settings.location.rpartition(':')[0]}:0")
+
+
 def memory_of(settings: ServeSettings) -> int:
     """What may wait in the front, and in each worker."""
     return max(MIN_MEMORY_BYTES, settings.limits.memory // (settings.workers + 1))
