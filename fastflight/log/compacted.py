@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, State, stream_of
 from fastflight.log.disk import Disk, File
-from fastflight.log.index import MAX_SEQ, Entries, Entry, Index, Stream, load_entries
+from fastflight.log.index import MAX_SEQ, Entries, Entry, Index, load_entries
 from fastflight.log.segment import SEGMENT_NAME, Read, named, read_exactly
 
 INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
@@ -76,24 +76,12 @@ class Compacted:
 
     def entries(self, number: int) -> Entries | None:
         stream = self.index.streams.get(number)
-        if stream is not None and stream.entries is None:
-            stream.entries = self._loaded(stream)
-            if stream.entries is None:
-                derived = self.derived().streams.get(number)
-                stream.entries = derived.entries if derived is not None else Entries()
-        return stream.entries if stream is not None else None
-
-    def _loaded(self, stream: Stream) -> Entries | None:
-        try:
-            file = self.disk.open(self.name)
-        except OSError:
+        if stream is None:
             return None
-        try:
-            return load_entries(stream, lambda at, size: file.read(self._sidecar + at, size))
-        except OSError:
-            return None
-        finally:
-            file.close()
+        if load_entries(stream, self.disk, self.name, self._sidecar) is None:
+            derived = self.derived().streams.get(number)
+            stream.entries = derived.entries if derived is not None else Entries()
+        return stream.entries
 
     def derived(self) -> Index:
         """The index as the row groups themselves give it. One that cannot be read is damage; holes are not known."""

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from fastflight.log.content import State, decode_state, encode_state
+from fastflight.log.disk import Disk
 
 _HEADER = struct.Struct("<8sQQqIIII")
 _SUMMARY = struct.Struct("<QQQQQqqQII")
@@ -196,11 +197,18 @@ class Index:
         return index
 
 
-def load_entries(stream: Stream, read: Callable[[int, int], bytes]) -> Entries | None:
-    """The entries of `stream`, from its sidecar where need be; None where they are damaged there."""
+def load_entries(stream: Stream, disk: Disk, name: str, origin: int = 0) -> Entries | None:
+    """The entries of `stream`, from its sidecar at `origin` of a file; None where they are damaged there, or gone."""
     if stream.entries is None:
         offset, size, crc = stream.stored
-        data = read(offset, size)
+        try:
+            file = disk.open(name)
+            try:
+                data = file.read(origin + offset, size)
+            finally:
+                file.close()
+        except OSError:
+            return None
         if len(data) < size or crc32(data) != crc:
             return None
         stream.entries = Entries.frombytes(data)

@@ -84,24 +84,23 @@ class Reading:
     def run(self) -> Generator[Rows | Missing, None, None]:
         snapshot = self._view.snapshot(self._number)
         stop = snapshot.next if self._wanted.until_seq is None else min(snapshot.next, self._wanted.until_seq + 1)
-        gone: Part | None = None
+        gone: set[str] = set()
         while True:
             if self._cursor < min(snapshot.first, stop):
-                if self._wanted.from_seq is not None or gone is not None:
+                if self._wanted.from_seq is not None or gone:
                     yield from self._hole(min(snapshot.first, stop) - 1, "trimmed")
                 self._cursor = min(snapshot.first, stop)
-            lost = gone
             for part in snapshot.parts:
-                if part is gone:
+                if part.name in gone:
                     continue  # Looked for twice: somebody removed it. Its rows are found missing.
                 try:
                     yield from self._part(part, stop)
                 except FileNotFoundError:
-                    lost = part
+                    gone.add(part.name)
                     break
-            if lost is gone:
+            else:
                 break
-            gone, snapshot = lost, self._view.snapshot(self._number)
+            snapshot = self._view.snapshot(self._number)
         if self._cursor < stop:
             yield from self._hole(stop - 1, "damaged")
 

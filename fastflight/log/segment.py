@@ -85,21 +85,13 @@ class Segment:
         return self.end
 
     def entries(self, number: int) -> Entries | None:
-        """The entries of a stream; None where it has none here. Scans the file where its sidecar is damaged."""
+        """The entries of a stream; None where it has none here. Scans the file where its sidecar is damaged or gone."""
         stream = self.index.streams.get(number)
         if stream is None:
             return None
-        if stream.entries is None:
-            file = self.disk.open(sidecar_name(self.name))
-            try:
-                entries = load_entries(stream, file.read)
-            except OSError:
-                entries = None
-            finally:
-                file.close()
-            if entries is None:
-                self.index = scanned(self.disk, self.name).index
-                stream = self.index.streams.get(number)
+        if load_entries(stream, self.disk, sidecar_name(self.name)) is None:
+            self.index = scanned(self.disk, self.name).index
+            stream = self.index.streams.get(number)
         return stream.entries if stream is not None else None
 
     def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:

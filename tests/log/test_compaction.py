@@ -182,7 +182,8 @@ def test_a_file_that_is_lost_costs_its_rows_alone(tmp_path: Path) -> None:
         lost = [name for name, rows in contents(store).items() if not rows]
         assert len(lost) == 1
         assert contents(store) == before | {lost[0]: []}
-        assert missing(store.log(lost[0]).read()) == [(0, 5, "damaged")]
+        for there in (store, StoreReader(tmp_path)):
+            assert missing(there.log(lost[0]).read()) == [(0, 5, "damaged")]
     next(tmp_path.glob("*.parts")).write_bytes(b"damaged as well")
     with Store(tmp_path) as store:
         assert contents(store) == {name: rows for name, rows in before.items() if name != lost[0]}
