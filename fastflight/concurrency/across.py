@@ -60,6 +60,8 @@ class _Crossing(Generic[T]):
         self._account = governor.account()
         self._begun = False
         self._ended = False
+        # Nobody reads any more, whether or not the producer is gone.
+        self._closed = False
         self._error: BaseException | None = None
         self._reader = asyncio.get_running_loop()
         self._arrived = asyncio.Event()
@@ -109,16 +111,21 @@ class _Crossing(Generic[T]):
 
     async def wait_gone(self) -> None:
         """Wait until the iterator's clean-up has run."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._gone.wait(), CLOSE_SECONDS)
-        with self._lock:
-            self._waiting.clear()
-            self._error = None  # it holds frames, and they what they had in hand
-            self._account.hold(0)
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._gone.wait(), CLOSE_SECONDS)
+        finally:  # the wait may be cancelled
+            with self._lock:
+                self._closed = True
+                self._waiting.clear()
+                self._error = None  # it holds frames, and they what they had in hand
+                self._account.hold(0)
 
     async def _give(self, item: T) -> None:
         size = self._size_of(item)
         with self._lock:
+            if self._closed:
+                raise Stopped("nobody takes the rest")
             self._waiting.append(item)
             self._bytes += size
             full = not self._account.hold(self._bytes + self._taken) or self._bytes >= self._max_bytes
@@ -130,7 +137,7 @@ class _Crossing(Generic[T]):
 
     def _end(self, error: BaseException | None) -> None:
         with self._lock:
-            self._ended, self._error = True, error
+            self._ended, self._error = True, None if self._closed else error
         _wake(self._reader, self._arrived)
         _wake(self._reader, self._gone)
 

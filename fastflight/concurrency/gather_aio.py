@@ -53,9 +53,11 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
     async def aclose(self) -> None:
         """End it. Does nothing the second time."""
         self._cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        self._gathered.close()
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:  # the wait may be cancelled
+            self._gathered.close()
 
     async def _work(self) -> None:
         try:

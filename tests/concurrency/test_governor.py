@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from fastflight.concurrency.gather import Gather
 from fastflight.concurrency.gather_aio import AsyncGather
 from fastflight.concurrency.governor import LEAST_BYTES, SHARE, STEP_BYTES, Governor
 from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency.offload import unbroken
 
 SOON = 20.0
 ITEM = 10 * STEP_BYTES
@@ -189,6 +191,45 @@ def test_the_same_on_a_loop_and_on_the_way_to_another() -> None:
         left = across(shard, endless, max_bytes=MOST, size_of=int)
         assert await anext(left) == ITEM
         await left.aclose()
+
+    with Shard(governor=governor) as shard:
+        asyncio.run(main(shard))
+    assert governor.held == 0
+
+
+class Stubborn:
+    """Gives items until it is closed, and takes its time with that."""
+
+    def __init__(self) -> None:
+        self.closing, self.go_on = threading.Event(), threading.Event()
+
+    async def items(self) -> AsyncIterator[int]:
+        try:
+            while True:
+                yield ITEM
+        finally:
+            self.closing.set()
+            await unbroken(asyncio.to_thread(self.go_on.wait, SOON))
+
+
+@pytest.mark.parametrize("way", ["across", "gathered"])
+def test_who_leaves_while_the_clean_up_is_waited_for_holds_nothing(way: str) -> None:
+    governor, stubborn = Governor(MOST), Stubborn()
+
+    async def main(shard: Shard) -> None:
+        items: Any
+        if way == "across":
+            items = across(shard, stubborn.items, max_bytes=3 * ITEM, size_of=int)
+        else:
+            items = AsyncGather([stubborn.items], limit=1, max_bytes=3 * ITEM, size_of=int, governor=governor)
+        assert await anext(items) == ITEM
+        closing = asyncio.ensure_future(items.aclose())
+        await asyncio.to_thread(stubborn.closing.wait, SOON)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert governor.held == 0
+        stubborn.go_on.set()
 
     with Shard(governor=governor) as shard:
         asyncio.run(main(shard))
