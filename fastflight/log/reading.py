@@ -6,14 +6,15 @@ number where it was.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.log.batch_log import Missing, Range, Reason, Rows
 from fastflight.log.content import TIME_COLUMN, Codec
+from fastflight.log.disk import failure
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry, Index
 from fastflight.log.segment import Read
 
@@ -65,6 +66,22 @@ class View(Protocol):
         """How a log stands now."""
 
 
+T = TypeVar("T")
+# A part may go between the listing and the look at it: whoever compacts does not wait for us. Then look again.
+LOOKS = 5
+
+
+def looked(look: Callable[[], T]) -> T:
+    """What `look` gives, which looks at files; `StorageError` where the disk fails it."""
+    for left in reversed(range(LOOKS)):
+        try:
+            return look()
+        except OSError as error:
+            if not left or not isinstance(error, FileNotFoundError):
+                raise failure(error, "reading the recordings") from error
+    raise AssertionError("the last look returns or raises")
+
+
 class Reading:
     """One pass over a log. `cursor` is the number that comes next."""
 
@@ -98,6 +115,8 @@ class Reading:
                 except FileNotFoundError:
                     gone.add(part.name)
                     break
+                except OSError as error:
+                    raise failure(error, "reading the recordings", part.name) from error
             else:
                 break
             snapshot = self._view.snapshot(self._number)

@@ -41,7 +41,7 @@ from fastflight.log.disk import Disk, LocalDisk, failure
 from fastflight.log.index import MAX_SEQ
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.parts import damage_of, extents, kept, load_parts
-from fastflight.log.reading import Part, Reading, Snapshot
+from fastflight.log.reading import Part, Reading, Snapshot, looked
 from fastflight.log.record import Kind
 from fastflight.log.segment import Segment
 from fastflight.log.writer import Item, Writer, Written
@@ -109,10 +109,10 @@ class Log:
         return self._store.trim(self, before_seq)
 
     def statistics(self) -> LogStatistics:
-        return kept(self._store.snapshot(self.number), self.number)
+        return looked(lambda: kept(self._store.snapshot(self.number), self.number))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
-        return extents(self._store.snapshot(self.number), self.number, wanted)
+        return looked(lambda: extents(self._store.snapshot(self.number), self.number, wanted))
 
     def _prepare(self, batch: pa.RecordBatch) -> Prepared:
         if not batch.num_rows:

@@ -15,12 +15,9 @@ import pyarrow as pa
 from fastflight.errors import UnknownName, nearest
 from fastflight.log.batch_log import EVERYTHING, Damage, Extent, LogStatistics, Missing, Range, Rows
 from fastflight.log.content import Codec, stream_of
-from fastflight.log.disk import Disk, LocalDisk, failure
+from fastflight.log.disk import Disk, LocalDisk
 from fastflight.log.parts import damage_of, extents, kept, load_parts
-from fastflight.log.reading import Part, Reading, Snapshot
-
-# A part may go between the listing and the look at it: whoever compacts does not wait for us. Then look again.
-LOOKS = 5
+from fastflight.log.reading import Part, Reading, Snapshot, looked
 
 
 class LogReader:
@@ -39,12 +36,12 @@ class LogReader:
     def statistics(self) -> LogStatistics:
         """As `BatchLog.statistics`."""
         number = stream_of(self.name)
-        return kept(self._reader.snapshot(number), number)
+        return looked(lambda: kept(self._reader.snapshot(number), number))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """As `BatchLog.extents`."""
         number = stream_of(self.name)
-        return extents(self._reader.snapshot(number), number, wanted)
+        return looked(lambda: extents(self._reader.snapshot(number), number, wanted))
 
 
 class StoreReader:
@@ -83,13 +80,5 @@ class StoreReader:
 
     def _look(self) -> list[Part]:
         with self._lock:
-            for left in reversed(range(LOOKS)):
-                try:
-                    self._parts = load_parts(self._disk, writing=False, known=self._parts)
-                    break
-                except FileNotFoundError as error:
-                    if not left:
-                        raise failure(error, "reading the recordings") from error
-                except OSError as error:
-                    raise failure(error, "reading the recordings") from error
+            self._parts = looked(lambda: load_parts(self._disk, writing=False, known=self._parts))
             return list(self._parts)

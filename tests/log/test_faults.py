@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fastflight.errors import StorageError, StorageFull
-from fastflight.log import Store, compact
+from fastflight.log import Log, Range, Store, compact
 from fastflight.log.disk import LocalDisk
 from tests.log.disks import FailingDisk, MemoryDisk
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
@@ -130,6 +131,48 @@ def test_opening_on_a_broken_disk_is_a_typed_error(tmp_path: Path) -> None:
             with pytest.raises(StorageError):
                 Store(tmp_path, disk=FailingDisk(memory, fails))
             Store(tmp_path, disk=memory).close()
+
+
+def test_a_file_that_can_not_be_opened_is_a_typed_error(tmp_path: Path) -> None:
+    """Of the reader, who may ask again: nothing of it is damage."""
+    failing = False
+
+    def fails(call: str, name: str) -> int:
+        return errno.EMFILE if failing and call == "open" else 0
+
+    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL, disk=FailingDisk(MemoryDisk(), fails)) as store:
+        log = store.open("a", SCHEMA)
+        for first in range(0, 40, 5):
+            log.append(batch_of("a", first, 5)).result()
+        for _ in ("segments", "Parquet"):
+            failing = True
+            with pytest.raises(StorageError, match="reading the recordings failed"):
+                list(log.read())
+            failing = False
+            assert numbers(checked("a", log.read())) == set(range(40))
+            compact(store)
+
+
+@pytest.mark.parametrize("ask", [Log.statistics, lambda log: log.extents(Range(from_seq=7))], ids=["amount", "extents"])
+def test_what_is_swept_while_it_is_counted_is_counted_again(tmp_path: Path, ask: Callable[[Log], object]) -> None:
+    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
+        for first in range(0, 40, 5):
+            store.open("a", SCHEMA).append(batch_of("a", first, 5)).result()
+
+    def sweeps(call: str, name: str) -> int:
+        if call == "open" and name == sidecar and store.statistics().parts > 1:
+            store.log("a").trim(40).result()
+            store.sweep()
+        return 0
+
+    sidecar = ""
+    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL, disk=FailingDisk(LocalDisk(tmp_path), sweeps)) as store:
+        log = store.log("a")
+        log.trim(3).result()
+        sidecar = min(path.name for path in tmp_path.glob("*.idx"))
+        ask(log)
+        assert log.statistics().rows == 0
+        assert log.extents() == []
 
 
 def test_a_bad_sector_costs_the_records_in_it(tmp_path: Path) -> None:
