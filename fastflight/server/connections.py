@@ -50,8 +50,11 @@ def address(peer: str) -> Address:
 
 
 def _accepted(port: int) -> Iterator[tuple[Address, socket.socket]]:
-    """Connections that were accepted at `port`, and from where; each is open until the next one comes."""
-    with contextlib.suppress(FileNotFoundError):
+    """Connections that were accepted at `port`, and from where; each is open until the next one comes.
+
+    None where the system does not list them, or there is no descriptor left to look with: who looks does so again.
+    """
+    with contextlib.suppress(OSError):
         for name in os.listdir(DESCRIPTORS):
             with contextlib.suppress(OSError), _opened(os.dup(int(name))) as connection:
                 if (there := _from(connection, port)) is not None:

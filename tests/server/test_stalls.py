@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import sys
 import threading
@@ -19,7 +20,7 @@ from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.errors import Stopped
-from fastflight.server.connections import Address, address, progress
+from fastflight.server.connections import Address, address, cut, progress
 from fastflight.server.stalls import Stalls
 from fastflight.service import Source
 from fastflight.service.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
@@ -277,6 +278,28 @@ def test_a_live_session_may_look_away_for_longer(running: Running, stopped: flig
     assert stream.stalled_seconds == STALLED_LIVE_SECONDS
     stopped.cancel()
     assert running.settled()
+
+
+def test_without_a_descriptor_to_look_with_it_looks_again_later(
+    running: Running, stopped: flight.FlightStreamReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that multiply may take them all: then most of all it must not end."""
+
+    def none_left(path: str) -> list[str]:
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    looking = Looking(running)
+    looking.stream()
+    looking.after(0)
+    with monkeypatch.context() as patched:
+        patched.setattr("fastflight.server.connections.os.listdir", none_left)
+        looking.after(STALLED_SECONDS)
+        assert cut(running.server.port) == 0
+    looking.after(2 * STALLED_SECONDS)
+    assert running.settled()
+    assert looking.figures() == {"readers": 1, "cut": 1}
+    with pytest.raises(pa.ArrowException):
+        stopped.read_all()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say")
