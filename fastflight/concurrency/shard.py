@@ -124,15 +124,20 @@ class Shard:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            while not self._closing:
-                # A task that raises SystemExit has failed; the loop's other tasks go on.
-                with contextlib.suppress(SystemExit, KeyboardInterrupt):
-                    self.loop.run_forever()
-            with contextlib.suppress(SystemExit, KeyboardInterrupt):
-                self.loop.run_until_complete(self._end_tasks())
+            self._turn(lambda: self._closing)
+            ending = self.loop.create_task(self._end_tasks())
+            ending.add_done_callback(lambda _: self.loop.stop())
+            self._turn(ending.done)
         finally:
             self._offload.shutdown(wait=False, cancel_futures=True)
             self.loop.close()
+
+    def _turn(self, over: Callable[[], bool]) -> None:
+        """Run the loop until it is stopped because something is `over`."""
+        while not over():
+            # A task that raises SystemExit has failed; the loop's other tasks go on, and so does their clean-up.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                self.loop.run_forever()
 
     async def _end_tasks(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}

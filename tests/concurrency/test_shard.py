@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from fastflight.concurrency import Shard
+from fastflight.concurrency.loops import KINDS
 from fastflight.errors import Stopped
 
 SOON = 10.0
@@ -61,6 +62,34 @@ def test_a_task_that_exits_fails_alone() -> None:
         with pytest.raises(SystemExit):
             shard.submit(leave()).result(SOON)
         assert shard.submit(name_of_thread()).result(SOON) == shard.name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_that_exits_when_it_is_closed_takes_no_others_clean_up_away(kind: str) -> None:
+    begun, cleaned = threading.Barrier(3), threading.Event()
+
+    async def wait() -> None:
+        await asyncio.to_thread(begun.wait, SOON)
+        await asyncio.Event().wait()
+
+    async def leave() -> None:
+        try:
+            await wait()
+        finally:
+            raise SystemExit(1)
+
+    async def stay() -> None:
+        try:
+            await wait()
+        finally:
+            await asyncio.to_thread(cleaned.set)
+
+    with Shard(loops=KINDS[kind]) as shard:
+        left, stayed = shard.submit(leave()), shard.submit(stay())
+        begun.wait(SOON)
+    assert cleaned.is_set()
+    assert stayed.cancelled()
+    assert isinstance(left.exception(), SystemExit)
 
 
 def test_cancelling_the_future_cancels_the_task() -> None:
