@@ -19,7 +19,6 @@ from typing import Any, Self
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from fastflight.concurrency import Shard
 from fastflight.errors import TransportError
@@ -29,6 +28,7 @@ from fastflight.gateway.connections import CONTENT_STALL_SECONDS, HEAD_SECONDS, 
 from fastflight.gateway.relay import PATH, Relay
 from fastflight.gateway.status import EVERYWHERE, Refused, last_words
 from fastflight.gateway.unread import Waiting
+from fastflight.gateway.websocket import WebSocket
 from fastflight.transport.progress import taken
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -42,8 +42,6 @@ MAX_AHEAD, MAX_AHEAD_BYTES = 64, 64 * 1024
 # has its answer behind what it has not read.
 PING_SECONDS = 15.0
 PONG_SECONDS = 45.0
-# What a client gets to read the end of a WebSocket.
-LINGER_SECONDS = 5.0
 # From connecting to the end of a TLS handshake: a slow phone's.
 HANDSHAKE_SECONDS = 10.0
 # What waits at the operating system while the loop is busy.
@@ -123,7 +121,7 @@ def listen(
     config = uvicorn.Config(
         app,
         http=partial(_Protocol, relay=relay, came=came),  # type: ignore[arg-type]  # called as the class is
-        ws=_WebSocket,
+        ws=WebSocket,
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PONG_SECONDS,
@@ -251,10 +249,16 @@ class _Protocol(HttpToolsProtocol):
         if self._answering is not None and not self._answering.response_complete:
             self.transport.abort()
             return
-        self._came.gone(self)
         if self._relay is None or self.url.partition(b"?")[0] != PATH:
+            self.due = None
+            # It takes no line of more than 8 KiB, and other servers on this computer may have many cookies.
+            self.scope["headers"] = [header for header in self.headers if header[0] != b"cookie"]
             super().handle_websocket_upgrade()
+            upgraded = self.transport.get_protocol()
+            assert isinstance(upgraded, WebSocket)
+            upgraded.gone = partial(self._came.gone, self)
             return
+        self._came.gone(self)
         self.connections.discard(self)
         self._relay.take_over(self.transport, self.headers, self.url.partition(b"?")[2], self._certificate)
 
@@ -370,26 +374,6 @@ class _Protocol(HttpToolsProtocol):
             self.transport.close()
         else:
             self.transport.abort()
-
-
-class _WebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's, with an end for clients that do not read: closing waits until all that was written is taken."""
-
-    _cutting: asyncio.TimerHandle | None = None
-
-    def keepalive_timeout(self) -> None:
-        super().keepalive_timeout()
-        self.transport.abort()
-
-    def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        super().on_task_complete(task)
-        if not self.disconnected:
-            self._cutting = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._cutting is not None:
-            self._cutting.cancel()
-        super().connection_lost(exc)
 
 
 def certificate_name(tls: ssl.SSLObject | None) -> str:

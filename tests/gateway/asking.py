@@ -1,15 +1,29 @@
-"""Asking an application as an ASGI server does, without a network."""
+"""Asking an application as an ASGI server does, without a network; and at a port, byte by byte."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastflight.gateway.asgi import Application, Message, Scope
 
 HERE = (b"host", b"127.0.0.1:8000")
+# The end of a head that asks for a WebSocket.
+UPGRADE = (
+    b"upgrade: websocket\r\nconnection: upgrade\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+
+
+def up_to(raw: socket.socket, mark: bytes) -> bytes:
+    """What is said up to `mark`, or to the end."""
+    said = b""
+    while mark not in said:
+        said += raw.recv(65536) or mark
+    return said
 
 
 @dataclass

@@ -19,7 +19,7 @@ from fastflight.gateway.connections import Connections
 from fastflight.gateway.listening import MAX_HEAD_BYTES
 
 from ..server.conftest import SOON
-from .asking import HERE, Answered, Client, scope
+from .asking import HERE, UPGRADE, Answered, Client, scope, up_to
 from .conftest import Running
 
 
@@ -138,23 +138,12 @@ def test_what_can_be_read_in_two_ways_is_refused_and_what_follows_is_not_read(li
 
 
 LONG = {"type": "trial", "rows": 1, "idle": True, "mode": "async"}
-UPGRADE = (
-    b"upgrade: websocket\r\nconnection: upgrade\r\n"
-    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
 
 
 def posted(**request: Any) -> bytes:
     content = json.dumps(request).encode()
     head = b"POST /stream HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/csv\r\ncontent-length: %d\r\n\r\n"
     return head % len(content) + content
-
-
-def up_to(raw: socket.socket, mark: bytes) -> bytes:
-    said = b""
-    while mark not in said:
-        said += raw.recv(65536) or mark
-    return said
 
 
 def begun(gateway: Gateway) -> socket.socket:
