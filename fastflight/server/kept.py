@@ -24,6 +24,7 @@ from fastflight.server.answers import Message, Opened
 from fastflight.server.status import flight_error
 from fastflight.service import Catalog
 from fastflight.service.kept import Asked, Asking, Kept
+from fastflight.service.source import Estimate
 from fastflight.service.stream import Stream
 
 # Admits a call on a device, for the length of the context.
@@ -31,8 +32,11 @@ Calling = Callable[[str | None], AbstractContextManager[None]]
 # What who asks may have of what they ask; raises what they are refused with.
 Allowing = Callable[[Asked], Asked]
 
-# Descriptions, and answers. A description is a schema: some kilobytes.
+# Descriptions, and answers.
 MAX_KEPT = 512
+# A description is a schema and a few endpoints: some kilobytes. One of a thousand endpoints, or asked for in a quarter
+# of a megabyte of blanks, is made each time.
+MAX_KEPT_DESCRIPTION_BYTES = 64 * 1024
 # One small message; with `MAX_KEPT` of them it is 32 MiB at most.
 MAX_KEPT_ANSWER_BYTES = 64 * 1024
 
@@ -61,7 +65,7 @@ class Descriptions:
             with call(asked.device):
                 known = listing.estimate(request, self._catalog)
             info = listing.info(request, known, self._catalog, descriptor)
-            if not narrowed:
+            if not narrowed and _is_small(descriptor, info, known):
                 self._infos.put(key, info, known.keep_seconds)
         return info
 
@@ -77,7 +81,7 @@ class Descriptions:
             with call(asked.device):
                 known = listing.estimate(request, self._catalog)
             schema = flight.SchemaResult(listing.schema(request, known))
-            if not narrowed:
+            if not narrowed and _is_small(descriptor, schema, known):
                 self._schemas.put(key, schema, known.keep_seconds)
         return schema
 
@@ -182,6 +186,15 @@ def _answer(schema: pa.Schema, batches: list[pa.RecordBatch], told: dict[str, ob
     sent = tuple(pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in sent)
     rows, size = sum(batch.num_rows for batch in sent), sum(batch.nbytes for batch in sent)
     return Answer(schema, sent[:-1], sent[-1], trailer, rows, size)
+
+
+def _is_small(
+    descriptor: flight.FlightDescriptor, described: flight.FlightInfo | flight.SchemaResult, known: Estimate
+) -> bool:
+    """Whether it may be kept: it is not to be at all, or it and what it is known by are small."""
+    if not known.keep_seconds:
+        return True
+    return len(descriptor.serialize()) + len(described.serialize()) <= MAX_KEPT_DESCRIPTION_BYTES
 
 
 def _key(descriptor: flight.FlightDescriptor) -> Hashable:

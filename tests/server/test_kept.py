@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.server.kept import MAX_KEPT_ANSWER_BYTES, _answer
+from fastflight.server.kept import MAX_KEPT_ANSWER_BYTES, MAX_KEPT_DESCRIPTION_BYTES, _answer
 from fastflight.service import Source
 from fastflight.service.source import Estimate, Reading
 
@@ -114,6 +114,21 @@ def test_a_description_is_given_again_for_as_long_as_its_source_says(keep_second
         assert described.times == before + (1 if keep_seconds else 2)
         other = flight.FlightDescriptor.for_command(b'{"type": "trial", "rows": 7}')
         assert running.client.get_flight_info(other).descriptor == other
+
+
+def test_a_description_that_is_large_or_asked_for_at_length_is_made_each_time() -> None:
+    described = Described(math.inf)
+    with serving(trial=described.source()) as running:
+        for call in (running.client.get_flight_info, running.client.get_schema):
+            for blanks, again in ((1000, 0), (MAX_KEPT_DESCRIPTION_BYTES, 1)):
+                command = b'{"type": "trial"}' + b" " * blanks
+                call(flight.FlightDescriptor.for_command(command))
+                before = described.times
+                call(flight.FlightDescriptor.for_command(command))
+                assert described.times == before + again
+        many = b'{"type": "mock", "total_rows": 1000, "rows_per_batch": 1, "endpoints": 1000}'
+        assert len(running.client.get_flight_info(flight.FlightDescriptor.for_command(many)).endpoints) == 1000
+        assert many not in running.server._descriptions._infos._values
 
 
 def test_what_is_kept_has_the_very_schema_of_its_stream() -> None:
