@@ -65,7 +65,7 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
 
     Of a link, the file that it leads to is changed: a server may know that by its own name.
     """
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     beside = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ A new file appears whole: it is written under a temporary name beside its own, a
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from io import BufferedRandom
 from pathlib import Path
@@ -41,7 +42,8 @@ class LocalFile:
         self._schema = schema.remove_metadata()
         self._file: BufferedRandom
         self._encoder: _Encoder | None = None
-        self._target = path.resolve()
+        # Unlike `resolve`, this takes a link that leads to itself as it stands.
+        self._target = Path(os.path.realpath(path))
         self._temporary = self._target.with_name(f".{self._target.name}.{secrets.token_hex(4)}.part")
 
     def __enter__(self) -> Self:

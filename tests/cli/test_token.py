@@ -152,6 +152,14 @@ def test_by_way_of_a_link_the_file_itself_is_changed(tmp_path: Path) -> None:
     assert link.is_symlink() and not path.is_symlink()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
+def test_a_link_that_leads_to_itself_is_replaced(tmp_path: Path) -> None:
+    loop = tmp_path / "tokens.json"
+    loop.symlink_to(loop)
+    token_file.change(loop, lambda book: book.adding(Certificate("lab", scopes(["read:*"]))))
+    assert [each.name for each in token_file.book(loop).certificates] == ["lab"]
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 def test_where_the_disk_is_full_the_old_file_stays_and_no_token_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int

@@ -157,6 +157,14 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
         ("", TABLE.schema, "is not a file"),
     ],
 )
+def test_a_link_that_leads_to_itself_is_replaced(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(loop)
+    with LocalFile(loop, pa.schema([("a", pa.int64())])) as file:
+        file.write(pa.record_batch([[1]], ["a"]))
+    assert loop.read_bytes() == b"a\n1\n"
+
+
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, name: str, schema: pa.Schema, says: str) -> None:
     with pytest.raises((DataError, RequestError), match=says), LocalFile(tmp_path / name, schema):
         pass
