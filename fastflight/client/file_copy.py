@@ -20,7 +20,7 @@ from fastflight.client import call, part
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied
 from fastflight.client.digests import agrees, local_digest
-from fastflight.client.local import RAW_SCHEMA, os_errors_of, piece, pieces
+from fastflight.client.local import RAW_SCHEMA, os_errors_of, piece, pieces, size_of
 from fastflight.client.meaning import content, understood
 from fastflight.client.progress import Report
 from fastflight.client.rows import Rows
@@ -60,8 +60,8 @@ class PutFile(Steps):
 
     def run(self) -> Copied:
         """Send what the device does not have."""
+        self._size = size_of(self._source)
         with os_errors_of(self._source):
-            self._size = self._source.stat().st_size
             sha256 = local_digest(self._source, "sha256")
         _begin(self._progress, self._size)
         if self._skip_unchanged and unchanged(self._connection, self._request, self._source):

@@ -6,6 +6,7 @@ tables it is converted by way of record batches.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -44,11 +45,11 @@ def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, Rows]:
     """The rows in `source`, and the request as it has to be sent with them."""
     if not isinstance(source, Path):
         return request, rows_of(source)
+    size = size_of(source)
     if request.format is None and copied_as_is(source.name, request.path):
         request = request.model_copy(update={"format": "raw"})
     if request.format == "raw":
         with errors_of(source):
-            size = source.stat().st_size
             source.open("rb").close()
         return request, Rows(RAW_SCHEMA, pieces(source), size)
     if request.format is None and format_of(request.path) == "raw":
@@ -58,6 +59,15 @@ def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, Rows]:
             hint="Give a format; raw copies the file as it is",
         )
     return request, _table_rows(source)
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file. `RequestError` for anything else: a pipe would be waited for, and a device has no end."""
+    with errors_of(path):
+        state = path.stat()
+    if not stat.S_ISREG(state.st_mode):
+        raise RequestError("is not a file", where=str(path), hint="Give the name of a file to read")
+    return state.st_size
 
 
 def pieces(path: Path, offset: int = 0) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -208,7 +209,20 @@ def test_what_cannot_be_copied_is_named(do: Call, tmp_path: Path) -> None:
         do("get_file", "demo", "/nowhere", tmp_path / "a")
     with pytest.raises(RequestError, match="transfer"):
         do("put_file", "demo", "/a.bin", tmp_path, transfer="fast")
+    with pytest.raises(RequestError, match="is not a file"):
+        do("put_file", "demo", "/a.bin", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no named pipes in folders")
+def test_a_pipe_is_refused_and_not_waited_for(do: Call, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for skip_unchanged in (False, True):
+        with pytest.raises(RequestError, match="pipe: is not a file"):
+            do("put_file", "demo", "/a.bin", pipe, skip_unchanged=skip_unchanged)
+    with pytest.raises(RequestError, match="pipe: is not a file"):
+        do("get_file", "demo", "/log.bin", pipe)
 
 
 def plant(folder: Path, files: dict[str, bytes]) -> None:

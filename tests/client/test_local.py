@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,14 @@ def test_a_missing_file_is_named(tmp_path: Path, as_is: bool) -> None:
         opened(to("/x.csv" if as_is else "/x.jsonl"), tmp_path / "nowhere.csv")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes in folders")
+@pytest.mark.parametrize(("name", "path"), [("p.csv", "/p.csv"), ("p.csv", "/p.jsonl"), ("p.parquet", "/p.csv")])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, name: str, path: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(RequestError, match=rf"{name}: is not a file"):
+        opened(DeviceFile(device="demo", path=path), tmp_path / name)
+
+
 def test_a_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("old")
@@ -148,6 +157,14 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert target.read_text().startswith("time,celsius\n1,20.5\n")
 
 
+def test_a_link_that_leads_to_itself_is_replaced(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(loop)
+    with LocalFile(loop, pa.schema([("a", pa.int64())])) as file:
+        file.write(pa.record_batch([[1]], ["a"]))
+    assert loop.read_bytes() == b"a\n1\n"
+
+
 @pytest.mark.parametrize(
     ("name", "schema", "says"),
     [
@@ -157,14 +174,6 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
         ("", TABLE.schema, "is not a file"),
     ],
 )
-def test_a_link_that_leads_to_itself_is_replaced(tmp_path: Path) -> None:
-    loop = tmp_path / "loop.csv"
-    loop.symlink_to(loop)
-    with LocalFile(loop, pa.schema([("a", pa.int64())])) as file:
-        file.write(pa.record_batch([[1]], ["a"]))
-    assert loop.read_bytes() == b"a\n1\n"
-
-
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, name: str, schema: pa.Schema, says: str) -> None:
     with pytest.raises((DataError, RequestError), match=says), LocalFile(tmp_path / name, schema):
         pass
