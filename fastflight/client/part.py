@@ -7,13 +7,14 @@ is the operating system's, and ends with the process that holds it, however that
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from fastflight.errors import BusyError
+from fastflight.errors import BusyError, RequestError
 
 # Windows locks ranges of bytes, which nobody else can read then: one behind any file.
 LOCKED_BYTE = 1 << 62
@@ -52,7 +53,7 @@ def replace(file: BinaryIO, path: Path, target: Path) -> int:
 
 def _claimed(path: Path) -> BinaryIO:
     while True:
-        file = path.open("a+b")
+        file = _opened(path)
         try:
             if not _locked(file):
                 raise BusyError(
@@ -65,6 +66,18 @@ def _claimed(path: Path) -> BinaryIO:
             raise
         # The other copy put it in its place in the meantime.
         file.close()
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file itself: by way of a link, what is written would be in a file that nobody has named."""
+    try:
+        return open(path, "a+b", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666))
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise RequestError(
+            "a link stands where the part of a copy is kept", where=str(path), hint="Remove it"
+        ) from error
 
 
 def _is_at(file: BinaryIO, path: Path) -> bool:

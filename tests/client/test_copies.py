@@ -225,6 +225,18 @@ def test_a_pipe_is_refused_and_not_waited_for(do: Call, tmp_path: Path) -> None:
         do("get_file", "demo", "/log.bin", pipe)
 
 
+def test_a_part_is_never_written_through_a_link(do: Call, board: Path, tmp_path: Path) -> None:
+    (board / "a.bin").write_bytes(CONTENT)
+    other = tmp_path / "other"
+    other.write_bytes(b"another's")
+    (tmp_path / "back.bin.part").symlink_to(other)
+    for resume in (True, False):
+        with pytest.raises(RequestError, match=r"back\.bin\.part: a link stands where"):
+            do("get_file", "demo", "/a.bin", tmp_path / "back.bin", resume=resume)
+    assert other.read_bytes() == b"another's"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back.bin.part", "other"]
+
+
 def plant(folder: Path, files: dict[str, bytes]) -> None:
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
