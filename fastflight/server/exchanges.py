@@ -9,6 +9,7 @@ the trailer it may be silent as long as it likes: who listens to a device has no
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -40,7 +41,9 @@ def talk(
     """Carry the exchange out; returns when both sides have ended. `cut`: see `Silence`."""
     sync = dispatch.exchanger(source) if request.mode == "sync" else None
     asynchronous = dispatch.async_exchanger(source) if request.mode == "async" else None
-    incoming = Incoming(reader, stream)
+    with Silence(stream, shard.lookout, cut) as silence:
+        incoming = Incoming(reader, stream, silence)
+    incoming.awaited = contextlib.nullcontext
     batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]
     if sync is not None:
         inbox = batches = Inbox(HANDIN_BYTES, stream.check, shard.governor)

@@ -92,7 +92,8 @@ class Incoming(Iterator[pa.RecordBatch]):
             with self.awaited():
                 self.schema: pa.Schema = reader.schema
         except (pa.ArrowException, OSError) as error:
-            raise DataError("the upload does not begin with a schema", where="do_put") from error
+            stream.check()
+            raise DataError("what is sent does not begin with a schema", where="do_put") from error
         vet_schema(self.schema, "do_put")
 
     def __next__(self) -> pa.RecordBatch:

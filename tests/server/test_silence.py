@@ -255,10 +255,15 @@ def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: 
 
 
 def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None:
+    opened = threading.Event()
+
     def exchange(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Reading:
+        opened.set()
         return Reading(SCHEMA, islice((BATCH for _ in batches), 1))
 
     async def aexchange(request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
+        opened.set()
+
         async def answer() -> AsyncIterator[pa.RecordBatch]:
             await anext(aiter(batches))
             yield BATCH
@@ -269,6 +274,7 @@ def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, reader = client.do_exchange(command(type="trial", mode=mode))
         writer.begin(SCHEMA)
+        assert opened.wait(SOON)
         clock.now += 2 * SILENT_SECONDS  # nobody looks at it before the answer has ended
         writer.write_batch(BATCH)
         assert reader.read_chunk().data.num_rows == 10
@@ -276,6 +282,27 @@ def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None
         clock.passes(SILENT_SECONDS)
         clock.passes(silence.GRACE_SECONDS, looks=1)
         assert running.settled()  # the answer has ended, and the client has not ended its side
+        with pytest.raises(pa.ArrowException):
+            writer.close()
+        client.close()
+
+
+def test_an_exchange_that_does_not_even_begin_is_cut(mode: str) -> None:
+    def exchange(request: Trial, schema: pa.Schema, batches: object) -> Reading:
+        raise AssertionError("nothing was sent")
+
+    async def aexchange(request: Trial, schema: pa.Schema, batches: object) -> AsyncReading:
+        raise AssertionError("nothing was sent")
+
+    with timed(Source(Trial, exchange=exchange, aexchange=aexchange)) as (running, clock):
+        client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
+        writer, _ = client.do_exchange(command(type="trial", mode=mode))
+        clock.begins(running)
+        clock.passes(SILENT_SECONDS)
+        assert running.stats()["open"] == 1
+        clock.passes(silence.GRACE_SECONDS, looks=1)
+        assert running.settled()
+        assert running.stats()["cancelled"] == 1
         with pytest.raises(pa.ArrowException):
             writer.close()
         client.close()
