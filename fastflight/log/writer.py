@@ -93,8 +93,8 @@ class Writer:
         named: set[int] = set()
         for item in items:
             if item.kind is not Kind.STATE and item.stream not in named and item.stream not in segment.index.streams:
-                named.add(item.stream)
                 at = self._frame(_state_item(item.state), segment, at, pieces, written)
+            named.add(item.stream)  # a state itself, too: rows behind it do not know yet what it says
             at = self._frame(item, segment, at, pieces, written)
         try:
             self._untidy = True

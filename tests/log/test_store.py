@@ -118,6 +118,18 @@ def test_trimmed_rows_are_not_served_and_stay_trimmed(tmp_path: Path) -> None:
         assert log.statistics().first_seq == 55
 
 
+def test_a_trim_stays_whatever_is_appended_right_behind_it(tmp_path: Path) -> None:
+    """Both are of one group, and the first to name their log in a new segment."""
+    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
+        filled(store)
+    with Store(tmp_path, sync_ms=60_000, segment_bytes=1) as store:
+        log = store.log("demo")
+        trimmed, appended = log.trim(55), log.append(batch_of("demo", 100, 5))
+    assert trimmed.result() and appended.result() == Appended(100, 104)
+    with Store(tmp_path) as store:
+        assert numbers(checked("demo", store.log("demo").read())) == set(range(55, 105))
+
+
 def test_sweeping_gives_room_back_and_forgets_no_number(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
         quiet, log = filled(store, "quiet", 10), filled(store)
@@ -292,12 +304,17 @@ def test_appends_of_one_moment_share_a_sync(tmp_path: Path) -> None:
 
 
 def test_closed_is_closed(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store = Store(tmp_path, segment_bytes=SMALL, retention=Retention(max_bytes=SMALL))
+    filled(store, "only in the first segment", 10)
     log = filled(store)
     store.close()
     store.close()
     with pytest.raises(Stopped):
         log.append(batch_of("demo", 100, 1))
+    with pytest.raises(Stopped):
+        store.sweep()
+    with pytest.raises(Stopped):
+        compact(store)
 
 
 def test_threads_get_numbers_of_their_own(tmp_path: Path) -> None:
