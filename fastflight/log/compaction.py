@@ -46,10 +46,17 @@ def compact(store: Store, turn: Callable[[], object] = lambda: None) -> list[str
     """Compact what is closed; the names of the parts that were made. `StorageError` where the disk fails.
 
     Appending and reading go on meanwhile. `turn` is called after each batch that was read: it may take its time, so
-    that others have theirs, and what it raises ends the work with all segments as they were.
+    that others have theirs, and what it raises ends the work with all segments as they were: so does closing the store,
+    with `Stopped`.
     """
+
+    def turn_if_open() -> None:
+        store.check()
+        turn()
+
     with store.tidying:
-        return _compact(store, turn)
+        store.check()
+        return _compact(store, turn_if_open)
 
 
 def _compact(store: Store, turn: Callable[[], object]) -> list[str]:

@@ -219,10 +219,16 @@ class Store:
             )
 
     def close(self) -> None:
-        """Keep what waits, and end."""
+        """Keep what waits, and end: after a sweep or a compaction that goes on, which ends at its next turn."""
         self._committer.close()
-        self._writer.close()
-        self._lock.close()
+        with self.tidying:
+            self._writer.close()
+            self._lock.close()
+
+    def check(self) -> None:
+        """`Stopped` once it is closed."""
+        with self._committer.changed:
+            self._committer.check()
 
     def __enter__(self) -> Store:
         return self
@@ -273,6 +279,7 @@ class Store:
         swept = 0
         while True:
             with self._committer.changed:
+                self._committer.check()
                 part = self._oldest_due()
                 if part is None:
                     return swept

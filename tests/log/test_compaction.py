@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fastflight.errors import BusyError, Stopped
 from fastflight.log import Range, Rows, Store, StoreReader, compact
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
@@ -61,6 +63,30 @@ def test_stopped_anywhere_it_leaves_everything_as_it_was(tmp_path: Path) -> None
             assert everything(store) == before
         assert compact(store)
         assert everything(store) == before
+
+
+def test_closing_ends_it_and_lets_nobody_in_before(tmp_path: Path) -> None:
+    """Whoever opens the folder removes what is not finished."""
+    filled(tmp_path)
+    store = Store(tmp_path, segment_bytes=SMALL)
+    log, before = store.log("a"), everything(store)
+    closing = threading.Thread(target=store.close)
+
+    def turn() -> None:
+        closing.start()
+        with pytest.raises(Stopped):
+            while True:
+                log.append(batch_of("a", 0, 1), expected=log.next_seq).result()
+        for _ in range(100):
+            with pytest.raises(BusyError):
+                Store(tmp_path)
+
+    with pytest.raises(Stopped):
+        compact(store, turn)
+    closing.join()
+    with Store(tmp_path) as store:
+        assert numbers(store.log("b").read()) == before["b"][0]
+        assert not list(tmp_path.glob("*.parquet"))
 
 
 def test_a_parquet_file_says_which_log_and_which_row(tmp_path: Path) -> None:
