@@ -90,8 +90,9 @@ class Kept:
                 await send(self._unchanged)
                 await send(EMPTY)
                 return
-        await send(self._start)
-        await send(EMPTY if scope["method"] == "HEAD" else self._body)
+        start, body = self._start, self._body  # to send takes time, and the next one may be made meanwhile
+        await send(start)
+        await send(EMPTY if scope["method"] == "HEAD" else body)
 
     def ready(self, headers: Iterable[Header]) -> bytes | None:
         """Head, but for its first line, and body, where they are fresh and a client wants them whole."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from fastflight.errors import BusyError
-from fastflight.gateway.asgi import Receive, Scope, Send
+from fastflight.gateway.asgi import Message, Receive, Scope, Send
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.door import Door
 from fastflight.gateway.front import Front
@@ -55,6 +55,27 @@ def test_an_answer_is_kept_for_its_lifetime() -> None:
         assert (first.body, second.body) == (b"1", b"2")
         assert first.headers[b"content-length"] == b"1"
         assert first.headers[b"etag"] != second.headers[b"etag"]
+
+    asyncio.run(run())
+
+
+def test_head_and_content_are_of_one_answer_however_slowly_they_are_sent() -> None:
+    async def run() -> None:
+        counter, clock = Counter(), Clock(now=1.0)
+        counter.made = 9  # the next one is longer than the one before
+        kept = Kept(counter.make, clock)
+        slow, others = Answered(), Answered()
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":  # its connection has no room
+                clock.now += LIFETIME_SECONDS
+                counter.made = 99
+                await kept.answer(scope(), others.take)
+            await slow.take(message)
+
+        await kept.answer(scope(), send)
+        assert (slow.body, others.body) == (b"10", b"100")
+        assert slow.headers[b"content-length"] == b"2"
 
     asyncio.run(run())
 
