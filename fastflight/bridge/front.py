@@ -115,7 +115,7 @@ class DeviceFront:
     @contextlib.asynccontextmanager
     async def hold(self, holder: str, listener: Listener) -> AsyncIterator[Channel]:
         async with self._device.aline(holder, timeout=0) as port:
-            channel = PortChannel(port, listener, self._driven.setdefault(port, Driven()))
+            channel = PortChannel(port, listener, self._driven.setdefault(port, Driven.at_first(self._device.address)))
             reading = asyncio.ensure_future(channel.run())
             try:
                 async with _as_found(channel):

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from fastflight.transport.port import SerialControl
+from fastflight.transport.port import Address, SerialControl
+from fastflight.transport.rfc2217 import Rfc2217Address
+from fastflight.transport.serial import SerialAddress
 from fastflight.transport.tap import Tap
 
 Phase = Literal["connecting", "open", "lost"]
@@ -26,11 +28,22 @@ class State:
 
 @dataclass(slots=True)
 class Driven:
-    """How this side drives the control lines of an open port, which cannot be asked for it: both are asserted at first,
-    unless the port's URL says otherwise, and stay as one client left them for the next one."""
+    """How this side drives the control lines of an open port, which cannot be asked for it; None where nobody knows.
 
-    dtr: bool = True
-    rts: bool = True
+    They stay as one client left them for the next one.
+    """
+
+    dtr: bool | None = True
+    rts: bool | None = True
+
+    @classmethod
+    def at_first(cls, address: Address) -> Driven:
+        """As opening `address` leaves them: both asserted, unless its URL says otherwise, or they are another's."""
+        if isinstance(address, Rfc2217Address):
+            return cls(address.dtr, address.rts)
+        if isinstance(address, SerialAddress):
+            return cls(address.dtr is not False, address.rts is not False)
+        return cls()
 
 
 class Listener(Protocol):

@@ -60,7 +60,7 @@ class Upstream:
         self._state = State("connecting")
         self._listener: Listener | None = None
         self._stream: Stream | None = None
-        self._driven = Driven()
+        self._driven = Driven.at_first(address)
         self._reading = asyncio.Event()
         self._reading.set()
         self._wanted = asyncio.Event()
@@ -148,7 +148,7 @@ class Upstream:
             return error, 0.0
         opened = clock()
         self._stream = stream
-        self._driven = Driven()
+        self._driven = Driven.at_first(self._address)
         try:
             self._tell(State("open"))
             await self._read(stream)

@@ -78,8 +78,13 @@ class Device:
         return self._shard
 
     @property
+    def address(self) -> Address:
+        """Where the device is."""
+        return self._address
+
+    @property
     def url(self) -> str:
-        """Where the device is: what may be told of the URL that the user wrote."""
+        """The same as text: what may be told of the URL that the user wrote."""
         return self._address.url
 
     @property

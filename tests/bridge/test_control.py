@@ -10,7 +10,7 @@ import pytest
 
 from fastflight.bridge.control import READY, LineControl
 from fastflight.bridge.front import LineFront
-from fastflight.bridge.line import State
+from fastflight.bridge.line import Driven, State
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.protocol.rfc2217 import (
     Control,
@@ -29,6 +29,7 @@ from fastflight.protocol.rfc2217 import (
     Setting,
 )
 from fastflight.transport import LineSettings, ModemLines
+from fastflight.transport.url import parse_url
 from tests.bridge.memory_line import MemoryControl, MemoryLine
 
 CHANGES: list[Setting] = [SetBaud(921600), SetDataBits(7), SetParity("E"), SetStopBits(2.0)]
@@ -79,6 +80,25 @@ def test_control_lines_stay_as_one_client_left_them_and_the_next_one_can_assert_
     # Boards with USB of their own are silent until DTR is asserted.
     assert apply(line, SetDtr(None), SetDtr(True)) == [SetDtr(False), SetDtr(True)]
     assert control.told == [{"dtr": False}, {"rts": False}, {"dtr": True}]
+
+
+@pytest.mark.parametrize("scheme", ["serial:///dev/ttyUSB0", "rfc2217://127.0.0.1:1"])
+def test_control_lines_that_the_url_leaves_low_can_be_asserted(scheme: str) -> None:
+    control = MemoryControl()
+    line = MemoryLine(control=control)
+    line.driven = Driven.at_first(parse_url(f"{scheme}?dtr=0&rts=0"))
+    # As esptool resets a board, which a line that stays low would not do.
+    requests = [SetDtr(None), SetDtr(False), SetRts(True), SetDtr(True), SetRts(False)]
+    assert apply(line, *requests) == [SetDtr(False), *requests[1:]]
+    assert control.told == [{"rts": True}, {"dtr": True}, {"rts": False}]
+
+
+def test_control_lines_that_a_remote_server_has_kept_are_asked_of_it() -> None:
+    control = MemoryControl()
+    line = MemoryLine(control=control)
+    line.driven = Driven.at_first(parse_url("rfc2217://127.0.0.1:1"))
+    assert apply(line, SetDtr(None), SetDtr(True), SetDtr(True)) == [SetDtr(True)] * 3
+    assert control.told == [{"dtr": True}]
 
 
 def test_flow_control_is_never_said_to_be_in_force() -> None:

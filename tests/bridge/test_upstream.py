@@ -54,6 +54,11 @@ def test_is_a_line() -> None:
     assert Upstream(parse_url("sim:"), name="weather").name == "weather"
 
 
+def test_knows_the_control_lines_as_its_url_has_them_opened() -> None:
+    driven = Upstream(parse_url("serial:///dev/ttyUSB0?dtr=0&rts=0")).driven
+    assert (driven.dtr, driven.rts) == (False, False)
+
+
 def test_carries_bytes_both_ways_and_shows_them_to_the_tap() -> None:
     async def scene() -> None:
         with listening() as (listener, url):
