@@ -91,5 +91,5 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+        return screen.printable(", ".join(map(str, value)))
+    return screen.printable(str(value))

@@ -11,6 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fastflight.cli.values import rows_of
+
 FIRST_ROWS = 10
 LAST_ROWS = 5
 # A cell of a `raw` file or a long text must not push the others off the screen.
@@ -51,7 +53,7 @@ class Preview:
 
 
 def _cells(batch: pa.RecordBatch) -> list[list[str]]:
-    return [[_cell(value) for value in row.values()] for row in batch.to_pylist()]
+    return [[_cell(value) for value in row.values()] for row in rows_of(batch)]
 
 
 def _cell(value: Any) -> str:

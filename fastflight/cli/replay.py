@@ -71,7 +71,7 @@ async def replay(
     server: Server = HERE,
 ) -> None:
     """Show what was recorded of a device: lines with their times, and where some are missing, why."""
-    one_way(raw, as_csv, json)
+    one_way(raw, as_csv, json, columns)
     request = build(
         Recording,
         name=name,

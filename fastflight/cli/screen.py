@@ -22,25 +22,37 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from fastflight.tables.writing import finite
+
 # A pipe has no width: its reader must not get lines cut to that of a terminal.
 PIPE_COLUMNS = 10_000
 
 
 def line(text: str) -> None:
     """One line of a result."""
-    sys.stdout.write(text + "\n")
+    lines(text + "\n")
+
+
+def lines(text: str) -> None:
+    """Lines of a result, each with its end."""
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def complain(text: str) -> None:
-    """Something went wrong, or wants to be noticed."""
-    sys.stderr.write(text + "\n")
+    """Something went wrong, or wants to be noticed. What a device said of it may have several lines."""
+    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
     sys.stderr.flush()
 
 
+def printable(text: str) -> str:
+    """Text that does not move the cursor or set the terminal's title: what a board says, or calls its files."""
+    return "".join(each if each.isprintable() or each == "\t" else f"\\x{ord(each):02x}" for each in text)
+
+
 def as_json(value: Any) -> None:
-    """A result for a script."""
-    line(json.dumps(value, default=_plain, ensure_ascii=False))
+    """A result for a script. NaN and infinities are null: JSON has none."""
+    line(json.dumps(finite(value), default=_plain, ensure_ascii=False))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
@@ -49,7 +61,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequ
     for heading in headings:
         shown.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
     for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
+        shown.add_row(*(Text(printable(cell)) for cell in row))
     show(shown)
 
 

@@ -22,6 +22,7 @@ from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import Interrupted, asynchronous
 from fastflight.cli.options import Columns, ModeOption, Ticks
 from fastflight.cli.target import AsJson, schema_of
+from fastflight.cli.values import rows_of
 from fastflight.client import Missed
 from fastflight.service.requests import SessionFormat
 from fastflight.tables import Layout, open_writer
@@ -61,7 +62,7 @@ async def tail(
     server: Server = HERE,
 ) -> None:
     """Follow what a device says, without interrupting its program. Ctrl-C ends it."""
-    one_way(raw, as_csv, json)
+    one_way(raw, as_csv, json, columns)
     asked: SessionFormat = "bytes" if raw else format
     async with (
         server.client() as client,
@@ -83,10 +84,12 @@ async def tail(
         await follow(device, stream, show, quiet=raw or json or as_csv)
 
 
-def one_way(raw: bool, as_csv: bool, json: bool) -> None:
-    """Refuse several ways to print."""
+def one_way(raw: bool, as_csv: bool, json: bool, columns: str | None) -> None:
+    """Refuse several ways to print, and columns of what has none."""
     if raw + as_csv + json > 1:
         raise typer.BadParameter("one of --raw, --csv and --json")
+    if raw and columns:
+        raise typer.BadParameter("--raw is the device's bytes alone: leave --columns out")
 
 
 def printer(schema: pa.Schema, *, raw: bool, as_csv: bool, json: bool, dated: bool = False) -> Show:
@@ -193,18 +196,18 @@ def _raw(batch: pa.RecordBatch) -> None:
 
 
 def _json(batch: pa.RecordBatch) -> None:
-    for row in batch.to_pylist():
+    for row in rows_of(batch):
         screen.as_json(row)
 
 
 def _csv(schema: pa.Schema) -> Show:
     writer = open_writer(Layout("csv"), schema)
-    screen.line(writer.begin().decode().rstrip("\n"))
-    return lambda batch: screen.line(writer.encode(batch).decode().rstrip("\n"))
+    screen.lines(writer.begin().decode())
+    return lambda batch: screen.lines(writer.encode(batch).decode())
 
 
 def _text(batch: pa.RecordBatch, when: Callable[[datetime], str]) -> None:
-    for row in batch.to_pylist():
+    for row in rows_of(batch):
         received = row.pop("time", None)
         time = row.pop("board_time", None) or received
         row.pop("seq", None)
@@ -223,6 +226,4 @@ def local_date(when: datetime) -> str:
 
 
 def _printable(value: Any) -> str:
-    """A board's output must not move the cursor or set the terminal's title."""
-    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-    return "".join(each if each.isprintable() or each == "\t" else f"\\x{ord(each):02x}" for each in text)
+    return screen.printable(value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value))

@@ -182,16 +182,16 @@ def _json_values(column: pa.Array, name: str) -> list[Any]:
         return values
     values = column.to_pylist()
     if pa.types.is_floating(type_) or pa.types.is_nested(type_):
-        return [_finite(value) for value in values]
+        return [finite(value) for value in values]
     return values
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no NaN and no infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     return value

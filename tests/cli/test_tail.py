@@ -81,3 +81,8 @@ def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
     _, said = child.communicate()
     assert child.returncode == 130
     assert re.search(rb"interrupted: [\d,]+ rows in \d+\.\d s", said)
+
+
+def test_the_bytes_as_they_are_have_no_columns(run: Run) -> None:
+    result = run("tail", "demo", "--raw", "--columns", "data", "-n", "1")
+    assert (result.exit_code, "leave --columns out" in result.stderr) == (2, True)
