@@ -91,8 +91,10 @@ def _patient(step: Step, seconds: float, react: Callable[[], Conversation[None]]
         try:
             return (yield Receive(min(left, seconds)) if left else step)
         except TransportTimeout as error:
+            if not isinstance(step, Receive):
+                return error
             left -= seconds
-            if left <= 0 and isinstance(step, Receive):
+            if left <= 0:
                 what = f"the device sent nothing for {step.within:g} s"
                 return TransportTimeout(what, where=error.where, hint=error.hint)
         except Exception as error:

@@ -52,6 +52,14 @@ def test_the_deadline_stays_what_it_was() -> None:
         play(ticking(wait_for(1), 0.25), [Send(b"?"), *[Silence()] * 4])
 
 
+def test_a_line_that_takes_nothing_ends_the_conversation_however_it_ticks() -> None:
+    """That is no silence to wait through: whoever writes has waited long enough."""
+    conversation = ticking(wait_for(1), 0.25)
+    assert next(conversation) == Send(b"?")
+    with pytest.raises(TransportTimeout, match="took nothing"):
+        conversation.throw(TransportTimeout("the device took nothing for 10 s"))
+
+
 def test_what_a_reaction_raises_ends_the_conversation_from_outside() -> None:
     seen: list[BaseException] = []
 
