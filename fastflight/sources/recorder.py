@@ -118,6 +118,10 @@ class Recorder:
                 # A lot before it has failed meanwhile, and will be told of; this one is taken again with it.
                 self._settle(wait=True)
                 return
+            except asyncio.CancelledError:
+                # It waited for room. The loop ends, and not the recording: `finish` takes it again.
+                self._reader = self.device.tap.reader(seq=chunks[0].seq)
+                raise
             self._appended(chunks, ticket)
 
     def _batch(self, chunks: list[Chunk]) -> pa.RecordBatch:

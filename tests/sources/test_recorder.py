@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +18,23 @@ from fastflight.sources.recorded_rows import BEGAN
 from fastflight.transport.tap import CHUNK_BYTES
 
 from .recording_parts import Disk, Line, recording, told
+
+SOON = 20.0
+
+
+class SlowDisk(Disk):
+    """One that writes only while it `goes_on`; `asked` once it does not."""
+
+    def __init__(self) -> None:
+        self.goes_on, self.asked = threading.Event(), threading.Event()
+        self.goes_on.set()
+        super().__init__()
+
+    def step(self, call: str, name: str) -> None:
+        if not self.goes_on.is_set():
+            self.asked.set()
+            self.goes_on.wait(SOON)
+        super().step(call, name)
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +148,32 @@ def test_a_disk_that_stays_full_does_not_keep_the_recorder_from_ending(tmp_path:
         line.tap.feed("rx", b"a")
         recorder.finish()
         assert told(store.log("demo").read()) == []
+
+
+def test_what_waits_for_room_when_the_loop_ends_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is slow in the moment in which the server is told to end."""
+    monkeypatch.setattr("fastflight.log.committer.MAX_WAITING_BYTES", 1)
+    line, disk = Line(), SlowDisk()
+    with recording(tmp_path, line, disk) as (recorder, store):
+
+        async def main() -> None:
+            running = asyncio.ensure_future(recorder.run())
+            line.tap.feed("rx", b"on its way")
+            await asyncio.sleep(0)
+            await asyncio.to_thread(disk.asked.wait, SOON)
+            line.tap.feed("rx", b"waits for room")
+            for _ in range(20):  # turns, in which it is taken
+                await asyncio.sleep(0)
+            assert recorder._reader.next_seq == line.tap.next_seq
+            running.cancel()
+            await asyncio.wait([running])
+
+        disk.goes_on.clear()
+        asyncio.run(main())
+        disk.goes_on.set()
+        recorder.finish()
+        assert told(store.log("demo").read()) == [(0, "rx", b"on its way"), (1, "rx", b"waits for room")]
+        assert (recorder.rows, recorder.lost) == (2, 0)
 
 
 def test_a_piece_too_long_for_the_log_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
