@@ -160,7 +160,8 @@ async def _as_found(channel: Channel) -> AsyncIterator[None]:
     finally:
         control = channel.control
         if before is not None and control is not None:
-            with contextlib.suppress(TransportError):
+            with contextlib.suppress(TransportError):  # a port that has no break, or a server that does not answer
                 await control.aassign(CONTROL_SECONDS, sending_break=False)
+            with contextlib.suppress(TransportError):
                 if control.settings != before:
                     await control.aconfigure(before, CONTROL_SECONDS)

@@ -11,7 +11,7 @@ import pytest
 from fastflight.bridge.control import READY, LineControl
 from fastflight.bridge.front import LineFront
 from fastflight.bridge.line import Driven, State
-from fastflight.errors import TransportClosed, TransportError
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import (
     Control,
     Flow,
@@ -154,6 +154,22 @@ def test_settings_are_put_back_and_a_break_ends_when_the_client_leaves() -> None
     held(MemoryLine(control=control), flash)
     assert control.settings == LineSettings()
     assert control.told[-2:] == [{"break": False}, LineSettings()]
+
+
+def test_settings_are_put_back_where_a_break_cannot_be_ended() -> None:
+    class WithoutBreak(MemoryControl):
+        async def aassign(
+            self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+        ) -> None:
+            raise TransportTimeout("the server did not answer SetBreak")
+
+    control = WithoutBreak()
+
+    async def flash(line: MemoryLine) -> None:
+        await control.aconfigure(replace(control.settings, baud=921600), 1)
+
+    held(MemoryLine(control=control), flash)
+    assert control.settings == LineSettings()
 
 
 def held(line: MemoryLine, use: Callable[[MemoryLine], Awaitable[None]]) -> None:
