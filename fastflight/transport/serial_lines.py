@@ -34,8 +34,8 @@ T = TypeVar("T")
 UNKNOWN_REQUEST = frozenset({errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP})
 
 # What pyserial raises: OSError from the system, ValueError for what it does not know itself, termios' own error from
-# setting a line, TypeError when the port is closed under a call.
-FAILURES = (OSError, ValueError, TerminalError, TypeError)
+# setting a line, TypeError when the port is closed under a call, OverflowError for a speed beyond 31 bits.
+FAILURES = (OSError, ValueError, TerminalError, TypeError, OverflowError)
 
 
 def send(port: serial.Serial, chunk: bytearray, timeout: float | None) -> int:

@@ -45,6 +45,7 @@ def test_what_was_gathered_goes_before_the_line_changes(bench: Bench) -> None:
         (LineSettings(parity="E"), "cannot drive the line as 115200 baud, 8E1"),
         (LineSettings(data_bits=9), "cannot drive the line as 115200 baud, 9N1"),
         (LineSettings(baud=0), "cannot run at 0 baud"),
+        (LineSettings(baud=(1 << 32) - 1), "cannot drive the line as 4294967295 baud"),
     ],
 )
 def test_settings_that_the_port_cannot_do_change_nothing(bench: Bench, settings: LineSettings, text: str) -> None:
