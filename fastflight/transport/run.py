@@ -42,7 +42,7 @@ def run(
             try:
                 answer = _perform(_hurried(step, deadline), port, content)
             except TransportError as error:
-                step = conversation.throw(error)
+                step = _told(conversation, step, error)
             else:
                 step = conversation.send(answer)
     except StopIteration as end:
@@ -101,7 +101,7 @@ async def arun(
             try:
                 answer = await _aperform(_hurried(step, deadline), port, content) or b""
             except TransportError as error:
-                step = conversation.throw(error)
+                step = _told(conversation, step, error)
             else:
                 step = conversation.send(answer)
     except StopIteration as end:
@@ -149,6 +149,13 @@ async def _aother(step: Step, port: Port, content: AsyncIterator[bytes] | None) 
         case Fetch():
             return await anext(content, b"") if content is not None else b""
     return b""
+
+
+def _told(conversation: Conversation[T], step: Step, error: TransportError) -> Step:
+    """The step after one that failed. Content may come from a line as well, and without it there is no going on."""
+    if isinstance(step, Fetch):
+        raise error
+    return conversation.throw(error)
 
 
 def _deadline(timeout: float | None) -> float:

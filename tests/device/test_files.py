@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fastflight.errors import (
     FileMissing,
     RequestError,
     TransportError,
+    TransportTimeout,
 )
 from tests.device.content import CONTENT, pieces
 
@@ -132,14 +133,28 @@ def test_a_full_board_keeps_the_old_file_and_no_part(board: Callable[[str], Inve
         assert b"".join(session.read("/old.bin")) == b"the old content"
 
 
-def test_content_that_fails_keeps_the_old_file_and_no_part(inventory: Inventory) -> None:
+@pytest.mark.parametrize("kind", [DataError, TransportTimeout])
+def test_content_that_fails_keeps_the_old_file_and_no_part(inventory: Inventory, kind: type[FastFlightError]) -> None:
     def failing() -> Iterator[bytes]:
         yield CONTENT
-        raise DataError("row 7 does not fit")
+        raise kind("row 7 does not fit, or the board that it is read from is silent")
+
+    async def afailing() -> AsyncIterator[bytes]:
+        for piece in failing():
+            yield piece
+
+    async def on_a_loop() -> None:
+        async with inventory.device("demo").alease("test") as session:
+            await session.write("/old.bin", afailing())
 
     with inventory.device("demo").lease("test") as session:
-        with pytest.raises(DataError):
+        with pytest.raises(kind, match="row 7"):
             session.write("/old.bin", failing())
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+        assert b"".join(session.read("/old.bin")) == b"the old content"
+    with pytest.raises(kind, match="row 7"):
+        asyncio.run(on_a_loop())
+    with inventory.device("demo").lease("test") as session:
         assert [entry.path for entry in session.list("/")] == ["/old.bin"]
         assert b"".join(session.read("/old.bin")) == b"the old content"
 
