@@ -87,9 +87,11 @@ class DeviceSessions:
         with self._inventory.device(request.device).line(holder(request)) as port:
             with LineThread(port, _unheeded) as line:
                 for batch in batches:
+                    size = 0
                     for data in sendable(batch):
                         line.send(data)
-                        progress = Progress(progress.rows + 1, progress.bytes + len(data))
+                        size += len(data)
+                    progress = Progress(progress.rows + batch.num_rows, progress.bytes + size)
                     acknowledge(progress)
         return {"rows": progress.rows, "bytes": progress.bytes}
 
@@ -105,9 +107,11 @@ class DeviceSessions:
         async with self._inventory.device(request.device).aline(holder(request)) as port:
             async with LineTask(port, _unheeded) as line:
                 async for batch in batches:
+                    size = 0
                     for data in sendable(batch):
                         await line.send(data)
-                        progress = Progress(progress.rows + 1, progress.bytes + len(data))
+                        size += len(data)
+                    progress = Progress(progress.rows + batch.num_rows, progress.bytes + size)
                     acknowledge(progress)
         return {"rows": progress.rows, "bytes": progress.bytes}
 
