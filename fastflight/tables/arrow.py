@@ -19,6 +19,7 @@ from fastflight.tables.ipc import (
     DICTIONARY_BATCH,
     RECORD_BATCH,
     SCHEMA,
+    Dictionaries,
     Message,
     MessageSplitter,
     broken,
@@ -63,6 +64,7 @@ class ArrowReader:
         self.rejected = Rejected()
         self._splitter = MessageSplitter()
         self._source = _Whole()
+        self._dictionaries = Dictionaries()
         self._reader: pa.ipc.RecordBatchStreamReader | None = None
         self._schema: pa.Schema | None = None
         self._trailing = 0
@@ -91,11 +93,14 @@ class ArrowReader:
                 return []
             if message.kind not in (DICTIONARY_BATCH, RECORD_BATCH):
                 raise broken(f"a message of kind {message.kind} where a batch should be", message.offset)
-            check_size(message)
-            self._source.put(message.data)
+            size = check_size(message)
             if message.kind == DICTIONARY_BATCH:
+                self._dictionaries.add(message, size)
+                self._source.put(message.data)
                 return []
+            self._source.put(message.data)
             batch = self._reader.read_next_batch()
+            self._dictionaries.used()
         except _UNREADABLE as error:
             raise broken(f"a message can not be read: {_first_line(error)}", message.offset) from None
         try:

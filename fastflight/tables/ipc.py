@@ -16,7 +16,8 @@ from fastflight.errors import DataError
 
 # A schema of some thousand columns with their metadata.
 MAX_METADATA_BYTES = 4 * 1024 * 1024
-# One record batch is held whole. Also the limit for what its buffers say they are when decompressed.
+# One record batch is held whole. Also the limit for what its buffers say they are when decompressed, and for a stream's
+# dictionaries together, which its batches have in common.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 # Rows cost nothing in columns of nulls: a message of 200 bytes could claim 2^60 of them.
 MAX_MESSAGE_ROWS = 16 * 1024 * 1024
@@ -171,10 +172,42 @@ class MessageSplitter:
         self._body = None
 
 
-def check_size(message: Message) -> None:
-    """Refuse a batch that says it is far larger than its bytes: too many rows, or buffers that unpack to too much."""
-    size = int.from_bytes(message.data[4:8], "little")
-    metadata = message.data[8 : 8 + size]
+class Dictionaries:
+    """What the dictionaries of a stream take: those that its batches use, and those that wait for a batch."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+        self._held = 0
+        self._waiting = 0
+
+    def add(self, message: Message, size: int) -> None:
+        """A dictionary is to be read, of `size` bytes as `check_size` told. `DataError` where all of them are too much."""
+        header = Flatbuffer.root(_metadata(message)).table(2)
+        assert header is not None, "its size was looked at"
+        name, grows = header.scalar(0, "<q"), bool(header.scalar(2, "<B"))
+        if not grows:
+            self._held -= self._sizes.pop(name, 0)
+        self._sizes[name] = self._sizes.get(name, 0) + size
+        self._held += size
+        self._waiting += size
+        if max(self._held, self._waiting) > MAX_BODY_BYTES:
+            raise broken(f"its dictionaries take more than {MAX_BODY_BYTES} bytes together", message.offset)
+
+    def used(self) -> None:
+        """A batch was read, and with it the dictionaries before it."""
+        self._waiting = 0
+
+
+def _metadata(message: Message) -> bytes:
+    return message.data[8 : 8 + int.from_bytes(message.data[4:8], "little")]
+
+
+def check_size(message: Message) -> int:
+    """The bytes that a batch takes when it is read.
+
+    Refuse one that says it is far larger than its bytes: too many rows, or buffers that unpack to too much.
+    """
+    metadata = _metadata(message)
     try:
         header = Flatbuffer.root(metadata).table(2)
         if header is not None and message.kind == DICTIONARY_BATCH:
@@ -188,12 +221,13 @@ def check_size(message: Message) -> None:
         raise broken(f"a message can not be read: {error}", message.offset) from None
     if max([rows, *(length for length, _ in nodes)]) > MAX_MESSAGE_ROWS:
         raise broken(f"a message says that it holds more than {MAX_MESSAGE_ROWS} values", message.offset)
+    body = memoryview(message.data)[8 + len(metadata) :]
+    unpacked = 0
     if compressed:
-        body = memoryview(message.data)[8 + size :]
-        unpacked = 0
         for start, length in buffers:
             if length >= 8 and 0 <= start <= len(body) - 8:
                 # -1 means that this buffer was left as it is.
                 unpacked += max(int.from_bytes(body[start : start + 8], "little", signed=True), 0)
         if unpacked > MAX_BODY_BYTES:
             raise broken(f"a message unpacks to {unpacked} bytes, more than {MAX_BODY_BYTES}", message.offset)
+    return max(len(body), unpacked)

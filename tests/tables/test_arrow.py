@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fastflight.errors import FastFlightError, RequestError
+from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.tables import Layout, open_reader
-from fastflight.tables.ipc import MAX_BODY_BYTES
+from fastflight.tables.ipc import DICTIONARY_BATCH, MAX_BODY_BYTES, MessageSplitter
 
 TABLE = pa.table(
     {
@@ -98,6 +98,31 @@ def test_limits_are_checked_before_memory_is_taken(read: Any) -> None:
     assert len(zeros) < 1 << 20
     assert "unpacks to" in read(zeros, "arrow").error[1]
     assert "metadata has 2147483647 bytes" in read(b"\xff\xff\xff\xff\xff\xff\xff\x7f", "arrow").error[1]
+
+
+def test_dictionaries_have_one_limit_together(read: Any) -> None:
+    value = pa.array(["x" * (MAX_BODY_BYTES // 8)])
+    column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), value)
+    data = stream(pa.table({f"c{number}": column for number in range(9)}), compression="zstd")
+    assert len(data) < 1 << 16
+    before = pa.total_allocated_bytes()
+    reader = open_reader(Layout("arrow"))
+    with pytest.raises(DataError, match="its dictionaries take more than 67108864 bytes together"):
+        reader.feed(data)
+    assert pa.total_allocated_bytes() - before < MAX_BODY_BYTES // 8
+
+
+def test_dictionaries_that_no_batch_uses_are_not_gathered() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array(["x" * (MAX_BODY_BYTES // 8)]))
+    data = stream(pa.table({"c": column}))
+    (start, first), (end, _) = [(each.offset, each.kind) for each in MessageSplitter().feed(data)][1:]
+    assert first == DICTIONARY_BATCH
+    for replaced in (1, 7):
+        reader = open_reader(Layout("arrow"))
+        (batch,) = reader.feed(data[:start] + data[start:end] * replaced + data[end:])
+        assert batch.num_rows == 1
+    with pytest.raises(DataError, match="dictionaries take more"):
+        open_reader(Layout("arrow")).feed(data[:start] + data[start:end] * 8)
 
 
 @pytest.mark.parametrize(
