@@ -181,7 +181,7 @@ class Dictionaries:
         self._waiting = 0
 
     def add(self, message: Message, size: int) -> None:
-        """A dictionary is to be read, of `size` bytes as `check_size` told. `DataError` where all of them are too much."""
+        """A dictionary of `size` bytes, as `check_size` told, is to be read. `DataError` where all are too much."""
         header = Flatbuffer.root(_metadata(message)).table(2)
         assert header is not None, "its size was looked at"
         name, grows = header.scalar(0, "<q"), bool(header.scalar(2, "<B"))
