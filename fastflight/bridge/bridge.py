@@ -83,7 +83,8 @@ class Bridge:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[Writer] = set()
         self._newest: Writer | None = None
-        self._viewers: set[Viewer] = set()
+        # In the order in which they came.
+        self._viewers: dict[Viewer, None] = {}
         self._linger = LINGER_SECONDS
         self._draining = False
         self._closing = False
@@ -217,20 +218,29 @@ class Bridge:
             raise BusyError(_taken_over(self._newest), holder=self._newest.name)
 
     async def _view(self, connection: Connection) -> None:
-        if len(self._viewers) >= self._max_viewers:
+        if len(self._viewers) >= self._max_viewers and not self._put_out():
             text = f"all {self._max_viewers} places for viewers are taken"
             await connection.finish(told(text), self._linger)
             return
         viewer = Viewer(connection)
-        self._viewers.add(viewer)
+        self._viewers[viewer] = None
         self._log("viewer connected", viewer)
         try:
             with self._front.watch() as reader:
                 reason = await viewer.run(reader)
         finally:
-            self._viewers.discard(viewer)
+            self._viewers.pop(viewer, None)
             self._log("viewer left", viewer)
         await connection.finish(notice(reason) if reason else b"", self._linger)
+
+    def _put_out(self) -> bool:
+        """Whether a viewer had to go that may have gone long since: of a silent device nobody would learn that."""
+        viewer = next((viewer for viewer in self._viewers if viewer.may_be_gone), None)
+        if viewer is None:
+            return False
+        del self._viewers[viewer]
+        viewer.end("another viewer got this place")
+        return True
 
     def _changed(self, state: State) -> None:
         if state.phase == "open":

@@ -124,12 +124,16 @@ class Viewer(_Client):
     """A client that may look on. One that does not keep up loses a part, and sees where.
 
     One that will send nothing (`nc ... </dev/null`) looks on all the same. That it has gone is seen when the device
-    next says something.
+    next says something; until then, it `may_be_gone`.
     """
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, "viewer")
         connection.discard()
+
+    @property
+    def may_be_gone(self) -> bool:
+        return self._connection.ended
 
     async def run(self, reader: TapReader) -> str:
         """Pass on what the device says."""

@@ -63,6 +63,11 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         return data
 
+    @property
+    def ended(self) -> bool:
+        """The peer sends no more. Whether it still listens is not known until something is sent to it."""
+        return self._ended
+
     def send(self, data: bytes) -> None:
         """Hand `data` over; dropped when the connection is ending."""
         if data and not self._transport.is_closing():

@@ -241,6 +241,24 @@ def test_viewers_beyond_the_limit_are_told() -> None:
     run(test, max_viewers=1)
 
 
+def test_a_viewer_that_may_have_gone_gives_its_place_to_the_next() -> None:
+    """Of a device that is silent nobody learns whether it is still there."""
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        first = await connect(bridge, "viewers")
+        await seen(line, first, b"x")
+        first.writer.write_eof()
+        second = await connect(bridge, "viewers")
+        await seen(line, second, b"y")
+        assert b"fastflight: another viewer got this place\r\n" in await first.rest()
+        third = await connect(bridge, "viewers")
+        assert await third.rest() == b"fastflight: all 1 places for viewers are taken\r\n"
+        for client in (first, second, third):
+            await client.close()
+
+    run(test, max_viewers=1)
+
+
 def test_a_viewer_that_does_not_read_loses_a_part_and_the_writer_nothing() -> None:
     async def test(line: MemoryLine, bridge: Bridge) -> None:
         viewer = await connect(bridge, "viewers")
