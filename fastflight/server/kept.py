@@ -162,18 +162,21 @@ def _again(answer: Answer, stream: Stream) -> Generator[Message, None, None]:
     try:
         yield None
         for batch in answer.first:
+            stream.offered = time.monotonic()
             yield batch
             stream.passing()
         if stream.why_stop:
             stream.check()
         stream.count(answer.rows, answer.size)
         took = time.perf_counter() - stream.began
+        stream.offered = time.monotonic()
         yield answer.last, pa.py_buffer(b'%s, "duration_seconds": %.6f}' % (answer.told, took))
         outcome = "finished"
     except FastFlightError as error:
         outcome = "cancelled" if isinstance(error, Stopped) else "failed"
         raise flight_error(error) from None
     finally:
+        stream.offered = 0.0
         stream.close(outcome)
 
 

@@ -280,6 +280,26 @@ def test_a_live_session_may_look_away_for_longer(running: Running, stopped: flig
     assert running.settled()
 
 
+# A client that takes a byte at a time, and does not look how much the line could carry.
+THIN = [("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0)]
+
+
+def test_a_kept_answer_that_nobody_reads_is_ended_as_every_other(running: Running) -> None:
+    ticket = flight.Ticket(b'{"type": "mock", "total_rows": 300}')
+    for _ in range(2):
+        running.client.do_get(ticket).read_all()
+    with flight.FlightClient(f"grpc://127.0.0.1:{running.server.port}", generic_options=THIN) as client:
+        stopped = client.do_get(ticket)
+        looking = Looking(running)
+        looking.stream()
+        looking.after(STALLED_SECONDS)
+        looking.after(STALLED_SECONDS)
+        assert running.settled()
+        assert looking.figures() == {"readers": 1, "cut": 1}
+        with pytest.raises(pa.ArrowException):
+            stopped.read_all()
+
+
 def test_without_a_descriptor_to_look_with_it_looks_again_later(
     running: Running, stopped: flight.FlightStreamReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
