@@ -45,10 +45,16 @@ class ExecAddress:
         import pty
         import tty
 
-        if self.cwd is None and self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="fastflight-exec-")
+        try:
+            if self.cwd is None and self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="fastflight-exec-")
+            ours, theirs = pty.openpty()
+        except OSError as error:
+            missing = os.strerror(error.errno) if error.errno else str(error)
+            raise TransportError(
+                f"no terminal for the command ({missing})", where=self.url, hint="Try again when fewer are open"
+            ) from error
         folder = self.cwd or (self._folder.name if self._folder else ".")
-        ours, theirs = pty.openpty()
         try:
             tty.setraw(theirs)
             child = subprocess.Popen(  # noqa: S603  # the command that the fleet file names, no shell

@@ -7,6 +7,7 @@ process can pose as the board or as its host.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 import subprocess
@@ -35,6 +36,20 @@ class SimAddress:
     _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
 
     def open(self, timeout: float) -> SocketPort:
+        try:
+            return self._open(timeout)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise TransportError(
+                f"the simulated board did not start ({reason})", where=self.url, hint="Try again when fewer are open"
+            ) from error
+
+    def dispose(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _open(self, timeout: float) -> SocketPort:
         if self.files is None and self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="fastflight-sim-")
         folder = self.files or (self._folder.name if self._folder else ".")
@@ -59,11 +74,6 @@ class SimAddress:
                 raise
         baud = int(dict(self.options).get("baud", 0))
         return SocketPort(stream, self.url, lambda: _end(child), bytes_per_second=baud / BITS_PER_BYTE or None)
-
-    def dispose(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
 
 def _accept(

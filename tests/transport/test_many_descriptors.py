@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import tty
 
 import pytest
 
+from fastflight.errors import TransportError
 from fastflight.transport import parse_url
 
 from .serial_bench import PATIENCE
@@ -50,3 +52,27 @@ def test_a_serial_port_is_read_and_written_whatever_its_number(writer: str) -> N
             assert asyncio.run(aio()) in (b"again", b"a")
         finally:
             port.close()
+
+
+@pytest.mark.parametrize("url", ["sim:?telemetry=0", "exec:sleep 60"])
+def test_a_device_that_finds_no_descriptor_left_says_so_and_leaves_nothing(url: str) -> None:
+    """Whichever of those that it needs is missing. Who listens to it tries again, as after any loss of the line."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    address = parse_url(url)
+    address.open(PATIENCE).close()  # what is made once is there
+    opened = refused = 0
+    while not opened:
+        used = {int(name) for name in os.listdir("/dev/fd")}
+        free = (number for number in range(soft) if number not in used)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (next(itertools.islice(free, refused, None)), hard))
+        try:
+            port = address.open(PATIENCE)
+        except TransportError:
+            refused += 1
+        else:
+            opened += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    port.close()
+    address.dispose()
+    assert refused
