@@ -4,8 +4,8 @@ CSV cells become `bool`, `int64`, `float64`, `date32`, `timestamp[us]` (`[us, UT
 six digits of a second) or `string`; a column without values is `string`. Numbers that would lose something stay text:
 leading zeros (an identifier), integers beyond 64 bits.
 
-JSON values become those types, lists and structs of them; a column whose values do not agree, or nest deeper than
-`MAX_NESTING`, is `string` and holds JSON text.
+JSON values become those types, lists and structs of them; a column whose values do not agree, nest deeper than
+`MAX_NESTING` or list objects of more than `MAX_LIST_VALUES` values, is `string` and holds JSON text.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
+
+from fastflight.tables.schemas import MAX_LIST_VALUES, values_in
 
 # Deeper lists and structs are kept as JSON text: clients can not show them as columns anyway.
 MAX_NESTING = 8
@@ -125,8 +127,8 @@ def _agrees(value_type: pa.DataType | None, values: list[Any]) -> bool:
 
 def _list_type(lists: list[list[Any]], depth: int) -> pa.DataType:
     values = [value for item in lists for value in item]
-    inner = _column_type(values, depth) if depth <= MAX_NESTING else pa.string()
-    return pa.list_(inner or pa.string()) if _agrees(inner, values) else pa.string()
+    inner = (_column_type(values, depth) if depth <= MAX_NESTING else None) or pa.string()
+    return pa.list_(inner) if _agrees(inner, values) and values_in(inner) <= MAX_LIST_VALUES else pa.string()
 
 
 def _struct_type(objects: list[dict[str, Any]], depth: int) -> pa.DataType:

@@ -14,6 +14,7 @@ pyarrow's reader with an explicit schema is iterative: it survives any depth of 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -27,11 +28,22 @@ from fastflight.tables.codec import Layout
 from fastflight.tables.inference import infer_objects
 from fastflight.tables.objects import FewObjects
 from fastflight.tables.rows import RowSplitter
-from fastflight.tables.schemas import MAX_COLUMNS, holds_decimals, project, schema_from_names
+from fastflight.tables.schemas import (
+    MAX_COLUMNS,
+    MAX_LIST_VALUES,
+    holds_decimals,
+    lists_too_much,
+    project,
+    schema_from_names,
+    values_in,
+)
 from fastflight.tables.text import TextReader, shorten
 
 # Values nested deeper are not turned into text. Far below Python's recursion limit, which depends on the caller too.
 MAX_TEXT_NESTING = 200
+# Values that a row has room for, for each of its bytes. A key that it lacks takes as much as one that it has: two bytes
+# would take some megabytes in a table of a million values, and a file of them all memory.
+VALUES_PER_BYTE = 64
 
 _BLANK = b" \t\r\n"
 
@@ -46,6 +58,7 @@ class JsonGrammar:
     def __init__(self, layout: Layout) -> None:
         self._columns = layout.columns
         self._reader: _BlockReader | None = None
+        self._least = 0  # bytes of a row
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
             self._settle(schema_from_names(layout.schema))
@@ -59,6 +72,13 @@ class JsonGrammar:
                     where=f"schema.{field.name}",
                     hint="Read it as string, or keep such columns in an arrow or packed file",
                 )
+            if lists_too_much(field.type):
+                raise RequestError(
+                    f"a list of objects with more than {MAX_LIST_VALUES} values",
+                    where=f"schema.{field.name}",
+                    hint="Read it as string, which is its JSON text, or name fewer of its fields",
+                )
+        self._least = math.ceil(sum(values_in(field.type) for field in schema) / VALUES_PER_BYTE)
         self.schema = schema
 
     def begin(self, row: bytes) -> bool:
@@ -100,6 +120,8 @@ class JsonGrammar:
         # two objects), and if there are as many rows as lines, each line is one row.
         if self._reader is None:
             self._reader = _BlockReader(self.schema)
+        if self._least > len(b"{}") and min(map(len, data.split(b"\n")[:-1]), default=self._least) < self._least:
+            raise pa.ArrowInvalid("a row of next to nothing")
         return self._reader.read(data, data.count(b"\n"))
 
     def _tidy(self, data: bytes) -> bytes:
@@ -116,6 +138,8 @@ class JsonGrammar:
             return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
         if not (row.startswith(b"{") and row.endswith(b"}")):
             return f"{shorten(text)} is not a JSON object"
+        if len(row) < self._least:
+            return f"the row has {len(row)} bytes, and a row of this table at least {self._least}"
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:

@@ -17,6 +17,8 @@ from fastflight.errors import DataError, RequestError, nearest
 MAX_TYPE_DEPTH = 8
 # As many columns as a request may name; a header of a million commas is not a table.
 MAX_COLUMNS = 4096
+# In one element of a list of objects: it may be written in three bytes, and takes room for all of them.
+MAX_LIST_VALUES = 192
 # Of a decimal, by its width in bits. Arrow takes a scale beyond, and writes an apology in place of each value.
 MAX_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 # "struct<...>" with a few hundred fields; longer is an attack on the parser below.
@@ -128,6 +130,20 @@ def holds_decimals(type_: pa.DataType) -> bool:
     """Values read from text may have more digits than the type: pyarrow's readers do not count them."""
     inner = (type_.field(index).type for index in range(type_.num_fields))
     return pa.types.is_decimal(type_) or any(map(holds_decimals, inner))
+
+
+def values_in(type_: pa.DataType) -> int:
+    """The values for which Arrow makes room in one of this type, whether they are there or not."""
+    if not pa.types.is_struct(type_):
+        return 1
+    return 1 + sum(values_in(type_.field(index).type) for index in range(type_.num_fields))
+
+
+def lists_too_much(type_: pa.DataType) -> bool:
+    """Whether an element of a list in it has room for more than `MAX_LIST_VALUES`."""
+    inner = [type_.field(index).type for index in range(type_.num_fields)]
+    here = pa.types.is_list(type_) and values_in(type_.value_type) > MAX_LIST_VALUES
+    return here or any(map(lists_too_much, inner))
 
 
 def project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

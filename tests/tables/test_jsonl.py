@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tracemalloc
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.tables import Layout, open_reader
+from fastflight.tables.jsonl import VALUES_PER_BYTE
 from fastflight.tables.rows import MAX_ROW_BYTES
+from fastflight.tables.schemas import MAX_LIST_VALUES
 from fastflight.tables.text import INFERENCE_ROWS
 
 
@@ -109,6 +112,39 @@ def test_files_without_rows(read: Any) -> None:
     assert read(b"", "jsonl").schema == pa.schema([])
     assert read(b"\n\n", "jsonl", schema={"a": "int64"}).schema == pa.schema([("a", pa.int64())])
     assert read(b'\xef\xbb\xbf{"a":1}', "jsonl").rows == [{"a": 1}]
+
+
+WIDE = {f"k{number}": {f"f{field}": 1 for field in range(100)} for number in range(10)}
+
+
+def test_rows_that_hold_next_to_nothing_of_a_wide_table_are_set_aside(read: Any) -> None:
+    """A table of a thousand values takes eight kilobytes for each row, also for one of two bytes."""
+    full = json.dumps(WIDE).encode()
+    least = 1010 // VALUES_PER_BYTE + 1
+    short = b'{"k0":{"f0":2}' + b" " * (least - 15)
+    seen = read(
+        b"\n".join([full, b"{}", short + b" }", short + b"}", short[:-1] + b"}", b" " + short[:-1] + b"}"]), "jsonl"
+    )
+    assert [row["k0"]["f0"] for row in seen.rows] == [1, 2, 2]
+    assert seen.reasons == [
+        "the row has 2 bytes, and a row of this table at least 16",
+        "the row has 15 bytes, and a row of this table at least 16",
+        "the row has 15 bytes, and a row of this table at least 16",
+    ]
+    assert read(full + b"\n" + short.replace(b" ", b"\r ") + b"}\n", "jsonl").count == 0
+    # A narrow one has rows of any size.
+    assert read(b'{"a":1}\n{}\n', "jsonl").rows == [{"a": 1}, {"a": None}]
+
+
+def test_lists_of_wide_objects_are_kept_as_json_text(read: Any) -> None:
+    row = json.dumps({"l": [WIDE, {}], "o": WIDE}, separators=(",", ":"))
+    seen = read(row.encode() + b"\n", "jsonl")
+    assert seen.schema.field("l").type == pa.string()
+    assert json.loads(seen.rows[0]["l"]) == [WIDE, {}]
+    fields = ", ".join(f"f{number}: bool" for number in range(MAX_LIST_VALUES))
+    for inner in (f"struct<{fields}>", f"list<struct<{fields}>>"):
+        with pytest.raises(RequestError, match=r"schema.l: a list of objects with more than 192 values"):
+            open_reader(Layout("jsonl", schema={"l": f"list<{inner}>"}))
 
 
 UNKNOWN = "can be read, so the columns are not known. Name the columns in a schema, or try format raw"
