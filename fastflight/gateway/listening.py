@@ -42,6 +42,8 @@ MAX_AHEAD, MAX_AHEAD_BYTES = 64, 64 * 1024
 # has its answer behind what it has not read.
 PING_SECONDS = 15.0
 PONG_SECONDS = 45.0
+# What a client that is answered while it still sends gets to read that. To close at once destroys it, as TCP has it.
+LEAVE_SECONDS = 5.0
 # From connecting to the end of a TLS handshake: a slow phone's.
 HANDSHAKE_SECONDS = 10.0
 # What waits at the operating system while the loop is busy.
@@ -201,6 +203,8 @@ class _Protocol(HttpToolsProtocol):
         self._answered = False
         # The one that is answered by a task, or was the last to be; the one at hand (`cycle`) may be behind it.
         self._answering: RequestResponseCycle | None = None
+        # It has its last answer: what it still sends is not looked at.
+        self._leaving = False
         self.due: float | None = None
         self.resting = False
         self._certificate = ""
@@ -225,6 +229,10 @@ class _Protocol(HttpToolsProtocol):
             self._answering.disconnected = True  # uvicorn tells the request at hand alone
             self._answering.message_event.set()
         super().connection_lost(exc)
+        self.pipeline.clear()
+        for cycle in (self._answering, self.cycle):
+            if cycle is not None:
+                cycle.transport = self.transport  # whose way leads back here: Python would have to look for the circle
 
     def postponed(self) -> bool:
         if self.flow.read_paused:
@@ -263,6 +271,8 @@ class _Protocol(HttpToolsProtocol):
         self._relay.take_over(self.transport, self.headers, self.url.partition(b"?")[2], self._certificate)
 
     def data_received(self, data: bytes) -> None:
+        if self._leaving:
+            return
         self._head_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
@@ -316,7 +326,10 @@ class _Protocol(HttpToolsProtocol):
             super().on_message_begin()
             self.url, self.headers, self.expect_100_continue = url, headers, expects
             self.scope["headers"] = headers
+            before = self.cycle
             super().on_headers_complete()
+            if self.cycle is not before:  # it is not for a WebSocket
+                self.cycle.transport = _Way(self.transport, self._end)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
@@ -341,10 +354,10 @@ class _Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As uvicorn's, whose timer for each answer is a `due` here."""
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
+        if self._leaving or self.transport.is_closing():
             return
         if self._in_content and not self.pipeline:
-            self.transport.close()  # the answer is there, so what is still to come is not wanted
+            self._end()  # the answer is there, so what is still to come is not wanted
             return
         self.flow.resume_reading()
         if self.pipeline:
@@ -374,6 +387,27 @@ class _Protocol(HttpToolsProtocol):
             self.transport.close()
         else:
             self.transport.abort()
+
+    def _end(self) -> None:
+        """Nothing more is written. One that still sends its content is left when it has read that."""
+        if self._leaving or not self._in_content:
+            self.transport.close()
+            return
+        self._leaving = self.resting = True
+        self._in_content, self._head_bytes = False, 0
+        self.due = self.loop.time() + LEAVE_SECONDS
+        self.flow.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+
+class _Way:
+    """To the client, for one answer: closing it is the protocol's."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+        self.close = close
 
 
 def certificate_name(tls: ssl.SSLObject | None) -> str:

@@ -292,6 +292,26 @@ def test_what_is_answered_early_ends_its_connection(client: http.client.HTTPConn
         assert client.sock is None or client.sock.recv(1) == b""
 
 
+@pytest.mark.parametrize("connection", ["keep-alive", "close"])
+@pytest.mark.parametrize("path", ["/nope", "/devices/nope/files/x.bin?nope=1"])
+def test_one_that_is_refused_while_it_sends_is_told_why(
+    client: http.client.HTTPConnection, path: str, connection: str
+) -> None:
+    client.request("PUT", path, bytes(20_000_000), {"connection": connection})
+    answer = client.getresponse()
+    assert answer.status in (400, 404)
+    assert "what" in json.loads(answer.read())
+
+
+def test_what_follows_an_early_answer_is_not_looked_at(running: Running, listening: Gateway) -> None:
+    with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+        raw.sendall(b"PUT /nope HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10\r\n\r\n")
+        assert up_to(raw, b"}").startswith(b"HTTP/1.1 404 ")
+        raw.sendall(bytes(10) + posted(type="trial"))
+        assert raw.recv(1) == b""
+    assert not running.trials.begun.is_set()
+
+
 def test_silent_connections_keep_nobody_out(running: Running) -> None:
     with listen(running.app, running.shard, 0, connections=Connections(max_unasked=3)) as gateway:
         with ExitStack() as parts:
