@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,6 +169,23 @@ def test_a_line_that_is_lost_is_opened_again_for_those_that_listen(monkeypatch: 
                     stream.sendall(words)
                     said(reader, words)
                     assert demo.trouble == ""
+
+
+def test_a_line_that_found_no_descriptor_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = [OSError(errno.EMFILE, "too many open files")]
+    started = subprocess.Popen
+
+    def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        if refusals:
+            raise refusals.pop()
+        return started(command, **options)
+
+    monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("fastflight.transport.sim.subprocess.Popen", start)
+    (tmp_path / "main.py").write_text("print('here')\n")
+    with inventory(f"sim:?files={tmp_path}&telemetry=0") as demo, demo.listen() as reader:
+        said(reader, b"here\r\n")
+    assert demo.outages == 1
 
 
 def test_a_request_does_not_wait_for_a_line_that_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
