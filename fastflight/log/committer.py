@@ -101,6 +101,7 @@ class Committer:
                 commit, self._commit = self._commit, Commit()
                 self._running, self._urgent = commit, False
             self._carry_out(items, commit)
+            del items, commit  # or they stay until there is more
 
     def _ready(self) -> bool:
         if self._closing:
@@ -118,7 +119,7 @@ class Committer:
         try:
             written = self._writer.write(items)
         except Exception as problem:  # the thread's edge: whoever waits must be told, whatever it was
-            error = problem
+            error = problem.with_traceback(None)  # its frames hold the group
         with self.changed:
             self._running = None
             if error is None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from fastflight.errors import StorageError, StorageFull
@@ -112,6 +114,27 @@ def test_what_was_numbered_after_a_failed_append_fails_with_it(tmp_path: Path) -
         with pytest.raises(StorageError, match="recording failed"):
             ticket.result()
     assert [store.log(name).next_seq for name in ("a", "b")] == [0, 0]
+
+
+def test_what_is_refused_is_not_held_in_memory(tmp_path: Path) -> None:
+    """Not by its error, either, for as long as somebody has that."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = pa.total_allocated_bytes()
+        with Store(tmp_path, disk=FailingDisk(MemoryDisk(), lambda call, name: errno.EIO * (call == "write"))) as store:
+            tickets = [store.open("a", SCHEMA).append(large(seq)) for seq in range(3)]
+        for ticket in tickets:
+            with pytest.raises(StorageError):
+                ticket.result()
+        assert pa.total_allocated_bytes() - before < 100_000
+    finally:
+        gc.enable()
+
+
+def large(seq: int) -> pa.RecordBatch:
+    batch = batch_of("a", seq, 1)
+    return batch.set_column(2, SCHEMA.field(2), pa.array([bytes(1_000_000)]))
 
 
 def test_opening_on_a_broken_disk_is_a_typed_error(tmp_path: Path) -> None:
