@@ -12,8 +12,8 @@ import pytest
 from fastflight.device import Part, Resumption
 from fastflight.errors import DataError
 from fastflight.service.source import Kept, Progress
-from fastflight.sources.content import FileContent
-from fastflight.tables import Layout
+from fastflight.sources.content import TEXT_VALUES, FileContent
+from fastflight.tables import Layout, open_writer
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
 WHOLE = b"abcdef"
@@ -61,6 +61,30 @@ def test_there_may_be_no_part_and_no_rows() -> None:
     file.start(None)
     assert b"".join(file.pieces(iter([]))) == b""
     assert told == [Kept()]
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+def test_a_large_batch_becomes_text_bit_by_bit(format_: str) -> None:
+    """As text it takes seconds, in which nothing else would run on a loop; nulls and flags far more room as well."""
+    batch = pa.record_batch([pa.nulls(3 * TEXT_VALUES), pa.array([True] * (3 * TEXT_VALUES))], ["n", "b"])
+    told: list[Progress | Kept] = []
+
+    def file() -> FileContent:
+        made = FileContent(Layout(format_), batch.schema, told.append, None)
+        made.start(batch)
+        return made
+
+    async def main() -> list[bytes]:
+        return [piece async for piece in file().apieces(each([batch, batch.slice(0, 0)]))]
+
+    pieces = list(file().pieces(iter([batch, batch.slice(0, 0)])))
+    assert asyncio.run(main()) == pieces
+    assert len(pieces) == 1 + 6 + 6 + 1 + 1
+    writer = open_writer(Layout(format_), batch.schema)
+    assert b"".join(pieces) == writer.begin() + 2 * writer.encode(batch)
+    # A batch is acknowledged when all of it is stored.
+    size = len(writer.encode(batch))
+    assert told[:3] == [Progress(rows * 3 * TEXT_VALUES, len(pieces[0]) + rows * size) for rows in (1, 2, 2)]
 
 
 def test_both_worlds_give_the_same_pieces() -> None:
