@@ -177,8 +177,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             who = self._who(context)
             call = self._actions.call(action.type, action.body.to_pybytes(), who)
             with contextlib.nullcontext() if call.at_once else self._call(action.type, call.device, who, context):
-                for result in Carried(call.results()):
-                    yield pa.py_buffer(result)
+                # All of them: a client that takes none has neither a place for that nor a device.
+                results = list(call.results())
+            for result in results:
+                yield pa.py_buffer(result)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Shut down: streams have `timeout` seconds to end, then are ended with UNAVAILABLE. The shards are closed.
@@ -197,6 +199,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         stopping = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
         stopping.start()
         stopping.join(STOP_SECONDS)
+        if stopping.is_alive():  # of calls that are no streams nobody knows whose client takes nothing
+            log.warning("connections are cut", connections=cut(self.port), streams=0)
+            stopping.join(TOLD_SECONDS)
         self._shards.close()
         return not stopping.is_alive()
 

@@ -244,6 +244,21 @@ def test_a_call_that_is_not_read_to_its_end_gives_its_place_back() -> None:
         assert list(running.client.do_action(flight.Action("greet", b'{"name": "you"}')))
 
 
+def test_a_call_whose_results_nobody_reads_holds_no_place_and_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.server.flight.STOP_SECONDS", 0.1)
+    # A client that takes a byte at a time, and does not look how much the line could carry.
+    thin = [("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0)]
+    long = json.dumps({"name": "you" * 30_000}).encode()
+    with serving(Limits(calls=1)) as running:
+        with flight.FlightClient(f"grpc://127.0.0.1:{running.server.port}", generic_options=thin) as client:
+            unread = [client.do_action(flight.Action("greet", long)) for _ in range(2)]
+            assert list(running.client.do_action(flight.Action("greet", b'{"name": "you"}')))
+            assert running.server.close(0)  # with both of them still there
+            for results in unread:
+                with pytest.raises(pa.ArrowException):
+                    list(results)
+
+
 def test_a_stream_that_comes_while_memory_is_scarce_is_refused_and_calls_are_answered() -> None:
     with serving(Limits(memory=1_000_000)) as running:
         ledger = running.server._ledger
