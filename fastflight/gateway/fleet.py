@@ -147,7 +147,7 @@ class Fleet:
     async def _run(self) -> None:
         asking = asyncio.ensure_future(self._ask())
         try:
-            await self._hear_all()
+            await self._hear_all(asking)
         except Exception as error:  # an edge: nobody waits for this task, and its viewers come back by themselves
             numbered(error)
         finally:
@@ -157,13 +157,13 @@ class Fleet:
                 view.end()
             self._views = {}
 
-    async def _hear_all(self) -> None:
-        """Tick, until nobody has looked for a while."""
+    async def _hear_all(self, asking: asyncio.Task[None]) -> None:
+        """Tick, until nobody has looked for a while, or the `asking` has failed."""
         loop = asyncio.get_running_loop()
         due = alone_since = loop.time()
         with contextlib.ExitStack() as heard:
             ears: dict[str, Ear] = {}
-            while True:
+            while not asking.done():
                 if self.viewers:
                     alone_since = loop.time()
                 elif loop.time() - alone_since > LINGER_SECONDS:
@@ -175,6 +175,7 @@ class Fleet:
                 self._tick({name: self._watched[name].feed(ear.rest()) for name, ear in ears.items()})
                 due = max(due + TICK_SECONDS, loop.time())
                 await asyncio.sleep(due - loop.time())
+        asking.result()
 
     async def _ask(self) -> None:
         """Keep what there is for each caller as it is now.

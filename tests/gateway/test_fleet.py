@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
+
+import pytest
 
 from fastflight.errors import TransportError
 from fastflight.gateway import fleet as module
@@ -116,14 +118,24 @@ def test_a_server_that_does_not_answer_is_said_and_what_was_known_stays() -> Non
     asyncio.run(look())
 
 
-def test_viewers_are_ended_when_something_unforeseen_happens() -> None:
+def heard_what_is_no_chunk(board: Board) -> None:
+    board.heard.put(cast(Chunk, "not a chunk"))
+
+
+def asked_in_vain(board: Board) -> None:
+    board.failure = KeyError("name")
+
+
+@pytest.mark.parametrize("unforeseen", [heard_what_is_no_chunk, asked_in_vain])
+def test_viewers_are_ended_when_something_unforeseen_happens(unforeseen: Callable[[Board], None]) -> None:
     async def look() -> None:
         board = Board()
         with board.fleet().viewed() as viewer:
             await message(viewer)
-            board.heard.put(cast(Chunk, "not a chunk"))
-            while await asyncio.wait_for(viewer.next(), 10) is not None:
-                pass
+            unforeseen(board)
+            async with asyncio.timeout(10):
+                while await viewer.next() is not None:
+                    pass
         assert board.listeners == 0
 
     asyncio.run(look())
