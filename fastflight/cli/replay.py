@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import date, datetime, time
 from pathlib import Path
@@ -110,26 +110,26 @@ class Told:
     def __init__(self, stream: Stream, show: Show) -> None:
         self._stream = stream
         self._show = show
-        self._told = 0
+        # The last that is missing of what was told: a stream keeps its newest gaps alone.
+        self._told = -1
 
     def __call__(self, batch: pa.RecordBatch) -> None:
         place = batch.column("seq")[0].as_py() if "seq" in batch.schema.names and batch.num_rows else -1
-        for gap in self._stream.gaps[self._told :]:
-            if gap.last >= place:
-                break
-            self._tell(gap)
+        self._tell(gap for gap in self._stream.gaps if gap.last < place)
         self._show(batch)
 
     def rest(self) -> None:
         """After the last batch."""
-        for gap in self._stream.gaps[self._told :]:
-            self._tell(gap)
+        self._tell(self._stream.gaps)
 
-    def _tell(self, gap: Missed) -> None:
-        self._told += 1
-        pieces = gap.last - gap.first + 1
-        reason = gap.reason or "not known why"
-        screen.complain(f"missing {pieces:,} pieces of traffic, {gap.first} to {gap.last}: {gap.where or reason}")
+    def _tell(self, gaps: Iterable[Missed]) -> None:
+        for gap in gaps:
+            if gap.last <= self._told:
+                continue
+            self._told = gap.last
+            pieces = gap.last - gap.first + 1
+            reason = gap.reason or "not known why"
+            screen.complain(f"missing {pieces:,} pieces of traffic, {gap.first} to {gap.last}: {gap.where or reason}")
 
 
 class Paced:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from fastflight.client.meaning import text, understood, value, whole
-from fastflight.errors import ProtocolError
+from fastflight.errors import ProtocolError, RequestError
 from fastflight.service.requests import DeviceFile, DeviceTree, Request
 from fastflight.service.wire import validate
 
@@ -105,8 +105,16 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, datetime):
-        return value.astimezone().isoformat()  # without a zone, it is this computer's
+        return _zoned(value).isoformat()
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def _zoned(time: datetime) -> datetime:
+    """Without a zone, it is a time of this computer, which does not know all of them."""
+    try:
+        return time if time.tzinfo is not None else time.astimezone()
+    except (ValueError, OverflowError, OSError) as error:
+        raise RequestError("no time here", where=str(time), hint="Give it with its zone") from error
 
 
 def device_of(given: Mapping[str, Any]) -> Device:

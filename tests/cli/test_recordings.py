@@ -11,14 +11,19 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar, cast
 
+import pyarrow as pa
 import pytest
 
 from fastflight.cli.compose import open_server
 from fastflight.cli.record import name_of
 from fastflight.cli.recording_settings import RecordingSettings
+from fastflight.cli.replay import Told
 from fastflight.cli.settings import ServeSettings
-from fastflight.client import FastFlightClient
+from fastflight.cli.tail import Stream
+from fastflight.client import FastFlightClient, Missed
+from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.log import Store
 from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
 from fastflight.transport.tap import Chunk
@@ -83,6 +88,23 @@ def test_what_is_missing_stands_where_it_is_missing(folder: Path) -> None:
     assert b"4,24.5\nmissing 2 pieces of traffic, 5 to 6: never written\n7,27.5\n" in done.stdout
 
 
+def test_gaps_are_told_though_older_ones_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """A stream keeps the newest alone."""
+
+    class Rows:
+        gaps: ClassVar[list[Missed]] = []
+
+    told = Told(cast(Stream, Rows), lambda batch: None)
+    for place in range(2 * MAX_KEPT_GAPS):
+        Rows.gaps = [*Rows.gaps, Missed(10 * place, 10 * place + 1)][-MAX_KEPT_GAPS:]
+        told(pa.record_batch([pa.array([10 * place + 2], pa.uint64())], ["seq"]))
+    Rows.gaps = [*Rows.gaps[1:], Missed(10**6, 10**6)]
+    told.rest()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 * MAX_KEPT_GAPS + 1
+    assert lines[-1] == "missing 1 pieces of traffic, 1000000 to 1000000: not known why"
+
+
 @pytest.mark.parametrize(
     ("options", "numbers"),
     [
@@ -115,6 +137,7 @@ def test_columns_as_csv(run: Run, here: list[str]) -> None:
         (["replay", "wether"], 1, "Did you mean 'weather'"),
         (["replay", "weather", "--from", "yesterday"], 2, "neither a time"),
         (["replay", "weather", "--from", "9" * 5000], 2, "neither a time"),
+        (["replay", "weather", "--from", "0001-01-01"], 1, "error: 0001-01-01 00:00:00: no time here"),
         (["replay", "weather", "--json", "--raw"], 2, "one of --raw"),
         (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed goes by the column time"),
         (["recordings", "--recordings", "nowhere"], 1, "nowhere: no such folder"),
