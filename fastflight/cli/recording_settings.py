@@ -15,6 +15,7 @@ In a fleet file, unknown keys are refused::
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,9 +56,10 @@ def bytes_of(given: Any) -> Any:
     if not isinstance(given, str):
         return given
     match = _BYTES.fullmatch(given)
-    if match is None:
-        raise ValueError(f"{given!r} is no amount of bytes, as in '2GB'")
-    return round(float(match[1]) * UNITS[match[2]])
+    amount = math.inf if match is None else float(match[1]) * UNITS[match[2]]
+    if math.isinf(amount):
+        raise ValueError(f"{given[:40]!r} is no amount of bytes, as in '2GB'")
+    return round(amount)
 
 
 class FleetRecordings(BaseModel):

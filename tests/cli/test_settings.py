@@ -93,6 +93,7 @@ def test_limits_are_those_of_the_fleet_file_unless_options_say_otherwise(tmp_pat
         ("[devices.a]\nurl = 'sim:'\nrecord = 1\n", r"devices\.a\.record: .*boolean"),
         ("[recordings]\nmax_byte = 1\n[devices.a]\nurl = 'sim:'\n", r"recordings\.max_byte: .*'max_bytes'"),
         ("[recordings]\nmax_bytes = '2 pounds'\n[devices.a]\nurl = 'sim:'\n", "'2 pounds' is no amount of bytes"),
+        (f"[limits]\nmemory = '{'9' * 305}GB'\n[devices.a]\nurl = 'sim:'\n", r"limits\.memory: .*no amount of bytes"),
         ("[recordings]\nsync_ms = 0\n[devices.a]\nurl = 'sim:'\n", r"recordings\.sync_ms: .*greater"),
         ("[devices.a]\nurl = 'sim:'\nbridge = { sokcet = 1 }\n", r"devices\.a\.bridge\.sokcet.*'socket'"),
         ("[devices.a]\nurl = 'sim:'\nbridge = { socket = 65536 }\n", r"bridge\.socket: .*As in bridge = "),
