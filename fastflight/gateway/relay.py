@@ -121,6 +121,9 @@ class Relay:
             self._door.check(headers)
             caller = await self._admit(headers, query, certificate)
             key, yielding = self._checked(headers, caller)
+            if transport.is_closing():
+                return
+            wire = self._wire(transport)
         except Exception as error:
             transport.write(last_words(error, _HEADERS))
             transport.close()
@@ -128,12 +131,8 @@ class Relay:
         except asyncio.CancelledError:
             transport.abort()
             raise
-        if transport.is_closing():
-            return
         if yielding:
             self._put_out(yielding[-1])
-        secure = transport.get_extra_info("ssl_object") is not None
-        wire = TransportWire(transport, self._buffers) if secure else SocketWire(_detached(transport), self._buffers)
         client = RelayClient(
             wire,
             self._allowed,
@@ -152,6 +151,11 @@ class Relay:
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
             b"sec-websocket-accept: %s\r\n\r\n" % accept(key).encode()
         )
+
+    def _wire(self, transport: asyncio.Transport) -> TransportWire | SocketWire:
+        if transport.get_extra_info("ssl_object") is not None:
+            return TransportWire(transport, self._buffers)
+        return SocketWire(_detached(transport), self._buffers)
 
     def _put_out(self, client: RelayClient) -> None:
         """Another gets its place, now: it need not have read that it ends, unless too many have not."""
@@ -225,7 +229,12 @@ class _Left(asyncio.Protocol):
 
 def _detached(transport: asyncio.Transport) -> socket.socket:
     """The socket of `transport`, which is closed; the connection is not, since this is another descriptor of it."""
-    sock = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+    try:
+        descriptor = os.dup(transport.get_extra_info("socket").fileno())
+    except OSError as error:
+        hint = "Close other connections, or raise the limit of descriptors where the server runs"
+        raise Refused(503, "there is no descriptor left for it", where="/relay", hint=hint) from error
+    sock = socket.socket(fileno=descriptor)
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that vanished is noticed, in the end
     unpaced(sock)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 from collections.abc import Iterator
 
@@ -106,6 +108,20 @@ def test_connections_have_a_limit(gateway: Gateway) -> None:
         sock, answer = handshake(gateway)
         socks.enter_context(sock)
         assert answer.startswith(b"HTTP/1.1 503 ")
+
+
+def test_where_no_descriptor_is_left_it_is_said(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "dup", none_left)
+        sock, answer = handshake(gateway)
+    with sock:
+        assert answer.startswith(b"HTTP/1.1 503 ")
+    sock, answer = handshake(gateway)
+    with sock:
+        assert answer.startswith(b"HTTP/1.1 101 ")
 
 
 def test_plain_requests_are_not_the_relays(gateway: Gateway) -> None:
