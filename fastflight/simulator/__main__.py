@@ -94,7 +94,11 @@ def say(text: str) -> None:
 
 def main() -> None:
     chosen = options()
-    write_samples(chosen.files)
+    try:
+        write_samples(chosen.files)
+    except OSError as error:
+        # Without its path: who started the board tells it to whoever wanted it.
+        sys.exit(f"the folder of its files: {error.strerror}")
     link = link_for(chosen)
     line = Line(link)
     rate = chosen.baud / BITS_PER_BYTE

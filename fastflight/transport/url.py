@@ -168,6 +168,10 @@ def _endpoint(url: str, rest: str) -> tuple[str, int]:
         raise _bad(url, "host and port are both needed")
     if parts.path:
         raise _bad(url, "only options may follow the port")
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise _bad(url, "no computer can have that name") from error
     return host, port
 
 
@@ -190,6 +194,8 @@ def _sim(url: str, rest: str) -> Address:
         if name in ("baud", "ring", "capacity", "heap", "no-raw-paste", "seed"):
             _number(url, name, value)
     files = dict(pairs).get("files")
+    if files is not None and "\0" in files:
+        raise _bad(url, "no folder can have that name")
     return SimAddress(url, tuple(pair for pair in pairs if pair[0] != "files"), files)
 
 

@@ -148,6 +148,15 @@ def test_the_simulated_board_that_cannot_start_says_why() -> None:
     address.dispose()
 
 
+def test_of_a_folder_that_the_simulated_board_cannot_have_nobody_else_is_told(tmp_path: Path) -> None:
+    """What an error says reaches clients."""
+    (tmp_path / "a file").write_bytes(b"")
+    address = parse_url(f"sim:?files={tmp_path}/a%20file/folder")
+    with pytest.raises(TransportError, match="did not start .*the folder of its files: Not a directory") as caught:
+        address.open(PATIENCE)
+    assert str(tmp_path) not in str(caught.value)
+
+
 def test_only_who_shows_the_token_is_let_in() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, subprocess.Popen([sys.executable, "-c", ""]) as child:
         with (
