@@ -17,6 +17,8 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 
+from fastflight.concurrency import off_loop
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportError
 from fastflight.transport.descriptor import DescriptorPort
 from fastflight.transport.inherited import inherited
@@ -88,6 +90,10 @@ class ExecPort(DescriptorPort):
     def __init__(self, descriptor: int, where: str, process: subprocess.Popen[bytes]) -> None:
         super().__init__(descriptor, where, lambda: _end(descriptor, process))
         self.process = process
+
+    async def aclose(self) -> None:
+        # A child may take its time to end.
+        await unbroken(off_loop(self.close))
 
 
 def _end(descriptor: int, child: subprocess.Popen[bytes]) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fastflight.concurrency import off_loop
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES, LineSettings
 from fastflight.transport.watch import Watch
@@ -97,13 +99,13 @@ async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
 
 
 class SocketPort:
-    """A connected stream socket. `release` runs after it was closed."""
+    """A connected stream socket. `release` runs after it was closed, and may take its time."""
 
     def __init__(
         self,
         stream: socket.socket,
         where: str,
-        release: Callable[[], None] = lambda: None,
+        release: Callable[[], None] | None = None,
         *,
         bytes_per_second: float | None = None,
     ) -> None:
@@ -145,12 +147,9 @@ class SocketPort:
             raise self._translated(error, "took no byte", timeout) from error
 
     def close(self) -> None:
-        # Wakes a thread that waits in recv; closing alone would not.
-        with contextlib.suppress(OSError):
-            self._stream.shutdown(socket.SHUT_RDWR)
-        self._watch.end()
-        self._stream.close()
-        self._release()
+        self._end()
+        if self._release is not None:
+            self._release()
 
     async def aread(self, timeout: float) -> bytes:
         try:
@@ -180,7 +179,16 @@ class SocketPort:
             raise self._translated(error, "took no byte", timeout) from error
 
     async def aclose(self) -> None:
-        self.close()
+        self._end()
+        if self._release is not None:
+            await unbroken(off_loop(self._release))
+
+    def _end(self) -> None:
+        # Wakes a thread that waits in recv; closing alone would not.
+        with contextlib.suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
+        self._watch.end()
+        self._stream.close()
 
     def _do_not_block(self) -> None:
         # Setting it is a call of the system, so only after a thread had the port.

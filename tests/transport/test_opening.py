@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import AsyncAddress, Port, parse_url
+from fastflight.transport.exec import ExecPort
 from fastflight.transport.sim import _accept
 
 PATIENCE = 20.0
@@ -146,6 +148,37 @@ def test_the_simulated_board_that_cannot_start_says_why() -> None:
     with pytest.raises(TransportError, match="did not start .*no-such-fault"):
         address.open(PATIENCE)
     address.dispose()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no terminal to run a command on")
+def test_a_command_that_does_not_want_to_end_holds_up_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.transport.exec.GRACE_SECONDS", 0.1)
+
+    async def main() -> None:
+        address = parse_url("exec:sh -c 'trap \"\" TERM HUP; echo up; while :; do sleep 1; done'")
+        port = address.open(PATIENCE)
+        assert isinstance(port, ExecPort)
+        read_until(port, b"up\n")
+        turns: list[int] = []
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        await port.aclose()
+        assert turns and port.process.returncode == -signal.SIGKILL
+        address.dispose()
+
+    asyncio.run(main())
+
+
+def test_the_simulated_board_holds_up_no_loop_while_it_ends() -> None:
+    async def main() -> None:
+        address = parse_url("sim:?telemetry=0")
+        port = address.open(PATIENCE)
+        turns: list[int] = []
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        await port.aclose()
+        assert turns
+        address.dispose()
+
+    asyncio.run(main())
 
 
 def test_of_a_folder_that_the_simulated_board_cannot_have_nobody_else_is_told(tmp_path: Path) -> None:
