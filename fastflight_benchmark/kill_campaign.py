@@ -4,8 +4,9 @@
 
 A process appends to some logs at once, trims, sweeps and compacts, and tells which rows were acknowledged. After a
 random time it is killed (SIGKILL; TerminateProcess on Windows), the folder is opened again, and every row is looked
-at: an acknowledged one that is not there is lost, one that does not say what its number says is wrong. The next process
-goes on with the same folder. Ends with 1 where a row was lost or wrong.
+at: an acknowledged one that is not there is lost; one that does not say what its number says, or comes twice, is wrong.
+The next process goes on with the same folder. Ends with 1 where a row was lost or wrong, or a process was not killed:
+it had ended by itself, or acknowledged nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import struct
 import sys
 import tempfile
@@ -47,13 +49,16 @@ LIFE_SECONDS = 0.15
 START_SECONDS = 60.0
 # Rows from before the last run are looked at again, so many of them; all of them at the end.
 LOOKED_AT_AGAIN = 2000
+# The exit code of a process that was killed; on Windows, as `multiprocessing` tells it.
+KILLED = -getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What the campaign found. `restart_seconds`: the longest."""
+    """What the campaign found. `restart_seconds`: the longest; `missed`: no process recorded that could be killed."""
 
     runs: int = 0
+    missed: int = 0
     acknowledged: int = 0
     read: int = 0
     lost: int = 0
@@ -65,7 +70,7 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        return not self.lost and not self.wrong
+        return not self.lost and not self.wrong and not self.missed
 
 
 def batch_of(name: str, first: int, rows: int) -> pa.RecordBatch:
@@ -113,25 +118,32 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], N
     for _ in range(runs):
         before = dict(outcome.following)
         receive, send = processes.Pipe(duplex=False)
-        process = processes.Process(target=record, args=(str(folder), chance.randrange(2**32), send))
+        # A daemon: it ends with this process, however that comes.
+        process = processes.Process(target=record, args=(str(folder), chance.randrange(2**32), send), daemon=True)
         process.start()
         send.close()
         said = bytearray()
-        if receive.poll(START_SECONDS):
-            said += os.read(receive.fileno(), 1 << 16)
-            deadline = time.monotonic() + chance.uniform(0, LIFE_SECONDS)
-            while (left := deadline - time.monotonic()) > 0:
-                if receive.poll(left):
-                    said += os.read(receive.fileno(), 1 << 16)
-        process.kill()
-        while more := os.read(receive.fileno(), 1 << 16):
-            said += more
-        receive.close()
-        process.join()
+        try:
+            if receive.poll(START_SECONDS):
+                said += os.read(receive.fileno(), 1 << 16)
+                deadline = time.monotonic() + chance.uniform(0, LIFE_SECONDS)
+                while (left := deadline - time.monotonic()) > 0 and receive.poll(left):
+                    if not (more := os.read(receive.fileno(), 1 << 16)):
+                        break
+                    said += more
+        finally:
+            process.kill()
+            while more := os.read(receive.fileno(), 1 << 16):
+                said += more
+            receive.close()
+            process.join()
+        # One that has ended by itself, or never came so far as to acknowledge, was not struck: that is a defect, too.
+        outcome.missed += process.exitcode != KILLED or not said
         for number, following in ACKNOWLEDGED.iter_unpack(bytes(said)):
             outcome.following[LOGS[number]] = max(following, outcome.following[LOGS[number]])
         outcome.runs += 1
-        outcome.acknowledged = sum(outcome.following.values())
+        # What an earlier process had appended and not acknowledged is in `before`, and is not counted.
+        outcome.acknowledged += sum(outcome.following[name] - before[name] for name in LOGS)
         check(folder, outcome, {name: max(seq - LOOKED_AT_AGAIN, 0) for name, seq in before.items()})
         progress(outcome)
     check(folder, outcome, dict.fromkeys(LOGS, 0))
@@ -149,17 +161,20 @@ def check(folder: Path, outcome: Outcome, start: dict[str, int]) -> None:
             log = store.log(name)
             # Rows that were appended and never acknowledged may be there: then they are right, and count from now on.
             following = max(outcome.following[name], log.next_seq)
-            seen = 0
+            reached = start[name]
             for item in log.read(Range(from_seq=start[name])):
+                # Numbers that are passed over in silence are lost; rows that come a second time are wrong.
+                outcome.lost += max(item.first - reached, 0)
                 if isinstance(item, Missing):
                     # Trimmed on request, or let go of by retention: neither is lost, if it is old enough.
                     old = item.last < following - KEPT_ROWS // 2
-                    seen += item.last - item.first + 1 if item.reason == "trimmed" and old else 0
+                    outcome.lost += 0 if item.reason == "trimmed" and old else item.last - item.first + 1
+                    reached = max(reached, item.last + 1)
                 else:
-                    seen += item.batch.num_rows
                     outcome.read += item.batch.num_rows
-                    outcome.wrong += wrong(name, item)
-            outcome.lost += following - start[name] - seen
+                    outcome.wrong += wrong(name, item) + max(reached - item.first, 0)
+                    reached = max(reached, item.first + item.batch.num_rows)
+            outcome.lost += max(following - reached, 0)
             outcome.following[name] = following
         outcome.lost += sum(seq for name, seq in outcome.following.items() if seq and name not in store.names())
 
@@ -198,8 +213,9 @@ def main() -> int:
 
 def summary(outcome: Outcome) -> str:
     return (
-        f"{outcome.runs} kills: {outcome.acknowledged} rows acknowledged, {outcome.lost} lost, {outcome.wrong} wrong "
-        f"of {outcome.read} read; {outcome.torn} torn writes cut; opened again within {outcome.restart_seconds:.3f} s"
+        f"{outcome.runs} kills, {outcome.missed} missed: {outcome.acknowledged} rows acknowledged, "
+        f"{outcome.lost} lost, {outcome.wrong} wrong of {outcome.read} read; {outcome.torn} torn writes cut; "
+        f"opened again within {outcome.restart_seconds:.3f} s"
     )
 
 

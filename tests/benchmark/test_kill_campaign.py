@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
-from fastflight.log import Store
+from fastflight.log import Log, Rows, Store
 from fastflight_benchmark import kill_campaign, server_kill_campaign
 from fastflight_benchmark.kill_campaign import LOGS, SCHEMA, Outcome, batch_of, check
 
@@ -34,6 +35,28 @@ def test_lost_and_wrong_rows_are_noticed(tmp_path: Path) -> None:
     check(tmp_path, outcome, dict.fromkeys(LOGS, 0))
     assert (outcome.lost, outcome.wrong) == (2, 3)
     assert not outcome.clean
+
+
+def test_rows_that_come_twice_do_not_make_up_for_lost_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(tmp_path) as store:
+        store.open("a", SCHEMA).append(batch_of("a", 0, 8)).result()
+    given = [Rows(first, batch_of("a", first, 3)) for first in (0, 0, 5)]
+    monkeypatch.setattr(Log, "read", lambda log, range_: iter(given))
+    outcome = Outcome()
+    check(tmp_path, outcome, dict.fromkeys(LOGS, 0))
+    assert (outcome.lost, outcome.wrong) == (2, 3)
+
+
+def test_a_process_that_ends_by_itself_is_no_kill(tmp_path: Path) -> None:
+    with Store(tmp_path / "logs") as store:
+        log = store.open("a", pa.schema([SCHEMA.field("time")]))  # which the process would open with another schema
+        log.append(batch_of("a", 0, 1).select(["time"])).result()
+        log.trim(1).result()
+    script = [sys.executable, kill_campaign.__file__, "--runs", "1", "--folder", str(tmp_path / "logs")]
+    ended = subprocess.run([*script, "--output", str(tmp_path / "outcome.json")], capture_output=True, timeout=100)
+    outcome = json.loads((tmp_path / "outcome.json").read_text())
+    assert (ended.returncode, outcome["runs"], outcome["missed"]) == (1, 1, 1), ended.stderr
+    assert not Outcome(missed=1).clean
 
 
 def test_what_a_server_said_was_kept_is_replayed_by_the_next_one(tmp_path: Path) -> None:
