@@ -16,7 +16,7 @@ import pytest
 from fastflight.errors import TransportError
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.connections import Connections
-from fastflight.gateway.listening import MAX_HEAD_BYTES
+from fastflight.gateway.http import MAX_HEAD_BYTES
 
 from ..server.conftest import SOON
 from .asking import HERE, UPGRADE, Answered, Client, scope, up_to
@@ -176,7 +176,7 @@ def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: Running, 
 
 @pytest.mark.parametrize("behind", ["a WebSocket", "no HTTP", "a part of a head"])
 def test_no_refusal_stands_in_an_answer(listening: Gateway, monkeypatch: pytest.MonkeyPatch, behind: str) -> None:
-    for name in ("listening.HEAD_SECONDS", "connections.LOOK_SECONDS"):
+    for name in ("http.HEAD_SECONDS", "connections.LOOK_SECONDS"):
         monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
     with begun(listening) as raw:
         raw.sendall(BEHIND[behind])
@@ -223,7 +223,7 @@ def test_content_in_many_small_chunks_is_no_long_head(client: http.client.HTTPCo
 def test_who_stops_sending_is_left(
     listening: Gateway, monkeypatch: pytest.MonkeyPatch, sent: bytes, said: bytes
 ) -> None:
-    for name in ("listening.HEAD_SECONDS", "listening.CONTENT_STALL_SECONDS", "connections.LOOK_SECONDS"):
+    for name in ("http.HEAD_SECONDS", "http.CONTENT_STALL_SECONDS", "connections.LOOK_SECONDS"):
         monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         raw.sendall(sent)
@@ -234,7 +234,7 @@ def test_who_stops_sending_is_left(
 def test_who_asks_nothing_more_is_left_and_not_called_late(
     running: Running, monkeypatch: pytest.MonkeyPatch, path: bytes
 ) -> None:
-    monkeypatch.setattr("fastflight.gateway.listening.KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.KEEP_ALIVE_SECONDS", 0.05)
     monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
     connections = Connections()
     with listen(running.app, running.shard, 0, connections=connections) as gateway:

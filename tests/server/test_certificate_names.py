@@ -22,7 +22,7 @@ from cryptography.x509.oid import NameOID
 from pyarrow import flight
 
 from fastflight.cli.workers.trust import NAME as FRONT
-from fastflight.gateway.listening import certificate_name
+from fastflight.gateway.http import certificate_name
 from fastflight.service.identity import scopes
 from fastflight.service.tokens import CERTIFICATE_NAME, OTHER_KINDS, Book, Certificate
 
