@@ -2,15 +2,18 @@
 
 The handler's thread sends the answer, as do_get's does, to its trailer; another thread takes what the client sends,
 validated as do_put's is. The call ends when the client has ended its side: Flight gives a server no way to end it
-first, and leaving a reader while a thread is in it would crash. So a client that sees the trailer ends its side; one
-that does not is heard and not listened to, until it leaves, or has said nothing for too long (`server.silence`). Before
-the trailer it may be silent as long as it likes: who listens to a device has nothing to say.
+first, and leaving a reader while a thread is in it would crash. So a client that sees the trailer ends its side, or
+what stands in its place where the answer failed, `{"refused": true}`: the call has the error then. One that does not is
+heard and not listened to, until it leaves, or has said nothing for too long (`server.silence`). So is one waited for
+that does not say what columns it sends: nothing can be answered before. In between it may be silent as long as it
+likes: who listens to a device has nothing to say.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -27,6 +30,10 @@ from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
 from fastflight.service.stream import Stream
+from fastflight.tables.bare import empty
+
+# The last message of an answer that has failed.
+REFUSED = b'{"refused": true}'
 
 
 def talk(
@@ -69,6 +76,9 @@ def talk(
                     _write(writer.write_batch, batch)
             else:
                 _write(writer.write_batch, message)
+    except BaseException:
+        _refuse(writer, schema, stream)
+        raise
     finally:
         messages.close()
         batches.close()
@@ -95,6 +105,14 @@ def _write(write: Callable[..., None], *message: Any) -> None:
         write(*message)
     except pa.ArrowException as error:  # what is written was checked: only who reads it can be missing
         raise Stopped("the client has left") from error
+
+
+def _refuse(writer: flight.MetadataRecordBatchWriter, schema: pa.Schema, stream: Stream) -> None:
+    """Tell a client that waits for rows that no more will come."""
+    stream.offered = time.monotonic()
+    with contextlib.suppress(pa.ArrowException, OSError):  # it has left
+        writer.write_with_metadata(empty(schema), pa.py_buffer(REFUSED))
+    stream.offered = 0.0
 
 
 def _take(incoming: Incoming, batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]) -> None:

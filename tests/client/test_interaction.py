@@ -98,6 +98,20 @@ def test_who_types_nothing_gives_the_board_to_who_asks(mode: Mode) -> None:
         assert figures["fastflight_device_put_out_total"] == [[{"device": "demo"}, 1]]
 
 
+@pytest.mark.parametrize("mode", BOTH)
+def test_who_listens_is_told_why_it_is_over(mode: Mode) -> None:
+    """A client that only reads cannot be told by the end of the call: that waits for the client's."""
+    limits = Limits(idle_seconds=1e-6)
+    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"}, limits=limits)
+    with open_server(settings) as running, FastFlightClient(running.location) as client:
+        repl = client.interact("demo", mode=mode)
+        assert client.ls("demo")
+        with pytest.raises(Stopped, match="nothing was sent for 0 s, and somebody else asked for the device"):
+            repl.read_until(b"never")
+        repl.cancel()
+        repl.settle()
+
+
 def test_refusals_come_at_once(client: FastFlightClient) -> None:
     with pytest.raises(UnknownName):
         client.interact("dmeo")
