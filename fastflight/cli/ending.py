@@ -1,4 +1,4 @@
-"""How a process that serves comes to its end: in bounded time, whatever hangs.
+"""How a process comes to its end: in bounded time, whatever hangs.
 
 `bounded` is put around what is closed: when that has not come to its end in time, the log says what still runs and the
 process ends with 1. `leave` is the last word: threads that hang in the operating system (a name that is looked up, a
@@ -42,13 +42,26 @@ def bounded(seconds: float) -> Iterator[None]:
 
 def leave() -> None:
     """All is closed: return where Python can end by itself, else end the process with 0."""
+    if hung := _hanging():
+        log.warning("threads that hang are left behind", threads=hung)
+        _exit(0)
+
+
+def abandon(code: int) -> None:
+    """A command is given up: return where Python can end by itself, else end the process with `code`.
+
+    A call that waits for its answer cannot be taken back but by the end of its connection.
+    """
+    if _hanging():
+        _exit(code)
+
+
+def _hanging() -> list[str]:
+    """The threads that are not about to end."""
     deadline = time.monotonic() + LEAVE_SECONDS
     for thread in _hung():
         thread.join(max(0.0, deadline - time.monotonic()))
-    hung = [thread.name for thread in _hung()]
-    if hung:
-        log.warning("threads that hang are left behind", threads=hung)
-        _exit(0)
+    return [thread.name for thread in _hung()]
 
 
 def _hung() -> list[threading.Thread]:

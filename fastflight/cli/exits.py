@@ -18,12 +18,14 @@ import contextlib
 import functools
 import signal
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, ParamSpec
 
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.ending import abandon
 from fastflight.errors import DeviceException, FastFlightError, TransportError
 
 P = ParamSpec("P")
@@ -62,12 +64,24 @@ def told_in_one_line() -> Iterator[None]:
 
 
 def asynchronous(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A coroutine function as a command: Ctrl-C and SIGTERM cancel it, and with it whatever it reads or writes."""
+    """A coroutine function as a command: Ctrl-C and SIGTERM cancel it, and with it whatever it reads or writes.
+
+    What it asks a server for and has no answer to yet ends with the process: it is not waited for.
+    """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        with told_in_one_line():
-            asyncio.run(_until_terminated(command(*args, **kwargs)))
+        offload = ThreadPoolExecutor(thread_name_prefix="offload")
+        with asyncio.Runner() as runner:
+            runner.get_loop().set_default_executor(offload)
+            try:
+                with told_in_one_line():
+                    runner.run(_until_terminated(command(*args, **kwargs)))
+            except typer.Exit as ended:
+                if ended.exit_code == INTERRUPTED:
+                    offload.shutdown(wait=False, cancel_futures=True)
+                    abandon(INTERRUPTED)
+                raise
 
     return run
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import random
 import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,12 +21,19 @@ import pytest
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
+from fastflight.concurrency import Shards
+from fastflight.server import FlightServer
+from fastflight.service import Catalog, Source
+from fastflight.service.requests import DeviceExec
+from fastflight.service.source import AsyncReading
 
 pty = pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a copy is")
 
 # Three seconds and a half of a 115200 baud line, of which nothing can be saved by compression.
 CONTENT = random.Random(3).randbytes(40_000)
 TOTAL = "40.0 kB"
+# For Python to start on a busy computer.
+SECONDS = 60.0
 # What the bar on the terminal shows once the first bytes are stored.
 MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/40\.0 kB")
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
@@ -151,3 +161,36 @@ def test_get_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> Non
     assert done == f"here.bin: {TOTAL}, {told[1]} of it before"
     assert (tmp_path / "here.bin").read_bytes() == CONTENT
     assert not (tmp_path / "here.bin.part").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_waits_for_its_device_ends_at_once_and_is_not_begun(number: signal.Signals) -> None:
+    """Flight has no way to take such a call back but to leave: the server would wait on, and run the code after all."""
+    asked, given_up = threading.Event(), threading.Event()
+
+    async def waiting(request: DeviceExec) -> AsyncReading:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+        raise AssertionError("nobody ends this")
+
+    catalog = Catalog()
+    catalog.add(Source(DeviceExec, aread=waiting))
+    with contextlib.closing(FlightServer(catalog, shards=Shards().start(), location="grpc://127.0.0.1:0")) as server:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "fastflight", "exec", "demo", "1 + 1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "FASTFLIGHT_SERVER": f"grpc://127.0.0.1:{server.port}"},
+        )
+        try:
+            assert asked.wait(SECONDS)
+            child.send_signal(number)
+            out, said = child.communicate(timeout=SECONDS)
+            assert (child.returncode, out, said) == (130, b"", b"interrupted\n")
+            assert given_up.wait(SECONDS)
+        finally:
+            child.kill()
+            child.communicate()
