@@ -42,6 +42,14 @@ except OSError:
  pass
 """
 RENAME = "import os\nos.rename({part!r},{path!r})\n"
+# Of one that may be in its place already.
+RENAME_LEFT = """\
+import os
+try:
+ os.rename({part!r},{path!r})
+except OSError:
+ pass
+"""
 RENAME_ALL = "import os\nfor p,q in {pairs!r}:\n os.rename(p,q)\n"
 TRIAL = """\
 import os
@@ -81,6 +89,8 @@ class Unfinished:
     number: int | None = None
     # The old file is being written over with the verified part.
     copying: bool = False
+    # It is verified, and one of several that are being put in their places.
+    placing: bool = False
 
     @property
     def part(self) -> str:
@@ -128,12 +138,15 @@ def place_all(link: Link, parts: Sequence[Unfinished]) -> Conversation[None]:
 
 
 def settle(link: Link, unfinished: Unfinished) -> Conversation[None]:
-    """Remove what a broken write left behind, unless it is to be kept; do a broken copy again."""
+    """Remove what a broken write left behind, unless it is to be kept; go on with putting it in its place."""
+    part, path = (link.capabilities.spelled(name) for name in (unfinished.part, unfinished.path))
     if unfinished.copying:
         # If it was done, there is no part to copy any more. If it cannot be, the part is all there is of the content.
         code = _copy(link, unfinished)
+    elif unfinished.placing:
+        code = RENAME_LEFT.format(part=part, path=path) + REMOVE.format(part=part)
     else:
-        code = CLOSE if unfinished.keep else CLOSE + REMOVE.format(part=link.capabilities.spelled(unfinished.part))
+        code = CLOSE if unfinished.keep else CLOSE + REMOVE.format(part=part)
     yield from link.repl.execute(sealed(link.repl, link.capabilities, code), WRITE_SECONDS)
 
 

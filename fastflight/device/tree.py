@@ -1,9 +1,9 @@
 """Writing many files below a folder, so that a write that breaks leaves the old tree whole.
 
 Every file goes to a numbered part beside its place. When all are there, one pass on the board takes their digests, and
-only if all are right they are put in their places, one right after the other. Should the storage be full before that,
-those that are complete are verified and put in their places at once, which frees what the old ones took, and the rest
-follows: `WrittenTree.at_once` tells.
+only if all are right they are put in their places, one right after the other; when that breaks off, mending the session
+goes on with it. Should the storage be full before that, those that are complete are verified and put in their places at
+once, which frees what the old ones took, and the rest follows: `WrittenTree.at_once` tells.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ class Tree:
             for each in stored:
                 name = yield from verify(link, each.unfinished, each.sent)
         if link.capabilities.has("os.rename"):
+            for each in stored:
+                each.unfinished.placing = True
             for lot in lots(stored):
                 yield from place_all(link, [each.unfinished for each in lot])
         else:

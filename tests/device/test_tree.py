@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from fastflight.device import Hashed, Inventory
-from fastflight.errors import DataError, DeviceFull, FileMissing, RequestError, TransportError
+from fastflight.device.link import Link
+from fastflight.device.parts import Unfinished, place_all
+from fastflight.device.tree import LOT
+from fastflight.errors import DataError, DeviceFull, FileMissing, RequestError, TransportError, TransportTimeout
+from fastflight.protocol import Conversation
 from tests.device.content import CONTENT, pieces
 
 FILES = {"boot.py": b"print(1)\n", "lib/a.py": CONTENT[:3000], "lib/deep/b.py": b"", "data/c.csv": CONTENT}
@@ -78,6 +82,24 @@ def test_a_tree_whose_board_goes_away_leaves_the_old_one(
     with device.lease("test") as session, pytest.raises(TransportError):
         session.write_tree("/", given({"old.bin": b"new", "b": CONTENT, "c": CONTENT}))
     assert tree(tmp_path)["old.bin"] == b"the old content"
+
+
+def test_a_tree_that_breaks_while_it_is_put_in_place_is_put_there_all_the_same(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on the board then is verified: to take away what is not there yet would leave half of each tree."""
+
+    def word_lost(link: Link, placed: Sequence[Unfinished]) -> Conversation[None]:
+        yield from place_all(link, placed)
+        raise TransportTimeout("the board's word of it was lost")
+
+    monkeypatch.setattr("fastflight.device.tree.place_all", word_lost)
+    files = {f"{number:02}": b"new" for number in range(LOT + 4)}
+    for name in files:
+        (tmp_path / name).write_bytes(b"old")
+    with inventory.device("demo").lease("test") as session, pytest.raises(TransportTimeout):
+        session.write_tree("/", given(files))
+    assert tree(tmp_path) == {"old.bin": b"the old content"} | files
 
 
 def test_a_storage_without_room_for_both_gets_them_in_several_goes(
