@@ -17,10 +17,12 @@ import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from fastflight.concurrency import off_loop
 from fastflight.service.requests import Mock
 from fastflight.service.source import (
     Acknowledge,
@@ -49,12 +51,15 @@ EPOCH = np.datetime64("2025-01-01", "us")
 
 def read(request: Mock) -> Reading:
     """The table, in the asking thread."""
-    return Reading(schema(request.variant), _batches(request), ready=not request.delay_per_row)
+    return Reading(schema(request.variant), _batches(request, _shape(request)), ready=not request.delay_per_row)
 
 
 async def aread(request: Mock) -> AsyncReading:
     """The table, on an event loop."""
-    return AsyncReading(schema(request.variant), _abatches(request))
+    # A large batch is made for this request alone: up to a second, in which nothing else on the loop would go on.
+    large = request.rows_per_batch > MAX_KEPT_ROWS
+    shape = await off_loop(_shape, request) if large else _shape(request)
+    return AsyncReading(schema(request.variant), _abatches(request, shape))
 
 
 def write(request: Mock, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge) -> Summary:
@@ -155,14 +160,18 @@ def _make(variant: str, rows: int) -> pa.RecordBatch:
     )
 
 
+# The batch that all are slices of, the rest of it that comes first, how often it comes whole, and the last.
+Shape: TypeAlias = tuple[pa.RecordBatch, pa.RecordBatch | None, int, pa.RecordBatch | None]
+
+
 def _nbytes(request: Mock) -> int:
     full, begun, whole, rest = _shape(request)
     return sum(int(part.nbytes) for part in (begun, rest) if part is not None) + whole * int(full.nbytes)
 
 
-def _planned(request: Mock) -> Iterator[pa.RecordBatch]:
+def _planned(shape: Shape) -> Iterator[pa.RecordBatch]:
     """The batches, all slices of one."""
-    full, begun, whole, rest = _shape(request)
+    full, begun, whole, rest = shape
     if begun is not None:
         yield begun
     for _ in range(whole):
@@ -171,8 +180,7 @@ def _planned(request: Mock) -> Iterator[pa.RecordBatch]:
         yield rest
 
 
-def _shape(request: Mock) -> tuple[pa.RecordBatch, pa.RecordBatch | None, int, pa.RecordBatch | None]:
-    """The batch that all are slices of, the rest of it that comes first, how often it comes whole, and the last."""
+def _shape(request: Mock) -> Shape:
     per_batch = request.rows_per_batch
     offset = request.first_row % per_batch
     before = min(per_batch - offset, request.total_rows) if offset else 0
@@ -181,18 +189,18 @@ def _shape(request: Mock) -> tuple[pa.RecordBatch, pa.RecordBatch | None, int, p
     return full, full.slice(offset, before) if before else None, whole, full.slice(0, after) if after else None
 
 
-def _batches(request: Mock) -> Iterator[pa.RecordBatch]:
+def _batches(request: Mock, shape: Shape) -> Iterator[pa.RecordBatch]:
     pacer = Pacer()
-    for planned in _planned(request):
+    for planned in _planned(shape):
         if request.delay_per_row:
             time.sleep(pacer.begin(planned.num_rows * request.delay_per_row))
             pacer.end()
         yield planned
 
 
-async def _abatches(request: Mock) -> AsyncIterator[pa.RecordBatch]:
+async def _abatches(request: Mock, shape: Shape) -> AsyncIterator[pa.RecordBatch]:
     pacer = Pacer()
-    for planned in _planned(request):
+    for planned in _planned(shape):
         if request.delay_per_row:
             await asyncio.sleep(pacer.begin(planned.num_rows * request.delay_per_row))
             pacer.end()

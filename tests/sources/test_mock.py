@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import pyarrow as pa
@@ -49,6 +50,21 @@ def test_a_batch_is_made_once() -> None:
     batches = list(mock.read(Mock(total_rows=20, rows_per_batch=10)).batches)
     assert batches[0] is batches[1]
     assert batches[0] is next(mock.read(Mock(rows_per_batch=10)).batches)
+
+
+def test_a_large_batch_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = [], mock._make
+
+    def making(variant: str, rows: int) -> pa.RecordBatch:
+        if rows:
+            made.append(threading.current_thread() is threading.main_thread())
+        return make(variant, rows)
+
+    monkeypatch.setattr(mock, "_make", making)
+    rows = mock.MAX_KEPT_ROWS + 1
+    table = asyncio.run(collect(Mock(variant="simple", rows_per_batch=rows, total_rows=rows)))
+    assert table.num_rows == rows
+    assert made == [False]
 
 
 def table_of(request: Mock) -> pa.Table:
