@@ -158,7 +158,7 @@ def begun(gateway: Gateway) -> socket.socket:
 BEHIND = {
     "a request": b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
     "many requests": b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 10_000,
-    "a content": posted(**LONG) + b" " * 200_000,
+    "a content": b"POST /stream HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 200001\r\n\r\n" + b" " * 200_000,
     "a WebSocket": b"GET /ws/fleet HTTP/1.1\r\nhost: 127.0.0.1\r\n" + UPGRADE,
     "no HTTP": b"@\r\n\r\n",
     "a part of a head": b"GET /health HTTP/1.1\r\n",
