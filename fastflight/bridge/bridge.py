@@ -23,7 +23,7 @@ from fastflight.bridge.connection import LINGER_SECONDS, Connection
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
 from fastflight.bridge.front import Front
 from fastflight.bridge.line import State
-from fastflight.errors import BusyError, TransportClosed, TransportError
+from fastflight.errors import BusyError, FastFlightError, TransportClosed, TransportError
 
 log = structlog.get_logger(__name__)
 
@@ -191,7 +191,7 @@ class Bridge:
                 began = True
                 self._log("writer connected", writer)
                 reason = await writer.run(channel)
-        except (BusyError, TransportError) as error:
+        except FastFlightError as error:
             reason = str(error)
         finally:
             self._writers.discard(writer)

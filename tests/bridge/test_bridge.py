@@ -11,9 +11,10 @@ import pytest
 from fastflight.bridge import Bridge, Ports, State
 from fastflight.bridge import bridge as bridges
 from fastflight.bridge import client as clients
-from fastflight.errors import TransportError
+from fastflight.errors import ProtocolError, TransportError
+from fastflight.transport import LineSettings
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
-from tests.bridge.tools import KINDS, RESUME, SUSPEND, Client, connect, refused, run, seen, writing
+from tests.bridge.tools import KINDS, RESUME, SET_BAUD_9600, SUSPEND, Client, connect, refused, run, seen, writing
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,6 +63,22 @@ def test_a_second_writer_is_told_at_once_who_has_the_device(first: str, second: 
         await holder.close()
 
     run(test)
+
+
+def test_a_port_that_breaks_its_protocol_ends_its_writer_with_the_reason() -> None:
+    class Flooded(MemoryControl):
+        """A remote port that floods instead of answering."""
+
+        async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
+            raise ProtocolError("the server sent 16777217 bytes, and no answer", where="rfc2217://far:1")
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        client = await writing(bridge, "rfc2217")
+        client.writer.write(SET_BAUD_9600)
+        assert b"16777217 bytes, and no answer" in await client.rest()
+        await client.close()
+
+    run(test, lambda: MemoryLine(control=Flooded()))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,6 +13,7 @@ from fastflight.protocol.rfc2217_client import Rfc2217Client
 from tests.bridge.memory_line import MemoryLine, bridged
 
 KINDS = ["socket", "rfc2217"]
+SET_BAUD_9600 = b"\xff\xfa\x2c\x01\x00\x00\x25\x80\xff\xf0"
 SUSPEND, RESUME = b"\xff\xfa\x2c\x08\xff\xf0", b"\xff\xfa\x2c\x09\xff\xf0"
 
 Test = Callable[[MemoryLine, Bridge], Awaitable[None]]
