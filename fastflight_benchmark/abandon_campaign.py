@@ -5,7 +5,8 @@
 Clients in processes of their own ask a server for sync and async answers, slow, fast and idle ones, and leave: before
 the first batch, among them, while they wait, without a word when their connection is closed, or by `kill -9`. A second
 after the last one has gone the server's tasks, descriptors and threads are compared to those that it had before; gRPC
-gives some of its own threads up later, so they are told apart. Ends with 1 where anything is left. Linux only.
+gives some of its own threads up later, so they are told apart. Ends with 1 where anything is left, or where a client
+could not do what it was to do. Linux only.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import typer
 
+from fastflight.errors import TransportError
+from fastflight_benchmark import ending
 from fastflight_benchmark.spawned import spawned
 
 # Streams of one client process, open at the same time.
@@ -41,6 +44,8 @@ ANSWERS: tuple[dict[str, Any], ...] = (
 WAYS = ("cancelled", "dropped", "closed", "killed")
 # Batches that are read before, at most.
 MOST_READ = 5
+# By then a client has opened its streams, also on a machine with much else to do; and has left, once it was told to.
+BEGUN_SECONDS, GONE_SECONDS = 120.0, 60.0
 # When nothing may be left any more.
 SETTLED_SECONDS = 1.0
 # What is left by then and gone after this is late, not lost.
@@ -119,6 +124,7 @@ def campaign(location: str, pid: int, streams: int, seed: int) -> dict[str, Any]
         after = _settled(pid, client, before)
         took = time.monotonic() - ended
         return {
+            "asked": opened,
             "streams": after.started - before.started,
             "settled_seconds": round(took, 3),
             "before": asdict(before),
@@ -128,19 +134,26 @@ def campaign(location: str, pid: int, streams: int, seed: int) -> dict[str, Any]
 
 
 def _round(location: str, chance: random.Random, clients: int, ways: Any) -> None:
-    """Some clients at once, each in a process."""
+    """Some clients at once, each in a process. `TransportError` for one that did not come so far, or did not leave."""
     context = multiprocessing.get_context("forkserver")
     running: list[tuple[BaseProcess, Any, str]] = []
     for _, way in zip(range(clients), ways, strict=False):
         begun = context.Event()
-        process: BaseProcess = context.Process(target=abandon, args=(location, chance.getrandbits(32), way, begun))
+        arguments = (location, chance.getrandbits(32), way, begun)
+        # A daemon: it ends with this process, however that comes.
+        process: BaseProcess = context.Process(target=abandon, args=arguments, daemon=True)
         process.start()
         running.append((process, begun, way))
     for process, begun, way in running:
-        begun.wait()
+        deadline = time.monotonic() + BEGUN_SECONDS
+        while not begun.wait(LOOK_SECONDS) and process.is_alive() and time.monotonic() < deadline:
+            pass
         if way == "killed":
             process.kill()
-        process.join()
+        process.join(GONE_SECONDS)
+        ended = -signal.SIGKILL if way == "killed" else 0
+        if not begun.is_set() or process.exitcode != ended:
+            raise TransportError(f"a client that was to be {way} ended with {process.exitcode}", where=location)
 
 
 def _settled(pid: int, client: flight.FlightClient, wanted: Held | None) -> Held:
@@ -163,8 +176,10 @@ def main(
         outcome = campaign(server.location, server.pid, streams, seed)
     typer.echo(json.dumps(outcome, indent=2))
     clean = not any(outcome["left"].values()) and outcome["settled_seconds"] <= SETTLED_SECONDS
+    clean = clean and outcome["streams"] >= outcome["asked"]
     raise typer.Exit(0 if clean else 1)
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     typer.run(main)

@@ -15,8 +15,6 @@ import json
 import os
 import random
 import re
-import signal
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,6 +28,7 @@ import typer
 from fastflight.cli.ending import END_SECONDS
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, FileMissing
+from fastflight_benchmark import ending
 from fastflight_benchmark.draining.crowd import READINGS, SILENT, WRITTEN, Crowd, Place, Promised, written
 from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.live.fleet import printing
@@ -215,5 +214,5 @@ def main(
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    ending.like_ctrl_c()
     typer.run(main)

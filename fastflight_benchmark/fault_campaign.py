@@ -21,6 +21,7 @@ from typing import Annotated
 
 import typer
 
+from fastflight_benchmark import ending
 from fastflight_benchmark.faulting import report
 from fastflight_benchmark.faulting.campaign import SEED, SHOWN_CHARACTERS, Campaign
 from fastflight_benchmark.faulting.stage import LINES
@@ -67,4 +68,5 @@ def main(
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     app()

@@ -27,6 +27,7 @@ from fastflight.client import FastFlightClient
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.errors import FastFlightError
 from fastflight.testing.chaos import ChaosProxy, Fault, Kind, Way
+from fastflight_benchmark import ending
 from fastflight_benchmark.faulting.guard import certified
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -145,4 +146,5 @@ def main(
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     app()

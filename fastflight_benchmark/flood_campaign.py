@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import typer
 
+from fastflight_benchmark import ending
 from fastflight_benchmark.spawned import spawned_by
 
 # Calls in each measurement, and how long each may take.
@@ -146,4 +147,5 @@ def main(
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     typer.run(main)

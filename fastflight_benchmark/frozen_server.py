@@ -22,6 +22,7 @@ from pathlib import Path
 
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
+from fastflight_benchmark import ending
 
 # At 115200 baud, a minute's worth: none is done before the server is stopped.
 BYTES = 600_000
@@ -70,6 +71,7 @@ def _freeze(pid: int, location: str, local: Path) -> None:
             try:
                 act(client, began)
             except FastFlightError as error:
+                begun.abort()  # where it never began, nobody is to wait for it
                 print(f"{act.__name__}: after {time.monotonic() - frozen[0]:.0f} s {type(error).__name__}: {error}")
 
     frozen = [0.0]
@@ -84,4 +86,5 @@ def _freeze(pid: int, location: str, local: Path) -> None:
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     main()

@@ -30,6 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.log import Missing, Range, Retention, Rows, Store, Ticket, compact
+from fastflight_benchmark import ending
 
 SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("data", pa.binary())])
 LOGS = ("a", "b", "c")
@@ -220,4 +221,5 @@ def summary(outcome: Outcome) -> str:
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     sys.exit(main())

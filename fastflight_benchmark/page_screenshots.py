@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.testing.browser import OPTIONS, chromium
+from fastflight_benchmark import ending
 from fastflight_benchmark.live.fleet import printing
 from fastflight_benchmark.live.printing import Options as Boards
 
@@ -85,4 +86,5 @@ def _page(browser: Browser, url: str, size: dict[str, int], *, dark: bool = Fals
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     main(Path(sys.argv[1] if len(sys.argv) > 1 else "screenshots"))

@@ -18,7 +18,7 @@ import typer
 
 from fastflight.errors import TransportError
 from fastflight.protocol.relay import MAX_CREDIT, Opened, RelayConnection
-from fastflight_benchmark import machine
+from fastflight_benchmark import ending, machine
 from fastflight_benchmark.relaying.client import Client, Job, say, shake_hands
 from fastflight_benchmark.relaying.content import MIB
 from fastflight_benchmark.relaying.measuring import RELAYS, SEEDER
@@ -83,4 +83,5 @@ def _settled(process: psutil.Process) -> int:
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     typer.run(main)

@@ -8,9 +8,7 @@ than it was asked to.
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -18,7 +16,7 @@ from rich.console import Console
 
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import FastFlightError
-from fastflight_benchmark import output
+from fastflight_benchmark import ending, output
 from fastflight_benchmark.selection import Selection
 from fastflight_benchmark.suites import SELECTABLE, SUITES, Options
 
@@ -66,9 +64,7 @@ def main(
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPE_COLUMNS)
-    for name in ("SIGTERM", "SIGHUP"):  # the latter where there is one: a terminal was closed
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _terminated)
+    ending.like_ctrl_c()
     try:
         failed = SUITES[suite](Options(server, quick, runs, path, console, Selection.parse(only or ()), profile))
     except FastFlightError as error:
@@ -78,11 +74,6 @@ def main(
         console.print("interrupted: nothing was written")
         raise typer.Exit(INTERRUPTED) from error
     raise typer.Exit(1 if failed else 0)
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """End as Ctrl-C does: with what was started."""
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

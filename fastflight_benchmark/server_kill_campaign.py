@@ -5,7 +5,7 @@
 A board prints numbered lines and never stops; a server keeps them and says how far it is. After a random time, some of
 it before the server listens, it is killed (SIGKILL; TerminateProcess on Windows). The next one on the same folder
 replays: a row below the number that was told as kept and is not there is lost; bytes that the board did not say in this
-order are wrong. Ends with 1 where anything was lost or wrong.
+order are wrong. Ends with 1 where anything was lost or wrong, or a server had ended before it was killed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from itertools import count
 from pathlib import Path
 
 from fastflight import FastFlightClient
+from fastflight.errors import TransportError
+from fastflight_benchmark import ending
 
 FLEET = """
 [recordings]
@@ -42,13 +44,16 @@ GROUP_SECONDS = 0.002
 # The longest that a server lives after it listens; and, of one in five, after it was started.
 LIFE_SECONDS = 0.5
 BIRTH_SECONDS = 3.0
+# One that does not listen after so long, on a busy machine, never will; an answer takes no longer either.
+START_SECONDS = CALL_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What the campaign found. `acknowledged` and `lost` are rows, `wrong` is runs."""
+    """What the campaign found. `acknowledged` and `lost` are rows, `wrong` is runs, `missed` ended by themselves."""
 
     kills: int = 0
+    missed: int = 0
     early: int = 0
     acknowledged: int = 0
     read_bytes: int = 0
@@ -57,7 +62,7 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        return not self.lost and not self.wrong
+        return not self.lost and not self.wrong and not self.missed
 
 
 class Board:
@@ -125,16 +130,14 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], N
                     time.sleep(chance.uniform(0, BIRTH_SECONDS))
                     outcome.early += 1
                 else:
-                    location = re.search(r"grpc://127.0.0.1:\d+", server.stdout.readline())
-                    assert location is not None, "the server did not start"
-                    with FastFlightClient(location[0]) as client:
+                    with FastFlightClient(_listening(server), timeout=CALL_SECONDS) as client:
                         start = promised = check(client, start, promised, outcome)
                         if outcome.kills == runs:
                             return outcome
                         deadline = time.monotonic() + chance.uniform(0, LIFE_SECONDS)
                         while time.monotonic() < deadline:
                             promised = max(promised, client.recordings()[0].next_seq)
-                        server.kill()
+                outcome.missed += server.poll() is not None
             finally:
                 server.kill()
                 server.wait()
@@ -144,6 +147,21 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], N
             progress(outcome)
     finally:
         board.close()
+
+
+def _listening(server: subprocess.Popen[str]) -> str:
+    """Where it listens. `TransportError` where it does not."""
+    assert server.stdout is not None
+    patience = threading.Timer(START_SECONDS, server.kill)
+    patience.start()
+    try:
+        said = server.stdout.readline()
+    finally:
+        patience.cancel()
+        patience.join()
+    if (location := re.search(r"grpc://127.0.0.1:\d+", said)) is None:
+        raise TransportError("the server did not start", where="campaign")
+    return location[0]
 
 
 def check(client: FastFlightClient, start: int, promised: int, outcome: Outcome) -> int:
@@ -192,10 +210,11 @@ def main() -> int:
 
 def summary(outcome: Outcome) -> str:
     return (
-        f"{outcome.kills} kills, {outcome.early} at the start: {outcome.acknowledged} rows acknowledged, "
-        f"{outcome.lost} lost; {outcome.wrong} wrong runs in {outcome.read_bytes} bytes read"
+        f"{outcome.kills} kills, {outcome.early} at the start, {outcome.missed} missed: {outcome.acknowledged} rows "
+        f"acknowledged, {outcome.lost} lost; {outcome.wrong} wrong runs in {outcome.read_bytes} bytes read"
     )
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     sys.exit(main())

@@ -32,6 +32,7 @@ from fastflight.service.admission import Limits
 from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Reading
+from fastflight_benchmark import ending
 from fastflight_benchmark.spawned import spawned_by
 
 MB = 1_000_000
@@ -157,6 +158,7 @@ def main(
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         serve(memory, readers + 10)
         return
+    ending.like_ctrl_c()
     options = ("--server-only", "--memory", str(memory), "--readers", str(readers))
     with spawned_by((sys.executable, __file__, *options), "the server") as server:
         typer.echo(json.dumps({"memory": memory} | measure(server.location, server.pid, readers, mode)))

@@ -31,7 +31,7 @@ import typer
 
 from fastflight.client import FastFlightClient
 from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
-from fastflight_benchmark import machine, output
+from fastflight_benchmark import ending, machine, output
 from fastflight_benchmark.live.fleet import printing
 from fastflight_benchmark.live.printing import Options
 from fastflight_benchmark.live.recorded import Kept, replayed
@@ -235,4 +235,5 @@ def main(
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     typer.run(main)

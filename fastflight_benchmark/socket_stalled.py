@@ -18,7 +18,7 @@ import psutil
 import typer
 from websockets.sync.client import connect
 
-from fastflight_benchmark import machine
+from fastflight_benchmark import ending, machine
 from fastflight_benchmark.spawned import spawned
 
 MIB = 1024 * 1024
@@ -63,4 +63,5 @@ def _settled(process: psutil.Process) -> int:
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     typer.run(main)

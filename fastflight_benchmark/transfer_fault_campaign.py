@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fastflight_benchmark import output
+from fastflight_benchmark import ending, output
 from fastflight_benchmark.run_benchmark import PIPE_COLUMNS
 from fastflight_benchmark.suites import Options, faults
 
@@ -45,4 +45,5 @@ def main(
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     app()

@@ -24,7 +24,7 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import DataError
 from fastflight.service import encode
 from fastflight.service.requests import Mock
-from fastflight_benchmark import machine
+from fastflight_benchmark import ending, machine
 from fastflight_benchmark.loading.pool import Loaders
 from fastflight_benchmark.mock_data_service import MIB, expected_bytes
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
@@ -119,4 +119,5 @@ def _requests(loaders: Sequence[Loaders], locations: Sequence[str]) -> float:
 
 
 if __name__ == "__main__":
+    ending.like_ctrl_c()
     typer.run(main)

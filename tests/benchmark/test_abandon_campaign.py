@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 import pyarrow.flight as flight
+import pytest
 
 from fastflight_benchmark import abandon_campaign
-from fastflight_benchmark.abandon_campaign import ANSWERS, LEFT, held
+from fastflight_benchmark.abandon_campaign import ANSWERS, LEFT, WAYS, held
 from fastflight_benchmark.spawned import spawned
 
 SERVER = ("fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--shards", "3")
@@ -22,7 +23,15 @@ def test_nothing_is_left_of_streams_that_were_abandoned() -> None:
     # Not by the code it ends with, which is about time, too.
     outcome = json.loads(ended.stdout)
     assert outcome["left"] == dict.fromkeys(LEFT, 0)
-    assert outcome["streams"] >= 25
+    assert outcome["streams"] >= outcome["asked"] == 25
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_client_that_could_not_ask_is_an_error_and_not_waited_for(way: str) -> None:
+    code = f"abandon_campaign._round('grpc://127.0.0.1:1', random.Random(1), 1, ['{way}'])"
+    script = [sys.executable, "-c", f"import random; from fastflight_benchmark import abandon_campaign; {code}"]
+    ended = subprocess.run(script, capture_output=True, text=True, timeout=100)
+    assert f"a client that was to be {way} ended with 1" in ended.stderr.splitlines()[-1]
 
 
 def test_a_stream_that_is_still_there_is_noticed_and_so_are_the_shards() -> None:

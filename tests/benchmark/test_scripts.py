@@ -23,7 +23,8 @@ SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_be
 SCRIPTS += ["fault_campaign", "transfer_fault_campaign"]
 
 
-def started(script: str, *arguments: str) -> subprocess.Popen[str]:
+def started(script: str, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
+    """`folder` is for its temporary files."""
     return subprocess.Popen(
         [sys.executable, f"{script}.py", *arguments],
         cwd=FOLDER,
@@ -31,7 +32,7 @@ def started(script: str, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"},
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"} | ({"TMPDIR": str(folder)} if folder else {}),
     )
 
 
@@ -67,6 +68,19 @@ def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
         result = CliRunner(env={"NO_COLOR": "1"}).invoke(app, [argument])
         assert result.exit_code == 2
         assert unwrapped(says) in unwrapped(result.output)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the script is for Linux")
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_campaign_that_is_stopped_ends_what_it_started(stop: signal.Signals, tmp_path: Path) -> None:
+    with started("server_kill_campaign", "--runs", "1000", folder=tmp_path) as process:
+        campaign = psutil.Process(process.pid)
+        while not (servers := campaign.children()):
+            assert process.poll() is None
+        process.send_signal(stop)
+        process.communicate(timeout=SOON)
+    assert not psutil.wait_procs(servers, timeout=SOON)[1]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
