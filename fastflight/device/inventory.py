@@ -8,7 +8,6 @@ Whoever has it, all that crosses its line is seen by its `tap`; `listen` also ha
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import contextlib
 import threading
@@ -131,16 +130,16 @@ class Device:
         """
         self._check_line()
         with self._lock.held(holder, self._patience(timeout)), located(self.name):
-            port = self._ready(interrupt)
+            try:
+                port = self._ready(interrupt)
+            except BaseException:
+                if self._port is not None and self._board.repl.entered:
+                    self._end(self._port)
+                raise
             try:
                 yield Session(self.name, self._board, port)
             finally:
-                try:
-                    run(self._board.end(), port, timeout=END_SECONDS)
-                except (TransportError, ProtocolError) as error:
-                    # What the lease was for has its own outcome; a board that cannot be mended is for the next one.
-                    self._give_up(error)
-                    port.close()
+                self._end(port)
 
     @contextlib.asynccontextmanager
     async def alease(
@@ -152,7 +151,7 @@ class Device:
             with located(self.name):
                 try:
                     port = await self._aready(interrupt)
-                except asyncio.CancelledError:
+                except BaseException:
                     if self._port is not None and self._board.repl.entered:
                         await unbroken(self._aend(self._port))
                     raise
@@ -300,8 +299,17 @@ class Device:
             return await self._aready(interrupt)
         return port
 
-    async def _aend(self, port: Port) -> None:
+    def _end(self, port: Port) -> None:
         """Leave the board as it was found; one that cannot be is for the next lease to open anew."""
+        try:
+            run(self._board.end(), port, timeout=END_SECONDS)
+        except (TransportError, ProtocolError) as error:
+            # What the lease was for has its own outcome.
+            self._give_up(error)
+            port.close()
+
+    async def _aend(self, port: Port) -> None:
+        """As `_end`."""
         try:
             await arun(self._board.end(), port, timeout=END_SECONDS)
         except (TransportError, ProtocolError) as error:

@@ -15,6 +15,7 @@ from fastflight.device.link import Link
 from fastflight.device.parts import Unfinished
 from fastflight.errors import (
     BusyError,
+    DeviceException,
     TransportClosed,
     TransportError,
     TransportTimeout,
@@ -23,6 +24,8 @@ from fastflight.errors import (
 from fastflight.protocol import Send
 from fastflight.testing.memory import Answer, Entry, HangUp, play
 from tests.device.content import CONTENT
+
+SOON = 20.0
 
 
 def test_the_device_changes_between_threads_and_loops(inventory: Inventory) -> None:
@@ -152,6 +155,23 @@ def test_a_program_that_prints_without_end_is_busy_too(board: Callable[[str], In
         asyncio.run(polite())
     with device.lease("rude", interrupt=True) as session:
         assert session.exec("print(2)").stdout == b"2\r\n"
+
+
+def test_a_board_that_cannot_say_what_it_can_do_is_left_at_its_prompt(board: Callable[[str], Inventory]) -> None:
+    device = board("without=sys").device("demo")
+
+    async def on_a_loop() -> None:
+        async with device.alease("loop"):
+            pass
+
+    for ask in (lambda: device.lease("thread").__enter__(), lambda: asyncio.run(on_a_loop())):
+        with pytest.raises(DeviceException, match="ImportError"):
+            ask()
+        with device.line("a person") as port:
+            port.write(b"1+1\r", SOON)
+            said = b""
+            while not said.endswith(b"2\r\n>>> "):
+                said += port.read(SOON)
 
 
 def test_code_that_hangs_is_stopped_after_its_own_time(inventory: Inventory) -> None:
