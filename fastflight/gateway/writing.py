@@ -93,6 +93,7 @@ async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, st
 async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> bool:
     """False when the writer has ended before the rows."""
     async for batch in rows:
+        stream.passing()  # what is taken is asked nowhere else: its client may have been revoked
         size = pa.ipc.get_record_batch_size(batch)
         stream.count(batch.num_rows, size)
         try:

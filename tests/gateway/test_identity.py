@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -258,6 +259,23 @@ def test_whose_token_is_good_no_more_is_put_out(kind: str, how: str) -> None:
             code, texts = ended(client)
             assert (code, texts[-1]["error"]["code"]) == (4401, "access.unauthenticated")
         assert guarded.ask("operator", "GET", "/devices").status == 401
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_upload_of_one_whose_token_is_good_no_more_breaks_off(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("authenticator", "stream"):
+        monkeypatch.setattr(f"fastflight.service.{name}.LOOK_SECONDS", 0.0)
+    with guarding(kind) as guarded, socket.create_connection(("127.0.0.1", guarded.gateway.port), SOON) as raw:
+        token = guarded.tokens["operator"]
+        head = f"PUT /devices/lab-1/files/x.bin HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
+        raw.sendall(f"{head}content-length: 1000000\r\n\r\n".encode() + bytes(1000))
+        while guarded.ask("admin", "POST", "/actions/stats").json["results"][0]["open"] == 0:
+            pass  # it has not begun
+        guarded.revoke("operator")
+        while not select.select([raw], [], [], 0.02)[0]:
+            raw.sendall(bytes(1000))
+        assert raw.recv(65536).startswith(b"HTTP/1.1 401 ")
+        assert guarded.ask("reader", "GET", "/devices/lab-1/files/x.bin").status == 404
 
 
 def test_of_many_who_show_a_ticket_at_once_one_is_let_in(guarded: Guarded) -> None:
