@@ -27,7 +27,7 @@ from fastflight_benchmark.faulting.stage import (
     Stage,
 )
 from fastflight_benchmark.faulting.target import CONTENT
-from fastflight_benchmark.faulting.works import ROWS, Ended, Get, Put, Rows, Work, code_of_answer
+from fastflight_benchmark.faulting.works import ROWS, Ended, Get, Put, Rows, Work, code_of_answer, few
 
 # What nobody answers for so long has hung.
 ANSWER_SECONDS = 50.0
@@ -131,6 +131,9 @@ class WebSession(_Browser, Rows):
                     if trailer["ended"] != "limit reached":
                         raise Ended(f"ended: {trailer['ended']}")
                     return
+
+    def flaw(self, completed: bool) -> str:
+        return few(self.kept, completed) or super().flaw(completed)
 
 
 class Relayed(_Browser, Work):

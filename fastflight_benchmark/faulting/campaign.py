@@ -64,12 +64,17 @@ class Campaign:
         whole = sum(SHARES[line] for line in self._lines)
         with ThreadPoolExecutor(len(self._lines)) as threads:
             playing = []
-            for line in self._lines:
-                numbers = only or range(max(1, round(faults * SHARES[line] / whole)))
-                playing.append(threads.submit(self._play, line, numbers))
-            for line, done in zip(self._lines, playing, strict=True):
-                if (error := done.exception()) is not None:
-                    self.flaws.append(f"{line}: the stage broke down: {''.join(traceback.format_exception(error))}")
+            try:
+                for line in self._lines:
+                    numbers = only or range(max(1, round(faults * SHARES[line] / whole)))
+                    playing.append(threads.submit(self._play, line, numbers))
+                for line, done in zip(self._lines, playing, strict=True):
+                    if (error := done.exception()) is not None:
+                        self.flaws.append(f"{line}: the stage broke down: {''.join(traceback.format_exception(error))}")
+            except BaseException:
+                # Interrupted: each stage ends what it is about, and itself.
+                self._deadline = -math.inf
+                raise
         return self.outcomes, self.flaws
 
     def _play(self, line: str, numbers: Sequence[int]) -> None:
@@ -79,10 +84,14 @@ class Campaign:
             with WorkerTrials(folder, self._seed) as trials:
                 for number in takewhile(self._has_time, numbers):
                     self._came(trials.carry_out(number))
+                flaws = [f"{line}: {flaw}" for flaw in trials.finish()]
+            with self._lock:
+                self.flaws += flaws
             return
         with Stage(folder, line, remote=line == SOCKET, tls=self._tls, seed=self._seed) as stage:
             ours = Trials(stage, self._seed)
             before: dict[int, tuple[int, int]] = {}
+            count = 0
             for count, number in enumerate(takewhile(self._has_time, numbers)):
                 self._came(ours.carry_out(number))
                 if count >= WARM_FAULTS:
@@ -90,6 +99,8 @@ class Campaign:
             for missing in stage.missing:
                 self._progress(f"{line}: not placed: {missing}")
             flaws = [f"{line}: {flaw}" for flaw in ours.finish()]
+            if count >= WARM_FAULTS and not ours.acknowledged:
+                flaws.append(f"{line}: no row was acknowledged, and so none looked for")
             if stage.server.pid in before:
                 flaws += [f"{line}: {leak}" for leak in _leaks(stage, before[stage.server.pid])]
             with self._lock:

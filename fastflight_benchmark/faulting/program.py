@@ -40,6 +40,9 @@ class Program:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
+        # How it ended, each time that nobody had ended it: exit codes.
+        self.died: list[int] = []
+        self._killed = False
         self._environment = environment
         self.arguments = list(arguments)
         self._expected = [re.compile(each) for each in expected]
@@ -47,6 +50,7 @@ class Program:
 
     def start(self) -> list[str]:
         """Start it; what stood in the groups. `TransportError` where it does not come up."""
+        self._killed = False
         self._ready = threading.Event()
         self._found: list[str | None] = [None] * len(self._expected)
         with self._log.open("ab") as complaints:
@@ -84,12 +88,16 @@ class Program:
             self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """End it as a crash does; or what is left of it, where it has ended by itself (`died`)."""
+        if not self._killed and (code := self._process.poll()) is not None:
+            self.died.append(code)
+        self._killed = True
         self._process.kill()
         self._end()
 
     def stop(self, seconds: float = STOP_SECONDS) -> int:
         """Have it end; its exit code, that of a kill where it did not end by itself."""
+        self._killed = True
         self._process.terminate()
         try:
             self._process.wait(seconds)
@@ -99,10 +107,12 @@ class Program:
         return self._process.returncode
 
     def complaints(self) -> list[str]:
-        """Lines of its log that say that something went wrong which nobody foresaw."""
+        """What went wrong that nobody foresaw: lines of its log, and each time that it ended by itself."""
+        ended = [f"it ended by itself with {code}" for code in self.died]
         if not self._log.exists():
-            return []
-        return [line for line in self._log.read_text(errors="replace").splitlines() if UNFORESEEN.search(line)]
+            return ended
+        lines = self._log.read_text(errors="replace").splitlines()
+        return [line for line in lines if UNFORESEEN.search(line)] + ended
 
     def held(self) -> tuple[int, int]:
         """Its open descriptors and threads."""

@@ -173,6 +173,7 @@ class Stage:
                 self._reach(name)
         for name, bridge in self._bridges.items():
             if not bridge.is_alive:
+                bridge.kill()
                 self._share(name)
         if not self.server.is_alive:
             self.server.kill()

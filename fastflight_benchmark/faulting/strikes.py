@@ -100,7 +100,10 @@ class Strike:
 
 
 class _Placed:
-    """Something that is done when so much has passed a proxy, which holds the traffic meanwhile; and undone after."""
+    """Something that is done when so much has passed a proxy, which holds the traffic meanwhile; and undone after.
+
+    What says 0 of how many it has struck, has struck none.
+    """
 
     def __init__(
         self,
@@ -133,8 +136,7 @@ class _Placed:
         while not self._proxy.has_struck:
             if self._over.wait(WATCH_SECONDS):
                 return
-        self._struck = True
-        self._do()
+        self._struck = self._do() != 0
         if self._lasting:
             # What is done is undone by itself, whether the work waits for that or has ended.
             threading.Event().wait(self._lasting)

@@ -23,6 +23,7 @@ from fastflight_benchmark.faulting.stage import TALKER, Stage
 from fastflight_benchmark.faulting.strikes import FULL, FULL_DISK, Strike, strike
 from fastflight_benchmark.faulting.talker import flaw, recorded, stretches
 from fastflight_benchmark.faulting.works import (
+    RUN,
     Get,
     GetTree,
     Put,
@@ -45,8 +46,6 @@ RECORDS_SECONDS = 60.0
 READ_SECONDS = 60.0
 # Rows that were looked at before are looked at again, so many of them; all of them in the end.
 AGAIN = 300
-# Where a server's numbers begin anew (decision 0020).
-RUN = 1_000_000
 PARTS = ".fastflight-*"
 
 COMPLETED, TYPED = "completed", "typed"

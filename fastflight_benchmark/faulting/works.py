@@ -29,6 +29,8 @@ SMALLEST, LARGEST = 1_000, 20_000
 # Of a session, so many rows; of a recording, so many numbers back.
 ROWS = 80
 BACK = 200
+# Where a server's numbers begin anew (decision 0020).
+RUN = 1_000_000
 TREE = ("main.py", "lib/one.py", "lib/two.bin", "data/three.csv")
 # What is to be kept meanwhile, and within which time: a line that was lost is tried again by itself.
 GROWN_ROWS, GROWN_SECONDS = 60, 60.0
@@ -197,6 +199,8 @@ class PutProcess(Put):
         if self.process.returncode:
             if self.process.returncode > 0 and b"Traceback" in said:
                 raise RuntimeError(said.decode(errors="replace")[-2000:])
+            if self.process.returncode < 0 and self.process.returncode != -signal.SIGKILL:
+                raise RuntimeError(f"it crashed: {signal.Signals(-self.process.returncode).name}")
             raise Ended("killed" if self.process.returncode < 0 else f"exit code {self.process.returncode}")
 
     def _said(self, process: subprocess.Popen[bytes]) -> bytes:
@@ -224,6 +228,8 @@ class Rows(Work):
         super().__init__(stage, chance)
         self.reach = 4_000
         self.kept = Kept()
+        # Numbers that have to be there once it has completed, or to be told as missing.
+        self.asked = range(0)
 
     def take(self, seqs: Iterable[int], ways: Iterable[str], data: Iterable[bytes]) -> None:
         self.kept.rows.update((s, d if w == "rx" else b"") for s, w, d in zip(seqs, ways, data, strict=True))
@@ -231,8 +237,10 @@ class Rows(Work):
     def flaw(self, completed: bool) -> str:
         missing = {seq for first, last in self.kept.missing for seq in range(first, last + 1)}
         present = sorted(self.kept.rows)
+        if completed and (short := [seq for seq in self.asked if seq not in self.kept.rows and seq not in missing]):
+            return f"{len(short)} of {len(self.asked)} rows did not come, the first is {short[0]}, and nothing says so"
         for one, other in zip(present, present[1:], strict=False):
-            if other != one + 1 and not set(range(one + 1, other)) <= missing and other % 1_000_000:
+            if other != one + 1 and not set(range(one + 1, other)) <= missing and other % RUN:
                 return f"row {other} follows {one}, and nothing says that some are missing"
         # What happened between two rows of an outage is told by a message; there the board's lines are broken off.
         return next(filter(None, map(flaw, stretches(self.kept))), "") if not self.kept.cuts else ""
@@ -252,6 +260,9 @@ class Session(Rows):
             if rows.summary["ended"] != "limit reached":
                 raise Ended(f"ended: {rows.summary['ended']}")
 
+    def flaw(self, completed: bool) -> str:
+        return few(self.kept, completed) or super().flaw(completed)
+
 
 class Recording(Rows):
     name = "recording"
@@ -260,6 +271,8 @@ class Recording(Rows):
         self.kept = Kept()
         with self.client() as client:
             reached = _grown(client)
+            # Of what was recorded since the server started: before that lie numbers that were never given.
+            self.asked = range(max(reached - BACK, reached - reached % RUN), reached)
             with client.recording(TALKER, from_seq=max(0, reached - BACK), to_seq=reached - 1, mode=self.mode) as rows:
                 try:
                     for batch in rows:
@@ -269,6 +282,12 @@ class Recording(Rows):
                 self.kept.cuts = set(self.kept.rows)  # outages are told to who asks by Flight: `recorded` does
                 if rows.summary["ended"] not in ("end of recording", "limit reached"):
                     raise Ended(f"ended: {rows.summary['ended']}")
+
+
+def few(kept: Kept, completed: bool) -> str:
+    """Whether a session that has reached its limit has fewer rows."""
+    fewer = completed and len(kept.rows) != ROWS
+    return f"{len(kept.rows)} rows came of {ROWS}, and then an end in order" if fewer else ""
 
 
 def _grown(client: FastFlightClient) -> int:

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from fastflight.errors import FastFlightError, TransportClosed
 from fastflight_benchmark.faulting import report
+from fastflight_benchmark.faulting.browsing import WebSession
 from fastflight_benchmark.faulting.campaign import Campaign
+from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.faulting.stage import SOCKET, Stage
 from fastflight_benchmark.faulting.talker import Kept, flaw, stretches
 from fastflight_benchmark.faulting.trial import BAD, Outcome, Trials, warm_up
-from fastflight_benchmark.faulting.works import Ended, code_of, code_of_answer
+from fastflight_benchmark.faulting.works import (
+    ROWS,
+    Ended,
+    PutProcess,
+    Recording,
+    Rows,
+    Session,
+    code_of,
+    code_of_answer,
+)
 
 # Any fixed numbers: together each hop of the stage is struck, and each kind of work done.
 SEED = 4
@@ -58,6 +75,51 @@ def test_what_is_missing_twice_or_other_is_seen(data: bytes) -> None:
 def test_rows_are_whole_between_places_where_something_may_be_missing() -> None:
     kept = Kept({0: b"a", 1: b"b", 2: b"c", 5: b"d", 6: b"e"}, cuts={2})
     assert list(stretches(kept)) == [b"ab", b"c", b"de"]
+
+
+@pytest.mark.parametrize("made", [Session, WebSession])
+def test_a_session_that_ends_in_order_with_fewer_rows_has_a_flaw(made: type[Rows]) -> None:
+    work = made(cast(Stage, None), random.Random(1))
+    work.kept = Kept(dict.fromkeys(range(ROWS), b""))
+    assert work.flaw(True) == ""
+    del work.kept.rows[ROWS - 1]
+    assert work.flaw(True).startswith(f"{ROWS - 1} rows came of {ROWS}")
+    assert work.flaw(False) == ""
+
+
+def test_a_recording_that_ends_in_order_has_all_that_was_asked_for() -> None:
+    work = Recording(cast(Stage, None), random.Random(1))
+    work.asked = range(5, 8)
+    work.kept = Kept({5: b""}, missing=[(6, 6)])
+    assert work.flaw(True).startswith("1 of 3 rows did not come, the first is 7")
+    assert work.flaw(False) == ""
+    work.kept.missing.append((7, 7))
+    assert work.flaw(True) == ""
+
+
+def test_a_program_that_ends_by_itself_is_told_and_one_that_is_ended_is_not(tmp_path: Path) -> None:
+    said = [r"listening on (grpc://127.0.0.1:\d+)"]
+    program = Program("server", ["serve", "--server", "grpc://127.0.0.1:0"], said, tmp_path / "log")
+    program.start()
+    program.kill()
+    assert program.complaints() == []
+    program.start()
+    os.kill(program.pid, signal.SIGSEGV)
+    while program.is_alive:
+        pass
+    program.kill()
+    program.kill()
+    assert program.complaints() == [f"it ended by itself with {-signal.SIGSEGV}"]
+
+
+def test_a_client_that_crashes_was_not_killed() -> None:
+    work = object.__new__(PutProcess)
+    for code, raised in ((f"os.kill(os.getpid(), {signal.SIGABRT})", RuntimeError), ("os._exit(3)", Ended)):
+        command = [sys.executable, "-c", f"import os; input(); {code}"]
+        pipe = subprocess.PIPE
+        work.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+        with pytest.raises(raised):
+            work.carry_out()
 
 
 def test_only_what_is_documented_counts_as_told() -> None:
