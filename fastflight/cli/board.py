@@ -12,6 +12,8 @@ from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.target import AsJson, Interrupt
+from fastflight.concurrency import off_loop
+from fastflight.errors import RequestError
 
 DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
 
@@ -59,7 +61,8 @@ async def exec(
 
     Exit code 1, with the board's traceback on stderr, if it raises. With --json, one object per line of output.
     """
-    program = sys.stdin.read() if code == "-" else code
+    # Not on the loop, where it would wait for the end of what is typed, also after Ctrl-C.
+    program = await off_loop(_typed) if code == "-" else code
     async with (
         server.client() as client,
         await client.exec(device, program, timeout=timeout, interrupt=interrupt) as stream,
@@ -83,6 +86,13 @@ async def reset(
     """Restart a device."""
     async with server.client() as client:
         await client.reset(device, hard=hard, interrupt=interrupt)
+
+
+def _typed() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise RequestError("not text", where="stdin", hint="Give the code in the encoding of this terminal") from error
 
 
 def _word(value: Any) -> str:

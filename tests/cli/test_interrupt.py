@@ -28,12 +28,14 @@ from fastflight.service.requests import DeviceExec
 from fastflight.service.source import AsyncReading
 
 pty = pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a copy is")
+import fcntl  # noqa: E402  # where there is the one, there are the others
+import termios  # noqa: E402
 
 # Three seconds and a half of a 115200 baud line, of which nothing can be saved by compression.
 CONTENT = random.Random(3).randbytes(40_000)
 TOTAL = "40.0 kB"
 # For Python to start on a busy computer.
-SECONDS = 60.0
+SECONDS = 15.0
 # What the bar on the terminal shows once the first bytes are stored.
 MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/40\.0 kB")
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
@@ -194,3 +196,23 @@ def test_what_waits_for_its_device_ends_at_once_and_is_not_begun(number: signal.
         finally:
             child.kill()
             child.communicate()
+
+
+def test_code_that_does_not_end_is_not_waited_for_after_ctrl_c() -> None:
+    theirs, ours = os.pipe()
+    command = [sys.executable, "-m", "fastflight", "exec", "demo", "-"]
+    child = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        os.write(ours, b"1 + 1\n")
+        while fcntl.ioctl(theirs, termios.FIONREAD, bytes(4)) != bytes(
+            4
+        ):  # until it has taken that, and waits for more
+            assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=SECONDS) == (b"", b"interrupted\n")
+        assert child.returncode == 130
+    finally:
+        child.kill()
+        child.communicate()
+        os.close(ours)
+        os.close(theirs)
