@@ -137,9 +137,9 @@ class LineControl:
             case SetStopBits():
                 return SetStopBits(self._now.stop_bits)
             case SetDtr():
-                return SetDtr(self._channel.driven.dtr is not False)
+                return SetDtr(self._channel.driven.dtr)
             case SetRts():
-                return SetRts(self._channel.driven.rts is not False)
+                return SetRts(self._channel.driven.rts)
             case SetBreak():
                 return SetBreak(self._break)
             case SetFlow():

@@ -28,20 +28,16 @@ class State:
 
 @dataclass(slots=True)
 class Driven:
-    """How this side drives the control lines of an open port, which cannot be asked for it; None where nobody knows.
+    """How this side drives the control lines of an open port, which cannot be asked for it. They stay as one client
+    left them for the next one."""
 
-    They stay as one client left them for the next one.
-    """
-
-    dtr: bool | None = True
-    rts: bool | None = True
+    dtr: bool = True
+    rts: bool = True
 
     @classmethod
     def at_first(cls, address: Address) -> Driven:
-        """As opening `address` leaves them: both asserted, unless its URL says otherwise, or they are another's."""
-        if isinstance(address, Rfc2217Address):
-            return cls(address.dtr, address.rts)
-        if isinstance(address, SerialAddress):
+        """As opening `address` leaves them: both asserted, as servers have them too, unless its URL says otherwise."""
+        if isinstance(address, SerialAddress | Rfc2217Address):
             return cls(address.dtr is not False, address.rts is not False)
         return cls()
 
