@@ -20,7 +20,7 @@ from pathlib import Path
 import structlog
 
 from fastflight.device import Inventory
-from fastflight.errors import RequestError, Stopped
+from fastflight.errors import RequestError, Stopped, StorageError
 from fastflight.log import AsyncLog, Damage, Retention, Store, compact
 from fastflight.log.batch_log import LogStatistics
 from fastflight.log.disk import Disk
@@ -140,16 +140,21 @@ class Recordings:
         return self.status(name)
 
     def stop(self, name: str) -> Status:
-        """Record a device no more; what was read until now is kept."""
+        """Record a device no more; what was read until now is kept. `StorageError` where the disk does not answer."""
         self._inventory.device(name)
         with self._changing:
             if name not in self._recorders:
                 raise RequestError("it is not recorded", where=name, hint="See `recordings` for those that are")
-            recorder, running = self._recorders.pop(name)
+            recorder, running = self._recorders[name]
             recorder.end()
-            with contextlib.suppress(concurrent.futures.CancelledError):
-                running.result(END_SECONDS)
+            if not concurrent.futures.wait([running], END_SECONDS).done:
+                raise StorageError(
+                    "the disk does not take what was recorded last", where=name, hint="Stop it again when it does"
+                )
             recorder.finish()
+            del self._recorders[name]
+            with contextlib.suppress(concurrent.futures.CancelledError):
+                running.result()
         return self.status(name)
 
     def status(self, name: str) -> Status:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
+from fastflight.concurrency import Shard
 from fastflight.device import Device
 from fastflight.log import AsyncLog, Missing, Rows, Store
 from fastflight.sources.recorded_rows import KEPT_SCHEMA
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.tap import KEPT_BYTES, Tap
 from tests.log.disks import FailingDisk, MemoryDisk
+
+# For waits that end as soon as something happens; reached only when it does not.
+SOON = 20.0
 
 
 class Line:
@@ -24,6 +29,7 @@ class Line:
         self.name = "demo"
         self.tap = Tap(kept_bytes, clock=lambda: 1_000_000 * self.tap.next_seq)
         self.recording = ""
+        self.shard: Shard | None = None
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
@@ -47,6 +53,21 @@ class Disk(FailingDisk):
 
     def fill(self) -> None:
         self.broken = errno.ENOSPC
+
+
+class SlowDisk(Disk):
+    """One that writes only while it `goes_on`; `asked` once it does not."""
+
+    def __init__(self) -> None:
+        self.goes_on, self.asked = threading.Event(), threading.Event()
+        self.goes_on.set()
+        super().__init__()
+
+    def step(self, call: str, name: str) -> None:
+        if not self.goes_on.is_set():
+            self.asked.set()
+            self.goes_on.wait(SOON)
+        super().step(call, name)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,24 +16,7 @@ from fastflight.sources import recorder as module
 from fastflight.sources.recorded_rows import BEGAN
 from fastflight.transport.tap import CHUNK_BYTES
 
-from .recording_parts import Disk, Line, recording, told
-
-SOON = 20.0
-
-
-class SlowDisk(Disk):
-    """One that writes only while it `goes_on`; `asked` once it does not."""
-
-    def __init__(self) -> None:
-        self.goes_on, self.asked = threading.Event(), threading.Event()
-        self.goes_on.set()
-        super().__init__()
-
-    def step(self, call: str, name: str) -> None:
-        if not self.goes_on.is_set():
-            self.asked.set()
-            self.goes_on.wait(SOON)
-        super().step(call, name)
+from .recording_parts import SOON, Disk, Line, SlowDisk, recording, told
 
 
 @pytest.fixture(autouse=True)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastflight.concurrency import Shard
+from fastflight.device import Inventory
+from fastflight.errors import StorageError
 from fastflight.log import LogStatistics, Store
 from fastflight.sources import recordings
 from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
-from fastflight.sources.recordings import RUN, Tidying, first_of_run
+from fastflight.sources.recordings import RUN, Recordings, Tidying, first_of_run
 from fastflight.transport.tap import Chunk
+
+from .recording_parts import SOON, Line, SlowDisk
 
 
 def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,3 +88,47 @@ def test_a_clock_that_was_set_back_and_a_recording_that_was_let_go_of() -> None:
     assert first_of_run(there(5, None), 10**9) == 10**9 * RUN
     assert first_of_run(there(10**9 * RUN + 5, None), 10**9) == 10**9 * RUN + RUN
     assert first_of_run(there(0, None), 10**9) == 0
+
+
+class Known:
+    """What recordings need of an inventory."""
+
+    def __init__(self, *lines: Line) -> None:
+        self._lines = lines
+
+    def devices(self) -> list[Line]:
+        return list(self._lines)
+
+    def device(self, name: str) -> Line:
+        return next(line for line in self._lines if line.name == name)
+
+
+def test_a_recording_that_the_disk_does_not_let_end_can_be_ended_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.log.committer.MAX_WAITING_BYTES", 1)
+    monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
+    line, disk = Line(), SlowDisk()
+    with Shard() as shard:
+        line.shard = shard
+        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here.start("demo")
+        disk.goes_on.clear()
+        shard.submit(fed(line, b"on its way")).result(SOON)
+        assert disk.asked.wait(SOON)
+        shard.submit(fed(line, b"waits for room")).result(SOON)
+        with pytest.raises(StorageError, match="does not take what was recorded last"):
+            kept_here.stop("demo")
+        assert kept_here.status("demo").state == "recording"
+        disk.goes_on.set()
+        monkeypatch.setattr(recordings, "END_SECONDS", SOON)
+        assert kept_here.stop("demo").rows == 2
+        assert line.recording == ""
+    kept_here.close()
+
+
+async def fed(line: Line, data: bytes) -> None:
+    """Returns when the recorder has had its turns to take it."""
+    line.tap.feed("rx", data)
+    for _ in range(20):
+        await asyncio.sleep(0)
