@@ -34,6 +34,8 @@ from fastflight.transport import LineSettings, ModemLines, SerialControl
 
 # A remote serial port answers within a round trip or two.
 CONTROL_SECONDS = 5.0
+# One that has not told the modem lines by then does not. Clients wait meanwhile, pyserial's for 3 s in all.
+MODEM_SECONDS = 0.5
 # Telnet's own BREAK has no length; this is long enough at every speed.
 BREAK_SECONDS = 0.25
 # A device that has no modem lines is there and ready.
@@ -87,11 +89,11 @@ class LineControl:
         control = self._channel.control
         if control is not None and self.has_modem:
             try:
-                return await control.amodem(CONTROL_SECONDS)
+                return await control.amodem(MODEM_SECONDS)
             except TransportClosed:
                 raise
             except TransportTimeout:
-                pass  # a remote port that is slow
+                pass  # a remote port that does not tell them, or is slow
             except TransportError:
                 self.has_modem = False  # a pseudo-terminal, or an adapter that cannot read them
         return READY

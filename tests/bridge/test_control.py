@@ -146,6 +146,17 @@ def test_modem_lines_are_the_ports_own_or_those_of_a_device_that_is_ready() -> N
     assert asyncio.run(LineControl(MemoryLine()).modem()) == READY
 
 
+def test_a_remote_port_that_does_not_tell_its_modem_lines_holds_nobody_up() -> None:
+    class Untold(MemoryControl):
+        async def amodem(self, timeout: float) -> ModemLines:
+            self.told.append(timeout)
+            raise TransportTimeout("the server does not tell the modem lines")
+
+    control = Untold()
+    assert asyncio.run(LineControl(MemoryLine(control=control)).modem()) == READY
+    assert max(control.told) <= 1  # pyserial's client gives up after three, in which it asks more than this
+
+
 def test_settings_are_put_back_and_a_break_ends_when_the_client_leaves() -> None:
     control = MemoryControl()
 
