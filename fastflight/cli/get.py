@@ -170,7 +170,11 @@ async def _bytes(
 def _file(place: str, name: str) -> Path:
     """A local path, or what is called `name` in it where that is a folder."""
     path = Path(place)
-    return path / name if path.is_dir() else path
+    if path.is_dir():
+        return path / name
+    if place.endswith(("/", os.sep)):
+        raise typer.BadParameter(f"{place!r} is not a folder: make it first")
+    return path
 
 
 def _under(place: str, name: str) -> Path:

@@ -44,7 +44,8 @@ class LocalFile:
         self._encoder: _Encoder | None = None
         # Unlike `resolve`, this takes a link that leads to itself as it stands.
         self._target = Path(os.path.realpath(path))
-        self._temporary = self._target.with_name(f".{self._target.name}.{secrets.token_hex(4)}.part")
+        # Short, whatever the file is called: its own name may be as long as names can be.
+        self._temporary = self._target.with_name(f".fastflight-{secrets.token_hex(8)}.part")
 
     def __enter__(self) -> Self:
         if self._target.exists() and not self._target.is_file():

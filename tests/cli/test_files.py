@@ -112,6 +112,7 @@ def test_folders_are_made_renamed_and_removed(run: Run) -> None:
         (("get", "demo:/readings.csv", "--schema", "time=itn64"), 1, "Did you mean 'int64'?"),
         (("get", "demo:/readings.csv", "-o", "/nowhere/x.csv"), 1, "No such file or directory"),
         (("get", "demo:/readings.csv", "-o", "x.docx"), 1, "x.docx"),
+        (("get", "demo:/log.bin", "-o", "nowhere/"), 2, "'nowhere/' is not a folder"),
         (("get", "demo"), 2, "DEVICE:PATH"),
         (("get", "demo:/readings.csv", "--format", "cvs"), 2, "csv"),
         (("get", "demo:/readings.csv", "--schema", "time"), 2, "not a schema"),

@@ -147,6 +147,13 @@ def test_a_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
+    path = tmp_path / f"{'x' * 251}.csv"
+    with LocalFile(path, TABLE.schema) as file:
+        file.write(TABLE.to_batches()[0])
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     target, link = tmp_path / "target.csv", tmp_path / "link.csv"
     target.write_text("old")
