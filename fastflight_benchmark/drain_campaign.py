@@ -29,7 +29,7 @@ from fastflight.cli.ending import END_SECONDS
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, FileMissing
 from fastflight_benchmark import ending
-from fastflight_benchmark.draining.crowd import READINGS, SILENT, WRITTEN, Crowd, Place, Promised, written
+from fastflight_benchmark.draining.crowd import READ_ROWS, READINGS, SILENT, WRITTEN, Crowd, Place, Promised, written
 from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.live.fleet import printing
 from fastflight_benchmark.live.printing import Options
@@ -40,7 +40,7 @@ HOST = "127.0.0.1"
 SHARED_BOARDS = ("files-0", "files-1", "files-2")
 TYPED, HELD, CHILD = "typed", "held", "child"
 ROWS_PER_SECOND = 20.0
-FILE = "n,x\n" + "".join(f"{number},{number * 7919 % 1000}\n" for number in range(2000))
+FILE = "n,x\n" + "".join(f"{number},{number * 7919 % 1000}\n" for number in range(READ_ROWS))
 OLD = b"the old one"
 LISTENING = [rf"listening on (grpc://{HOST}:\d+)", rf"listening on (http://{HOST}:\d+)"]
 # Every client has done its thing once by then, on a busy machine.
@@ -144,6 +144,7 @@ def _end(server: Program, drain: float, run: Run) -> None:
 
 def look_at_recordings(client: FastFlightClient, promised: Promised, run: Run) -> None:
     """All that was told to be kept or was heard is there, and no number is missing but those that are told."""
+    run.hold(bool(promised.recorded) and bool(promised.heard), "nothing was told to be kept, or heard")
     for name, following in promised.recorded.items():
         data, numbers, told = bytearray(), [], 0
         with client.recording(name) as rows:
@@ -169,7 +170,7 @@ def look_at_boards(client: FastFlightClient, folder: Path, promised: Promised, r
                 repl.send("print(6 * 7)\r")
                 repl.read_until(b"42\r\n>>> ")
             client.info(name)
-            run.hold(client.read(name, READINGS).to_arrow().num_rows == 2000, f"{name}: {READINGS} is another one")
+            run.hold(client.read(name, READINGS).to_arrow().num_rows == READ_ROWS, f"{name}: {READINGS} is another one")
         except FastFlightError as error:
             run.amiss.append(f"{name} cannot be used: {error}")
     for name in SHARED_BOARDS:

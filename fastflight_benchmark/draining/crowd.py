@@ -2,7 +2,8 @@
 
 Each is a thread that does one thing over and over, or waits on a stream that it does not read, until it gets an error
 or its stream ends by itself. What was told to be kept (rows written, rows recorded) and what was heard live is in
-`Promised`: the next server has to know of it. Errors without a code are `untyped`.
+`Promised`: the next server has to know of it. Errors without a code are `untyped`, and so is an answer that ends in
+order and is short.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from fastflight.errors import BusyError, FastFlightError
 from fastflight_benchmark.live.counting import JSON_SCHEMA
 
 READINGS, WRITTEN, SILENT = "/readings.csv", "/written.csv", "/silent.bin"
-WRITTEN_ROWS = 400
+READ_ROWS, WRITTEN_ROWS = 2000, 400
 # Between two questions how far the recordings are.
 POLL_SECONDS = 0.05
 # Of an answer that nobody reads: enough to know that it has begun.
@@ -39,6 +40,26 @@ HTTP_SECONDS = 60.0
 # Of a client whose connection was ended without a word.
 CUT = "cut"
 INTERNAL = FastFlightError.code
+# Clients that are told of an end by nothing but their connection: all others have words for it, and must use them.
+HTTP, HTTP_STALLED, WEBSOCKET, STALLED, SILENT_WRITER = BY_CONNECTION = (
+    "http reader",
+    "http reader that does not read",
+    "websocket",
+    "reader that does not read",
+    "silent writer",
+)
+
+
+class Short(Exception):
+    """An answer that ended in order, before its end."""
+
+
+class Told(Exception):
+    """An answer whose last line is an error."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +114,21 @@ class Crowd:
             add("async reader", self._aread, board)
             add("session", lambda name: self._follow(name, "sync"), printer)
             add("session", lambda name: self._follow(name, "async"), printer)
-            add("reader that does not read", lambda name: self._stall("sync"), "")
-            add("reader that does not read", lambda name: self._stall("async"), "")
-            add("http reader", self._fetch, board)
-            add("http reader that does not read", self._fetch_nothing, "")
-            add("websocket", self._watch, printer)
+            add(STALLED, lambda name: self._stall("sync"), "")
+            add(STALLED, lambda name: self._stall("async"), "")
+            add(HTTP, self._fetch, board)
+            add(HTTP_STALLED, self._fetch_nothing, "")
+            add(WEBSOCKET, self._watch, printer)
         for board in boards:
             add("writer", self._write, board)
-        add("silent writer", self._write_nothing, place.silent)
+        add(SILENT_WRITER, self._write_nothing, place.silent)
         add("repl", self._type, place.typed)
         add("recordings", lambda name: self._ask(), "")
         # Set by each when it is well under way.
         self._under_way = [threading.Event() for _ in clients]
         self._threads = [
-            threading.Thread(target=self._run, args=(kind, visit, where, begun), name=kind)
+            # One that hangs is told of by `join`, and can only be left behind.
+            threading.Thread(target=self._run, args=(kind, visit, where, begun), name=kind, daemon=True)
             for (kind, visit, where), begun in zip(clients, self._under_way, strict=True)
         ]
         self._own = threading.local()
@@ -133,7 +155,7 @@ class Crowd:
         end, untyped = "ended by itself", ""
         try:
             visit(where)
-        except FastFlightError as error:
+        except (FastFlightError, Told) as error:
             end = error.code
             untyped = f"{kind}: {error}" if error.code == INTERNAL else ""
         except pa.ArrowException as error:
@@ -145,9 +167,9 @@ class Crowd:
                 untyped = f"{kind}: {error}" if error.code != 503 else ""
         except ConnectionClosed as error:
             end = CUT if error.rcvd is None else f"close {error.rcvd.code}"
-        except (OSError, HTTPException):
+        except (OSError, HTTPException) as error:
             # HTTP has no other word for an answer that breaks off, or for a port where nobody is.
-            end = CUT
+            end, untyped = CUT, "" if kind in BY_CONNECTION else f"{kind}: {type(error).__name__}: {error}"
         except Exception as error:
             end, untyped = "another", f"{kind}: {type(error).__name__}: {error}"
         with self._lock:
@@ -163,11 +185,17 @@ class Crowd:
             self.promised.rows_read += rows
         self._begun()
 
+    def _whole(self, rows: int) -> None:
+        """A file was read to an end that was in order."""
+        if rows != READ_ROWS:
+            raise Short(f"{rows} rows of {READ_ROWS}")
+        self._count(rows)
+
     def _read(self, board: str) -> None:
         with FastFlightClient(self._place.location) as client:
             while True:
                 try:
-                    self._count(client.read(board, READINGS, mode="sync").to_arrow().num_rows)
+                    self._whole(client.read(board, READINGS, mode="sync").to_arrow().num_rows)
                 except BusyError:
                     self._begun()
 
@@ -176,7 +204,7 @@ class Crowd:
             async with AsyncFastFlightClient(self._place.location) as client:
                 while True:
                     try:
-                        self._count((await (await client.read(board, READINGS)).to_arrow()).num_rows)
+                        self._whole((await (await client.read(board, READINGS)).to_arrow()).num_rows)
                     except BusyError:
                         self._begun()
 
@@ -191,6 +219,8 @@ class Crowd:
                         heard = self.promised.heard
                         heard[board] = max([heard.get(board, -1), *numbers])
                     self._count(len(numbers))
+            if not rows.summary.get("ended"):
+                raise Short("a session without a last word")
 
     def _stall(self, mode: str) -> None:
         asked = {"type": "mock", "mode": mode, "rows_per_batch": 10_000, "total_rows": 1_000_000_000}
@@ -239,7 +269,10 @@ class Crowd:
         url = f"{self._place.http}/devices/{board}/files{READINGS}?format=jsonl"
         while True:
             with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:
-                self._count(sum(1 for _ in answer))
+                lines = list(answer)
+            if lines and (error := json.loads(lines[-1]).get("error")) is not None:
+                raise Told(error.get("code", INTERNAL))
+            self._whole(len(lines))
 
     def _fetch_nothing(self, board: str) -> None:
         body = json.dumps({"type": "mock", "rows_per_batch": 10_000, "total_rows": 1_000_000_000}).encode()
@@ -249,6 +282,7 @@ class Crowd:
             self._ended.wait()
             while answer.read(1 << 20):
                 pass
+            raise Short("a table without end")
 
     def _watch(self, board: str) -> None:
         with connect(self._place.http.replace("http", "ws") + "/ws/session?as=json") as socket:

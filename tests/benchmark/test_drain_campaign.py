@@ -3,12 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
+
+import pytest
 
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
+from fastflight.errors import Stopped
 from fastflight_benchmark.drain_campaign import FILE, HELD, SHARED_BOARDS, TYPED, Run, look_at_boards
-from fastflight_benchmark.draining.crowd import READINGS, SILENT, WRITTEN, Promised
+from fastflight_benchmark.draining.crowd import (
+    CUT,
+    READINGS,
+    SILENT,
+    WRITTEN,
+    Crowd,
+    Place,
+    Promised,
+    Short,
+    Told,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "ended", "is_amiss"),
+    [
+        ("sync reader", Stopped("the server shuts down"), "stopped", False),
+        ("http reader", Told("stopped"), "stopped", False),
+        ("http reader", ConnectionResetError(), CUT, False),
+        ("sync reader", ConnectionResetError(), CUT, True),
+        ("http reader", Told("internal"), "internal", True),
+        ("async reader", Short("7 rows of 2000"), "another", True),
+    ],
+)
+def test_who_has_words_for_an_end_must_use_them(kind: str, error: Exception, ended: str, is_amiss: bool) -> None:
+    def visit(where: str) -> None:
+        raise error
+
+    crowd = Crowd(Place("", "", ("a",), ("b",), "c", "d"), 0)
+    crowd._run(kind, visit, "", Event())
+    assert dict(crowd.ends) == {f"{kind}: {ended}": 1}
+    assert bool(crowd.untyped) is is_amiss
+
+
+def test_a_file_that_ends_in_order_and_is_short_is_amiss(tmp_path: Path) -> None:
+    (tmp_path / READINGS[1:]).write_text("n,x\n0,0\n")
+    with open_server(ServeSettings("grpc://127.0.0.1:0", {"b": f"sim:?telemetry=0&files={tmp_path}"})) as server:
+        crowd = Crowd(Place(server.location, "", ("a",), ("b",), "c", "d"), 0)
+        for read in (crowd._read, crowd._aread):
+            with pytest.raises(Short, match="1 rows of 2000"):
+                read("b")
 
 
 def test_what_was_promised_and_is_not_there_is_noticed(tmp_path: Path) -> None:
