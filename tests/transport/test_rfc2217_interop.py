@@ -26,6 +26,7 @@ from fastflight.protocol.rfc2217 import (
     SetParity,
     SetRts,
 )
+from fastflight.testing.bridged import bridged
 from fastflight.testing.targets import TargetMissing
 from fastflight.transport import LineSettings, ModemLines, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Port
@@ -157,6 +158,14 @@ def test_ser2net(server: str) -> None:
         port.purge(PATIENCE, received=True, unsent=True)
     finally:
         port.close()
+
+
+# pyserial 3.5 starts its reader by calls that Python has given up.
+@pytest.mark.filterwarnings("ignore:set(Daemon|Name):DeprecationWarning")
+def test_pyserials_client_through_a_bridge_in_front_of_ser2net(server: str) -> None:
+    with bridged(server) as ports, serial.serial_for_url(ports["rfc2217"], timeout=PATIENCE) as client:
+        client.write(TRYING)
+        assert client.read(len(TRYING)) == TRYING
 
 
 def test_ser2net_answers_nothing_about_lines_that_a_pseudo_terminal_does_not_have(server: str) -> None:
