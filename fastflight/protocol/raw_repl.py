@@ -10,6 +10,7 @@ closed early, the board's state is unknown: run `recover` before the next one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ END = b"\x04"
 BANNER = b"raw REPL; CTRL-B to exit\r\n"
 PROMPT = BANNER + b">"
 SOFT_REBOOT = b"soft reboot\r\n"
+# What a board says when it starts. It names itself there, as `sys.version` does not, which code may print.
+_STARTED = re.compile(rb"MicroPython v[^\r\n;]*; [^\r\n]*\r?\n|(?:MPY|PYB): soft reboot\r\n")
 
 # Plain raw mode has no flow control, and the smallest receive ring, the micro:bit's, holds 63 bytes. More than that,
 # Ctrl-D included, may lose bytes on a busy board at any pace: only an answer shows that there is room.
@@ -158,7 +161,7 @@ class RawRepl:
         """Whether what was received and not understood shows that the board started anew."""
         received = self.inbox.take()
         self.inbox.put_back(received)
-        return b"MicroPython v" in received or SOFT_REBOOT in received
+        return _STARTED.search(received) is not None
 
     def soft_reset(self) -> Conversation[None]:
         """Restart the interpreter as Ctrl-D at the friendly prompt does, `main.py` included. From the raw REPL.

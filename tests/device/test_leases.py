@@ -181,6 +181,15 @@ def test_code_that_hangs_is_stopped_after_its_own_time(inventory: Inventory) -> 
         assert session.exec("print(1)").stdout == b"1\r\n"
 
 
+def test_code_that_prints_its_version_and_then_works_is_not_taken_for_a_reset(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.device.board.RESTART_SECONDS", 0.01)
+    code = "import sys, time\nprint(sys.version)\ntime.sleep(0.1)\nprint('done')"
+    with inventory.device("demo").lease("test") as session:
+        assert session.exec(code).stdout.endswith(b"\r\ndone\r\n")
+
+
 def test_a_soft_reset_runs_main(board: Callable[[str], Inventory], tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("open('/ran', 'w').close()\n")
     device = board("baud=0").device("demo")

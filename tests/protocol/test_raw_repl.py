@@ -273,3 +273,25 @@ def test_garbage_raises_only_documented_errors(garbage: bytes, sizes: list[int])
                 sent = step.throw(TransportClosed("gone"))
     except (StopIteration, ProtocolError, TransportClosed, TransportTimeout):
         pass
+
+
+@pytest.mark.parametrize(
+    ("received", "restarted"),
+    [
+        (b"MicroPython v1.27.0 on 2026-01-01; Raspberry Pi Pico with RP2040\r\n", True),
+        (b"half a li\xffMicroPython v1.9.2-34-gd64154c73 on 2017-09-01; micro:bit v1.0.1 with nRF51822\r\nType", True),
+        (b"MicroPython v1.22.1 on 2024-01-05; linux [GCC 11.4.0] version\nUse Ctrl-D to exit", True),
+        (b"MPY: soft reboot\r\nraw REPL; CTRL-B to exit\r\n>", True),
+        (b"PYB: soft reboot\r\n", True),
+        # What code prints that asks for its version, or speaks of restarts.
+        (b"3.4.0; MicroPython v1.27.0 on 2026-01-01\r\n", False),
+        (b"runs MicroPython v1.27.0\r\nready; steady\r\n", False),
+        (b"next: a soft reboot\r\n", False),
+        (b"", False),
+    ],
+)
+def test_a_board_that_starts_anew_is_told_from_code_that_prints(received: bytes, restarted: bool) -> None:
+    repl = RawRepl()
+    repl.inbox.put_back(received)
+    assert repl.restarted() is restarted
+    assert repl.inbox.take() == received
