@@ -74,10 +74,12 @@ class FleetFiles:
         opened: dict[str, Reading] = {}
         with contextlib.ExitStack() as undo:
             for name in rows.until_known():
-                with rows.failing(name):
-                    opened[name] = reading = open_file(rows.asked(name))
-                    undo.callback(_close, reading)
+                with rows.failing(name), contextlib.ExitStack() as unfit:
+                    reading = open_file(rows.asked(name))
+                    unfit.callback(_close, reading)
                     rows.begin(reading.schema)
+                    opened[name] = reading
+                    undo.push(unfit.pop_all())
 
             def device(name: str) -> Iterator[Item]:
                 if rows.has_failed(name):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+
+import pyarrow as pa
 import pytest
 
+from fastflight.concurrency import Shard
 from fastflight.errors import Forbidden
 from fastflight.service import Source
 from fastflight.service.authority import Authority
 from fastflight.service.identity import Identity, scopes
 from fastflight.service.requests import DeviceFile, FleetFile
-from fastflight.service.source import Estimate
-from fastflight.sources.fleet_file import FleetFiles
+from fastflight.service.source import Estimate, Reading, Summary
+from fastflight.sources.fleet_file import FleetFiles, _close
+from fastflight.sources.reading import Lot, begin
 
 NAMES = ["lab-1", "lab-2", "roof-1"]
 # Reads all, and may stop what runs in the laboratory.
@@ -31,3 +36,41 @@ def test_a_fleet_is_interrupted_where_each_that_fits_may_be() -> None:
 def test_a_fleet_is_refused_where_one_that_fits_may_not_be_interrupted() -> None:
     with pytest.raises(Forbidden, match="roof-1: ada may not exec here"):
         parts("*")
+
+
+def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
+    """Not with the last row of the others."""
+    closed: list[str] = []
+
+    def rows(name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        try:
+            yield pa.record_batch([pa.array([1], pa.int64())], schema=schema)
+        finally:
+            closed.append(name)
+
+    def read(request: DeviceFile) -> Reading:
+        schema = pa.schema([("device" if request.device == "lab-1" else "n", pa.int64())])
+        return begin(Known(schema), rows_as_lots(rows(request.device, schema)))
+
+    with Shard() as shard:
+        files = FleetFiles(Source(DeviceFile, read=read), lambda: NAMES[:2], lambda name: shard, lambda: [])
+        reading = files.read(FleetFile(path="/x.csv"))
+        assert closed[:1] == ["lab-1"]
+        assert sum(getattr(item, "num_rows", 0) for item in reading.batches) == 1
+        assert [each["device"] for each in reading.summary()["failed"]] == ["lab-1"]
+        _close(reading)
+
+
+class Known:
+    """Rows whose schema is known."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema: pa.Schema | None = schema
+
+    def summary(self) -> Summary:
+        return {}
+
+
+def rows_as_lots(rows: Iterator[pa.RecordBatch]) -> Generator[Lot, None, None]:
+    for batch in rows:
+        yield [batch]
