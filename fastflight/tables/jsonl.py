@@ -1,8 +1,10 @@
 """JSON lines: one object per line.
 
-Reading: a key that a row lacks is null, keys without a column are ignored. In a `string` column a value that is no
-string is kept as its JSON text. Timestamps are ISO 8601 text, taken as UTC where the column has a zone and the text has
-none; dates and decimals are text too. `NaN` and `Infinity` are read, though JSON has none.
+Reading: a key that a row lacks is null, keys without a column are ignored; where nobody has named the columns, and
+`on_error` is `fail`, they are what does not fit: they may begin after the rows that the columns are inferred from. In a
+`string` column a value that is no string is kept as its JSON text. Timestamps are ISO 8601 text, taken as UTC where the
+column has a zone and the text has none; dates and decimals are text too. `NaN` and `Infinity` are read, though JSON has
+none.
 
 Writing is the inverse: one compact object per row, timestamps as ISO 8601, NaN and infinities as null. Bytes,
 times of day and durations have no form in JSON and are refused.
@@ -57,6 +59,8 @@ class JsonGrammar:
 
     def __init__(self, layout: Layout) -> None:
         self._columns = layout.columns
+        # Nobody has chosen what to leave out, and whoever wants all rows wants all of each.
+        self._strict = layout.on_error == "fail" and layout.schema is None and layout.columns is None
         self._reader: _BlockReader | None = None
         self._least = 0  # bytes of a row
         self.schema: pa.Schema | None = None
@@ -79,6 +83,7 @@ class JsonGrammar:
                     hint="Read it as string, which is its JSON text, or name fewer of its fields",
                 )
         self._least = math.ceil(sum(values_in(field.type) for field in schema) / VALUES_PER_BYTE)
+        self._names = frozenset(schema.names)
         self.schema = schema
 
     def begin(self, row: bytes) -> bool:
@@ -119,7 +124,7 @@ class JsonGrammar:
         # Every line starts with "{" and ends with "}", so none continues another ("}" and "{" can only meet between
         # two objects), and if there are as many rows as lines, each line is one row.
         if self._reader is None:
-            self._reader = _BlockReader(self.schema)
+            self._reader = _BlockReader(self.schema, strict=self._strict)
         if self._least > len(b"{}") and min(map(len, data.split(b"\n")[:-1]), default=self._least) < self._least:
             raise pa.ArrowInvalid("a row of next to nothing")
         return self._reader.read(data, data.count(b"\n"))
@@ -148,6 +153,9 @@ class JsonGrammar:
             return row + b"\n"
         except (ValueError, RecursionError):  # an integer of 5000 digits, a thousand brackets
             return row + b"\n"
+        late = next((name for name in value if name not in self._names), None) if self._strict else None
+        if late is not None:
+            return f"the key {shorten(late)} stands in none of the first rows"
         return self._with_text(value, row) + b"\n"
 
     def _with_text(self, value: dict[str, Any], row: bytes) -> bytes:
@@ -180,6 +188,8 @@ class JsonGrammar:
                     return f"the key {shorten(field.name)} stands there twice"
                 value = shorten(_plain(values[field.name])) if field.name in values else "something nested too deeply"
                 return f"column {shorten(field.name)}: {value} is not {field.type}"
+        if self._strict:
+            return "a key within it stands in none of the first rows"
         return f"{shorten(row.decode().strip())} can not be read"
 
 
@@ -225,20 +235,23 @@ def _wire_type(type_: pa.DataType) -> pa.DataType:
 class _BlockReader:
     """Reads whole rows with pyarrow. Its options are made once: they cost more than a small block takes to read."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, strict: bool = False) -> None:
+        """`strict`: a key without a column is an error."""
         self._schema = schema
         wire = pa.schema([(field.name, _wire_type(field.type)) for field in schema])
-        self._parse = pyarrow.json.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore")
+        self._parse = pyarrow.json.ParseOptions(
+            explicit_schema=wire, unexpected_field_behavior="error" if strict else "ignore"
+        )
         # By name: those that are cast.
         self._dates = [field.name for field in schema if field.type != wire.field(field.name).type]
         self._decimals = any(holds_decimals(field.type) for field in schema)
-        self._few = FewObjects(schema)
+        self._few = None if strict else FewObjects(schema)
 
     def read(self, data: bytes, rows: int) -> pa.RecordBatch:
         """Read `rows` objects, or raise `pa.ArrowInvalid`."""
         if not rows:
             return pa.RecordBatch.from_pylist([], self._schema)
-        if (few := self._few.read(data, rows)) is not None:
+        if self._few is not None and (few := self._few.read(data, rows)) is not None:
             return few
         # One block, so that nothing depends on where pyarrow would cut it.
         whole = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)

@@ -114,6 +114,27 @@ def test_files_without_rows(read: Any) -> None:
     assert read(b'\xef\xbb\xbf{"a":1}', "jsonl").rows == [{"a": 1}]
 
 
+LATE = b'{"a":1,"o":{"x":1}}\n' * INFERENCE_ROWS
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (b'{"a":1,"b":2}\n', "the key 'b' stands in none of the first rows"),
+        (b'{"o":{"x":1,"y":2}}\n', "a key within it stands in none of the first rows"),
+    ],
+)
+@pytest.mark.parametrize("more", [0, 30])
+def test_a_key_that_has_no_column_is_left_out_or_fails(read: Any, row: bytes, reason: str, more: int) -> None:
+    data = LATE + row + b'{"a":1}\n' * more
+    seen = read(data, "jsonl")
+    assert (len(seen.rows), seen.count) == (INFERENCE_ROWS + 1 + more, 0)
+    assert read(data, "jsonl", on_error="fail").error[1].startswith(f"byte {len(LATE)}: {reason}. ")
+    # Who names the columns has chosen.
+    assert read(data, "jsonl", on_error="fail", schema={"a": "int64"}).error is None
+    assert read(data, "jsonl", on_error="fail", columns=("a",)).error is None
+
+
 WIDE = {f"k{number}": {f"f{field}": 1 for field in range(100)} for number in range(10)}
 
 
