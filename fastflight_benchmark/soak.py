@@ -91,7 +91,7 @@ class Soaked:
             f"no stream is left: {self.end.streams}": self.end.streams == 0,
             f"tasks are back: {self.start.tasks}, then {self.end.tasks}": self.end.tasks <= self.start.tasks,
             f"all {self.printed_rows} printed rows are kept: {self.kept.rows}": (
-                self.kept.rows == self.printed_rows and not self.kept.wrong
+                0 < self.kept.rows == self.printed_rows and not self.kept.wrong
             ),
             f"of {counted.read} rows read and {counted.written} written {counted.wrong} are wrong "
             f"({counted.told_missing} gaps were told)": counted.wrong == 0 and counted.read > 0,
@@ -136,8 +136,10 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, 
         start = _rested(sampling, None)
         with sampling:
             coming.start()
-            time.sleep(seconds)
-            coming.stop()
+            try:
+                time.sleep(seconds)
+            finally:
+                coming.stop()
             samples = list(sampling.samples)
         end = _rested(sampling, start)
         printed = fleet.stop()

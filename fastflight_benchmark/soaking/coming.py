@@ -12,8 +12,6 @@ import urllib.error
 from collections import Counter
 from dataclasses import dataclass, field
 
-from websockets.exceptions import WebSocketException
-
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.soaking.visits import VISITS, Counted, Place
 
@@ -23,6 +21,8 @@ TIDE_SECONDS = 180.0
 STAYING = 4
 # One that was not foreseen.
 INTERNAL = FastFlightError.code
+# No visit takes as long as this to end.
+LEAVE_SECONDS = 180.0
 # What is shown of what should not be.
 MAX_SHOWN = 20
 
@@ -47,7 +47,13 @@ class Coming:
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._come_and_go, args=(number, random.Random(seed * 1000 + number)))
+            # One that hangs is told of by `stop`, and can only be left behind.
+            threading.Thread(
+                target=self._come_and_go,
+                args=(number, random.Random(seed * 1000 + number)),
+                name=f"client-{number}",
+                daemon=True,
+            )
             for number in range(clients)
         ]
 
@@ -57,10 +63,14 @@ class Coming:
             thread.start()
 
     def stop(self) -> None:
-        """Have them leave; returns when the last one has."""
+        """Have them leave; returns when the last one has. One that does not is a defect, too."""
         self._over.set()
+        deadline = time.monotonic() + LEAVE_SECONDS
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, deadline - time.monotonic()))
+        hang = [thread.name for thread in self._threads if thread.is_alive()]
+        with self._lock:
+            self.outcome.untyped += [f"{name}: does not end" for name in hang]
 
     def _come_and_go(self, number: int, chance: random.Random) -> None:
         while not self._over.wait(chance.uniform(*REST_SECONDS)):
@@ -77,7 +87,7 @@ class Coming:
         except urllib.error.HTTPError as error:
             with error:
                 code, untyped = f"http {error.code}", f"{kind}: {error}" if error.code == 500 else ""
-        except (WebSocketException, OSError, ValueError) as error:
+        except Exception as error:  # a client that ended with it would be missed by nobody
             untyped = f"{kind}: {type(error).__name__}: {error}"
         with self._lock:
             self.outcome.visits[kind] += 1

@@ -18,11 +18,13 @@ import pyarrow as pa
 from websockets.sync.client import connect
 
 from fastflight.client import AsyncFastFlightClient, FastFlightClient, Missed
+from fastflight.errors import FastFlightError
 from fastflight.service.requests import Mock
 from fastflight_benchmark.live.counting import JSON_SCHEMA
 
 FILE = "/readings.csv"
 WRITTEN_ROWS = 500
+INTERNAL = FastFlightError.code
 # What a live session is followed for.
 SESSION_SECONDS = (0.5, 3.0)
 # Between the batches of a client that reads slowly.
@@ -50,6 +52,14 @@ class Counted:
     written: int = 0
     wrong: int = 0
     told_missing: int = 0
+
+
+class Told(FastFlightError):
+    """An error that a WebSocket was told of, by its code."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(what)
+        self.code = code
 
 
 Visit = Callable[[Place, random.Random, str], Counted]
@@ -155,11 +165,14 @@ def watching(place: Place, chance: random.Random, own: str) -> Counted:
         "format": "jsonl",
         "schema": JSON_SCHEMA,
     }
-    counted, last = Counted(), -1
+    counted, last, ended = Counted(), -1, False
     with connect(place.http.replace("http", "ws") + "/ws/session?as=json") as socket:
         socket.send(json.dumps(asked))
         for message in socket:
             told = json.loads(message)
+            if error := told.get("error"):
+                raise Told(error.get("code", INTERNAL), str(error))
+            ended = ended or "trailer" in told
             for row in told.get("rows", ()):
                 counted.read += 1
                 counted.wrong += last >= 0 and row["n"] != last + 1
@@ -167,6 +180,8 @@ def watching(place: Place, chance: random.Random, own: str) -> Counted:
             if "gap" in told.get("note", {}):
                 counted.told_missing += 1
                 last = -1
+    if not ended:
+        raise EOFError("a session without a last word")
     return counted
 
 

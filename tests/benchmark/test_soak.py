@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from dataclasses import replace
+from http.client import IncompleteRead
 
 import pytest
 
@@ -11,10 +13,11 @@ from fastflight.errors import BusyError, FastFlightError
 from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import soak
 from fastflight_benchmark.live.recorded import Kept
+from fastflight_benchmark.soaking import coming as soaking_coming
 from fastflight_benchmark.soaking import visits
 from fastflight_benchmark.soaking.coming import STAYING, TIDE_SECONDS, Coming, Outcome, comes
 from fastflight_benchmark.soaking.sampling import Sample, Slope, slope
-from fastflight_benchmark.soaking.visits import VISITS, Counted, Place
+from fastflight_benchmark.soaking.visits import VISITS, Counted, Place, Told
 
 REST = Sample(0.0, 200.0, 50, 30, 10, 5, 0, 1.0)
 PLACE = Place("grpc://127.0.0.1:1", "http://127.0.0.1:1", ("board-0",), ("sim-0",), 10)
@@ -96,6 +99,10 @@ def test_one_that_is_over_before_does_not_tell(seconds: float) -> None:
         (BusyError("in use"), {"busy": 1}, 0),
         (FastFlightError("internal error, see the log"), {"internal": 1}, 1),
         (OSError("cut"), {}, 1),
+        (KeyError("n"), {}, 1),
+        (IncompleteRead(b""), {}, 1),
+        (Told("busy", "in use"), {"busy": 1}, 0),
+        (Told("internal", "see the log"), {"internal": 1}, 1),
     ],
 )
 def test_an_error_without_a_code_is_a_defect(
@@ -108,6 +115,26 @@ def test_an_error_without_a_code_is_a_defect(
     coming = Coming(PLACE, 1, 1)
     coming.visit("reading", random.Random(1), "a")
     assert dict(coming.outcome.errors) == codes and len(coming.outcome.untyped) == untyped
+
+
+def test_a_client_that_does_not_leave_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, over = threading.Event(), threading.Event()
+
+    def hanging(place: Place, chance: random.Random, own: str) -> Counted:
+        there.set()
+        over.wait()
+        return Counted()
+
+    for kind in VISITS:
+        monkeypatch.setitem(visits.VISITS, kind, hanging)
+    monkeypatch.setattr(soaking_coming, "LEAVE_SECONDS", 0.01)
+    coming = Coming(PLACE, 1, 1)
+    coming.start()
+    there.wait()
+    coming.stop()
+    assert coming.outcome.untyped == ["client-0: does not end"]
+    over.set()
+    coming.stop()
 
 
 def test_a_few_boards_for_a_few_seconds() -> None:
