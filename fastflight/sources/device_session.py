@@ -195,6 +195,7 @@ def _talk(
                     yield following.feed(reader.take(following.patience(LOOK_SECONDS)))
             finally:
                 batches.close()
+                line.give_back()
                 sending.join()
         if line.failure is not None:
             raise line.failure

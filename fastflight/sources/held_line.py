@@ -42,21 +42,25 @@ class LineThread:
         self._thread = threading.Thread(target=self._run, name="held-line", daemon=True)
 
     def send(self, data: bytes) -> None:
-        """Return when `data` is handed to the line. From any thread; `TransportError` when the line broke."""
+        """Return when `data` is handed to the line, from any thread. `TransportError` if it broke or was given back."""
         done: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._lock:
             if self._over:
-                raise self.failure or TransportError("the line was given back")
+                raise self.failure or _given_back()
             self._waiting.append((data, done))
         done.result()
+
+    def give_back(self) -> None:
+        """Write no more, also of what is being sent: a slow line takes minutes for what is pasted. From any thread."""
+        with self._lock:
+            self._over = True
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        with self._lock:
-            self._over = True
+        self.give_back()
         self._thread.join()
 
     def _run(self) -> None:
@@ -65,30 +69,43 @@ class LineThread:
                 with self._lock:
                     data, done = self._waiting.popleft() if self._waiting else (b"", None)
                 try:
-                    for start in range(0, len(data), WRITE_BYTES):
-                        self._port.write(data[start : start + WRITE_BYTES], WRITE_SECONDS)
-                        self._read(0.0)
+                    whole = self._write(data)
                 except TransportError as error:
                     if done is not None:
                         done.set_exception(error)
                     raise
                 if done is None:
                     self._read(POLL_SECONDS)
-                else:
+                elif whole:
                     done.set_result(None)
+                else:
+                    done.set_exception(_given_back())
         except TransportError as error:
             self.failure = error
         with self._lock:
             self._over = True
             waiting, self._waiting = self._waiting, deque()
         for _, done in waiting:
-            done.set_exception(self.failure or TransportError("the line was given back"))
+            done.set_exception(self.failure or _given_back())
         if self.failure is not None:
             self._failed(self.failure)
+
+    def _write(self, data: bytes) -> bool:
+        """False when it was given back before all of it was written."""
+        for start in range(0, len(data), WRITE_BYTES):
+            if self._over:
+                return False
+            self._port.write(data[start : start + WRITE_BYTES], WRITE_SECONDS)
+            self._read(0.0)
+        return True
 
     def _read(self, timeout: float) -> None:
         with contextlib.suppress(TransportTimeout):
             self._port.read(timeout)
+
+
+def _given_back() -> TransportError:
+    return TransportError("the line was given back")
 
 
 class LineTask:
