@@ -227,7 +227,8 @@ class Station:
         file = self._board.folder / TARGET
         lies = file.read_bytes() if file.exists() else b""
         if attempt.error is not None:
-            if not isinstance(attempt.error, FastFlightError):
+            # The root of the tree says only that something was not foreseen.
+            if not isinstance(attempt.error, FastFlightError) or attempt.error.code == FastFlightError.code:
                 return UNTYPED, "".join(traceback.format_exception(attempt.error))
             # The answer to the last step may be what was lost: then the new file is in place, and whole.
             if case.operation == UPLOAD and lies not in (old, content):

@@ -3,8 +3,9 @@
     python flip_campaign.py --flips 200 --seed 1
 
 Each flip strikes a read of rows, a copy of a file from a board or one to a board, by a client of its own. With TLS a
-result that is other than it should be is an error of this run (exit code 1), and so is an error that has no code.
-Without TLS it is counted: beyond TCP's own checksum nothing is promised there.
+result that is other than it should be is an error of this run (exit code 1), and so is an error that has no code, half
+a file that is left by a typed one, and a run of which nothing was struck. Without TLS it is counted: beyond TCP's own
+checksum nothing is promised there.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Line:
                 with FastFlightClient(location, timeout=CALL_SECONDS, credentials=self._credentials) as client:
                     ended.append((RIGHT if work(self, client) else WRONG, ""))
             except FastFlightError as error:
-                ended.append((TYPED if error.code != FastFlightError.code else UNTYPED, error.code))
+                ended.append((self._told(error), error.code))
             except Exception as error:  # what a campaign looks for
                 ended.append((UNTYPED, type(error).__name__))
 
@@ -96,10 +97,17 @@ class Line:
         result, code = ended[0] if ended else (HUNG, "")
         return result, code, struck
 
+    def _told(self, error: FastFlightError) -> str:
+        if error.code == FastFlightError.code:
+            return UNTYPED
+        whole = all(not path.exists() or path.read_bytes() == CONTENT for path in (self._local, self.board / "to.bin"))
+        return TYPED if whole else WRONG
+
     def rows(self, client: FastFlightClient) -> bool:
         return bool(client.read("demo", "/rows.csv").to_arrow().equals(self._table))
 
     def get(self, client: FastFlightClient) -> bool:
+        self._local.unlink(missing_ok=True)
         client.get_file("demo", "/from.bin", self._local, resume=False)
         return self._local.read_bytes() == CONTENT
 
@@ -113,7 +121,7 @@ WORKS = {"rows": Line.rows, "get": Line.get, "put": Line.put}
 
 
 def campaign(folder: Path, flips: int, seed: int, *, tls: bool) -> Counter[tuple[str, str, str]]:
-    """What came of each flip that struck: the work, how it ended, by which code."""
+    """What came of each flip that struck, and of one that did not where it is not right: work, end, code."""
     chance = random.Random(seed)
     found: Counter[tuple[str, str, str]] = Counter()
     with Line(folder, tls=tls) as line:
@@ -121,7 +129,7 @@ def campaign(folder: Path, flips: int, seed: int, *, tls: bool) -> Counter[tuple
             name, work = list(WORKS.items())[number % len(WORKS)]
             fault = Fault(Kind.FLIP, chance.choice(list(Way)), chance.randrange(REACH_BYTES), chance.randrange(8))
             result, code, struck = line.struck(fault, work)
-            if struck:
+            if struck or result != RIGHT:
                 found[name, result, code] += 1
     return found
 
@@ -141,7 +149,7 @@ def main(
             print(f"{'TLS' if tls else 'plain':5} {name:4} {result:7} {count:4} {code}", flush=True)
             totals[result] += count
         print(json.dumps({"tls": tls, "flips": flips, "seed": seed, "struck": sum(totals.values()), **totals}))
-        bad += totals[WRONG] + totals[UNTYPED] + totals[HUNG] if tls else 0
+        bad += totals[WRONG] + totals[UNTYPED] + totals[HUNG] + (not found) if tls else 0
     raise typer.Exit(1 if bad else 0)
 
 

@@ -139,7 +139,7 @@ def servers(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def limit_mbps(ceiling: float, bare: float) -> float:
-    """What no server could exceed: the source's own pace for all readers, or what bare pyarrow reached here."""
+    """The source's own pace for all readers, or what bare pyarrow reached here, which who joins batches may exceed."""
     return min(ceiling, bare)
 
 

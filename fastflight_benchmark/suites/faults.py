@@ -96,8 +96,13 @@ def campaign(cases: Sequence[Case], boards: int, progress: Callable[[], None] = 
 
     with tempfile.TemporaryDirectory(prefix="fastflight-faults-") as folder, ThreadPoolExecutor(boards) as threads:
         working = [threads.submit(work, Path(folder) / f"{number}", number) for number in range(boards)]
-        for done in working:
-            done.result()
+        try:
+            for done in working:
+                done.result()
+        finally:
+            # Interrupted, or a board broke down: each other one ends what it is about.
+            with lock:
+                waiting = iter(())
     return sorted(outcomes, key=lambda outcome: outcome.case.number)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fastflight.errors import TransportClosed
+from fastflight.errors import FastFlightError, TransportClosed
 from fastflight.simulator.faults import Faults
 from fastflight_benchmark import campaign
 from fastflight_benchmark.suites import Options, faults
@@ -57,6 +57,7 @@ def judged(tmp_path: Path, case: campaign.Case, error: BaseException | None, lie
         (TransportClosed("gone"), b"new", campaign.TYPED),
         (TransportClosed("gone"), b"ne", campaign.WRONG),
         (KeyError("x"), b"old", campaign.UNTYPED),
+        (FastFlightError("not foreseen"), b"old", campaign.UNTYPED),
     ],
 )
 def test_an_upload_is_judged_by_what_lies_on_the_board(

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastflight_benchmark.flip_campaign import RIGHT, TYPED, WORKS, campaign
+import pytest
+
+from fastflight.errors import TransportClosed
+from fastflight.testing.chaos import Fault, Kind, Way
+from fastflight_benchmark import flip_campaign
+from fastflight_benchmark.flip_campaign import CONTENT, RIGHT, TYPED, WORKS, WRONG, Line, campaign
 
 FLIPS = 18
 SEED = 1
+
+
+def never(*_: object) -> bool:
+    raise TransportClosed("gone")
+
+
+def test_a_typed_error_that_leaves_half_a_file_is_wrong_and_so_is_one_that_nothing_struck(tmp_path: Path) -> None:
+    untouched = Fault(Kind.FLIP, Way.OUT, 10**9, 0)
+    with Line(tmp_path, tls=False) as line:
+        assert line.struck(untouched, never) == (TYPED, "transport.closed", False)
+        (line.board / "to.bin").write_bytes(CONTENT[:-1])
+        assert line.struck(untouched, never) == (WRONG, "transport.closed", False)
+
+
+def test_what_goes_wrong_is_counted_also_where_nothing_struck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flip_campaign, "WORKS", {"rows": never})
+    monkeypatch.setattr(Line, "struck", lambda line, fault, work: (WRONG, "", False))
+    assert campaign(tmp_path / "plain", 2, SEED, tls=False) == {("rows", WRONG, ""): 2}
 
 
 def test_a_flipped_bit_under_tls_is_a_typed_error(tmp_path: Path) -> None:

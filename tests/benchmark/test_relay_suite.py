@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import socket
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +14,7 @@ from rich.console import Console
 
 from fastflight.errors import TransportError
 from fastflight_benchmark.plot_benchmark_results import draw
+from fastflight_benchmark.relaying import client
 from fastflight_benchmark.relaying.content import BLOCK_BYTES, Checked, stream
 from fastflight_benchmark.relaying.measuring import COLUMNS, CONTENDERS, Scope
 from fastflight_benchmark.suites import Options, relay
@@ -39,6 +43,15 @@ def test_a_whole_comparison_sees_the_middle_of_a_piece() -> None:
     changed[50_000] ^= 1
     with pytest.raises(TransportError, match="other bytes"):
         Checked(whole=True).take(memoryview(changed))
+
+
+@pytest.mark.parametrize("kind", ["raw", "ours"])
+def test_a_transfer_that_stands_still_is_an_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        there = f"127.0.0.1:{silent.getsockname()[1]}"
+        (said,) = client.answers(iter([json.dumps(asdict(client.Job(kind, there, there, 10, 10, 10, whole=True)))]))
+    assert "BlockingIOError" in json.loads(said)["error"]
 
 
 def test_a_ratio_is_that_of_a_round() -> None:
