@@ -1,6 +1,8 @@
 """`AsyncFastFlightClient`: the same for an event loop.
 
 Flight's Python client blocks: calls run in a thread each, and a stream has a reader thread of its own (`stream_aio`).
+What has no answer yet it cannot take back: of a call that is cancelled while the server still waits for the device, the
+server is told when it has begun to answer; of an `exec`, when the code runs.
 """
 
 from __future__ import annotations
