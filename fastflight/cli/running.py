@@ -130,6 +130,7 @@ def gateway(
         taps={device.name: device.tap for device in relayed}.get,
         hear=None if inventory is None else taps(inventory),
         plots=settings.plots,
+        limits=settings.limits,
         timing=settings.log_debug,
     )
 

@@ -20,9 +20,13 @@ from fastflight.concurrency import Governor, Shard
 from fastflight.concurrency.governor import DEFAULT_MEMORY_BYTES
 from fastflight.errors import RequestError
 from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
+from fastflight.service.admission import DEFAULT_LIMITS, Limits
 
 # In a checkout, where the benchmark leaves its plots; elsewhere it is not there, and the page shows none.
 PLOTS = Path(__file__).parents[2] / "docs" / "results"
+# What is asked of the gateway and never waits: its health, its page, encoding. Beside a thread for each call that a
+# server admits, and for each stream: an upload to a slow board has one all the time.
+SPARE_THREADS = 64
 
 
 def open_gateway(
@@ -37,18 +41,19 @@ def open_gateway(
     hear: Hear | None = None,
     plots: Path | None = None,
     governor: Governor | None = None,
+    limits: Limits = DEFAULT_LIMITS,
     timing: bool = False,
 ) -> Gateway:
     """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one, and
     `taps` see what it carries to devices; with `timing` it logs how long its reads and sends take.
 
     `origins`: pages of other origins that may ask; `hosts`: names by which it is asked for from elsewhere; `hear`,
-    `plots`, `governor`: see `application`. With `tls` it is HTTPS; `RequestError` where the files do not belong
-    together.
+    `plots`, `governor`: see `application`; `limits` are those of the server. With `tls` it is HTTPS; `RequestError`
+    where the files do not belong together.
     """
     door = Door(origins, hosts, secure=tls is not None)
     context = None if tls is None else tls_context(tls)
-    shard = Shard("gateway").start()
+    shard = Shard("gateway", offload_threads=limits.streams + limits.calls + SPARE_THREADS).start()
     try:
         app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS, governor=governor)
         relayed = None

@@ -36,17 +36,19 @@ class Shard:
         loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
         lookout: Lookout | None = None,
         governor: Governor | None = None,
+        offload_threads: int = MAX_OFFLOAD_THREADS,
     ) -> None:
         """`loops` makes the event loop. `lookout` is for those that wait for this shard; closed with it if its own.
 
         `governor` is asked for the memory of what waits on the way from here; without it that has one of its own.
+        At most so many blocking calls run in `offload_threads`, which are made as they are needed.
         """
         self.name = name
         self.lookout = lookout or Lookout(f"{name}-lookout")
         self._own_lookout = lookout is None
         self.governor = governor or Governor()
         self.loop = loops()
-        self._offload = concurrent.futures.ThreadPoolExecutor(MAX_OFFLOAD_THREADS, f"{name}-offload")
+        self._offload = concurrent.futures.ThreadPoolExecutor(offload_threads, f"{name}-offload")
         self.loop.set_default_executor(self._offload)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._submitting = threading.Lock()

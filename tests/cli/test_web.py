@@ -1,0 +1,45 @@
+"""The gateway put together: that those who wait keep nobody else from an answer."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+from fastflight.cli.web import open_gateway
+from fastflight.concurrency import Shards
+from fastflight.gateway import LocalBackend
+from fastflight.service import Catalog
+from fastflight.service.action import Action
+from fastflight.service.actions import Actions, Nothing, state_actions
+from fastflight.service.admission import DEFAULT_LIMITS
+from fastflight.service.ledger import Ledger
+
+SOON = 10.0
+
+
+def test_as_many_calls_as_are_admitted_keep_nobody_from_the_servers_health() -> None:
+    begun, freed = threading.Semaphore(0), threading.Event()
+
+    def wait(_: Nothing) -> Iterator[Any]:
+        begun.release()
+        freed.wait()
+        return iter(())
+
+    ledger = Ledger()
+    with ExitStack() as parts:
+        shards = parts.enter_context(Shards(1, "device"))
+        actions = Actions([*state_actions(ledger, shards), Action("wait", "Waits.", Nothing, wait)])
+        gateway = parts.enter_context(open_gateway(LocalBackend(Catalog(), actions, ledger, shards), ("127.0.0.1", 0)))
+        parts.callback(freed.set)
+        for _ in range(DEFAULT_LIMITS.calls):
+            waiting = parts.enter_context(socket.create_connection(("127.0.0.1", gateway.port), SOON))
+            waiting.sendall(b"POST /actions/wait HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\n\r\n")
+        for _ in range(DEFAULT_LIMITS.calls):
+            assert begun.acquire(timeout=SOON)
+        client = parts.enter_context(closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SOON)))
+        client.request("GET", "/health")
+        assert client.getresponse().read() == b'{"status": "serving"}'
