@@ -10,7 +10,6 @@ closed early, the board's state is unknown: run `recover` before the next one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,8 +27,9 @@ END = b"\x04"
 BANNER = b"raw REPL; CTRL-B to exit\r\n"
 PROMPT = BANNER + b">"
 SOFT_REBOOT = b"soft reboot\r\n"
-# What a board says when it starts. It names itself there, as `sys.version` does not, which code may print.
-_STARTED = re.compile(rb"MicroPython v[^\r\n;]*; [^\r\n]*\r?\n|(?:MPY|PYB): soft reboot\r\n")
+# Of what a board says when it starts.
+NAME = b"MicroPython v"
+RESTARTS = (b"MPY: " + SOFT_REBOOT, b"PYB: " + SOFT_REBOOT)
 
 # Plain raw mode has no flow control, and the smallest receive ring, the micro:bit's, holds 63 bytes. More than that,
 # Ctrl-D included, may lose bytes on a busy board at any pace: only an answer shows that there is room.
@@ -161,7 +161,7 @@ class RawRepl:
         """Whether what was received and not understood shows that the board started anew."""
         received = self.inbox.take()
         self.inbox.put_back(received)
-        return _STARTED.search(received) is not None
+        return _begins(received) or any(each in received for each in RESTARTS)
 
     def soft_reset(self) -> Conversation[None]:
         """Restart the interpreter as Ctrl-D at the friendly prompt does, `main.py` included. From the raw REPL.
@@ -244,6 +244,20 @@ def pieces(code: str) -> Iterator[bytes]:
             size -= 1
         yield statement
         rest = rest[size:]
+
+
+def _begins(received: bytes) -> bool:
+    """Whether a line has a board's version and its name, which `sys.version` has not, and code may print.
+
+    In one pass: it may be megabytes of what such a line begins with.
+    """
+    at = received.find(NAME)
+    while at >= 0 and (end := received.find(b"\n", at)) >= 0:
+        version, told, _ = received[at:end].rpartition(NAME)[2].partition(b"; ")
+        if told and b";" not in version and b"\r" not in version:
+            return True
+        at = received.find(NAME, end)
+    return False
 
 
 def split_output(data: bytes) -> tuple[bytes, bytes | None, bytes]:

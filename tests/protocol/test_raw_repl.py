@@ -295,3 +295,11 @@ def test_a_board_that_starts_anew_is_told_from_code_that_prints(received: bytes,
     repl.inbox.put_back(received)
     assert repl.restarted() is restarted
     assert repl.inbox.take() == received
+
+
+@pytest.mark.parametrize("beginning", [b"MicroPython v", b"MicroPython v; "])
+def test_beginnings_without_end_are_looked_at_once(beginning: bytes) -> None:
+    """To look from each of them to the end of the line would take an event loop some minutes."""
+    repl = RawRepl()
+    repl.inbox.put_back(beginning * (MAX_ANSWER_BYTES // len(beginning)))
+    assert not repl.restarted()
