@@ -241,6 +241,18 @@ def test_a_heap_that_is_too_small_gets_text_from_then_on() -> None:
     assert run(script, b"abc", on=on).verified == "crc32"
 
 
+def test_a_wrong_digest_of_what_went_as_text_leaves_the_old_file() -> None:
+    on = link()
+    script: list[Entry] = [*called()[:-1], REFUSED]
+    script += [*pasted(pieces.OPEN.format(path="/x", part=PART, start=0, mode="wb")), Answer(b"\x04\x04>")]
+    script += [*pasted(pieces.statement(b"abc", base64=False, deflating=False).encode()), Answer(b"3\r\n\x04\x04>")]
+    script += [*pasted(pieces.FLUSH), Answer(b"\x04\x04>"), *pasted(pieces.CLOSE), Answer(b"\x04\x04>")]
+    script += requested("show", (PART,), -1, BLOCK, missing=["sum", "show"], fresh=True)
+    script += [Answer(b"R" + crc32(b"abd").hex().encode() + b"\r\n\x04\x04>")]
+    with pytest.raises(ProtocolError, match="/x: what the board wrote is not what was sent; the old file is untouched"):
+        run(script, b"abc", on=on)
+
+
 def test_a_heap_that_is_too_small_is_told_to_who_insists() -> None:
     upload = Upload(link(), Unfinished("/x"), None, Transfer(method="binary"))
     with pytest.raises(DeviceMemory, match="/x: the board ran out of memory"):

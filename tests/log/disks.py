@@ -56,6 +56,11 @@ class MemoryDisk:
         self._durable = dict(self._entries)
         self._watch = watch
 
+    def forget(self) -> None:
+        """Have the system keep what there is, and nothing of it on the medium yet: as after a kill."""
+        for inode in self._entries.values():
+            inode.durable = b""
+
     def changed(self) -> None:
         if self._watch is not None:
             self._watch(self)

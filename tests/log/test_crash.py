@@ -83,3 +83,17 @@ def test_whatever_is_left_holds_what_was_acknowledged(tmp_path: Path, story: Cal
                 log = store.open("a", SCHEMA)
                 log.append(batch_of("a", log.next_seq, 1)).result()
                 kept["a"] = log.next_seq
+
+
+def test_what_was_found_when_it_was_opened_is_on_the_medium_from_then_on(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    with Store(tmp_path, sync_ms=0, disk=disk) as store:
+        record(store, Crashes(), 3)
+        shown = {name: store.log(name).next_seq for name in ("a", "b")}
+    disk.forget()
+    with Store(tmp_path, sync_ms=0, disk=disk):
+        left = list(disk.states())
+    for state in left:
+        with Store(tmp_path, sync_ms=0, disk=MemoryDisk(state)) as store:
+            for name, following in shown.items():
+                assert numbers(checked(name, store.log(name).read())) == set(range(following))
