@@ -130,12 +130,12 @@ class Index:
         self.damage: list[tuple[int, int]] = []
 
     def state(self, state: State) -> Stream:
-        """The stream of `state`, which says the newest of it."""
+        """The stream of `state`, which says the newest of it; but what is trimmed stays so."""
         stream = self.streams.get(state.stream)
         if stream is None:
             stream = self.streams[state.stream] = Stream(state, state.next, state.next)
         else:
-            stream.state = state
+            stream.state = state._replace(first=max(stream.state.first, state.first))
             stream.next = max(stream.next, state.next)
         return stream
 

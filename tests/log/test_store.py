@@ -130,6 +130,17 @@ def test_a_trim_stays_whatever_is_appended_right_behind_it(tmp_path: Path) -> No
         assert numbers(checked("demo", store.log("demo").read())) == set(range(55, 105))
 
 
+def test_a_trim_stays_whatever_is_trimmed_right_behind_it(tmp_path: Path) -> None:
+    """The second one does not know of the first yet, and asks for less."""
+    with Store(tmp_path, sync_ms=60_000) as store:
+        log = filled(store, rows=0)
+        log.append(batch_of("demo", 0, 100))
+        tickets = log.trim(55), log.trim(10)
+    assert all(ticket.result() for ticket in tickets)
+    with Store(tmp_path) as store:
+        assert numbers(checked("demo", store.log("demo").read())) == set(range(55, 100))
+
+
 def test_sweeping_gives_room_back_and_forgets_no_number(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
         quiet, log = filled(store, "quiet", 10), filled(store)
