@@ -130,9 +130,14 @@ class Recordings:
         return self.store.log(name)
 
     def start(self, name: str) -> Status:
-        """Record a device from now on; nothing changes where it is recorded already."""
+        """Record a device from now on; nothing changes where it is recorded already.
+
+        One that could not be ended is ended before: `StorageError` where it still cannot be.
+        """
         device = self._inventory.device(name)
         with self._changing:
+            if name in self._recorders and self._recorders[name][0].ending:
+                self._end(name)
             if name not in self._recorders:
                 kept_in = AsyncLog(self.store.open(name, KEPT_SCHEMA))
                 recorder = Recorder(device, kept_in, self._gather_seconds)
@@ -145,16 +150,7 @@ class Recordings:
         with self._changing:
             if name not in self._recorders:
                 raise RequestError("it is not recorded", where=name, hint="See `recordings` for those that are")
-            recorder, running = self._recorders[name]
-            recorder.end()
-            if not concurrent.futures.wait([running], END_SECONDS).done:
-                raise StorageError(
-                    "the disk does not take what was recorded last", where=name, hint="Stop it again when it does"
-                )
-            recorder.finish()
-            del self._recorders[name]
-            with contextlib.suppress(concurrent.futures.CancelledError):
-                running.result()
+            self._end(name)
         return self.status(name)
 
     def status(self, name: str) -> Status:
@@ -165,6 +161,19 @@ class Recordings:
     def statuses(self) -> list[Status]:
         """All of them, by name."""
         return [self.status(name) for name in self.names()]
+
+    def _end(self, name: str) -> None:
+        """End a recorder; it stays where the disk keeps it from that. `_changing` is held."""
+        recorder, running = self._recorders[name]
+        recorder.end()
+        if not concurrent.futures.wait([running], END_SECONDS).done:
+            raise StorageError(
+                "the disk does not take what was recorded last", where=name, hint="Try again when it does"
+            )
+        recorder.finish()
+        del self._recorders[name]
+        with contextlib.suppress(concurrent.futures.CancelledError):
+            running.result()
 
     def close(self) -> None:
         """Keep what was read, and end. After the loops, so that nothing is read any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -103,9 +104,9 @@ class Known:
         return next(line for line in self._lines if line.name == name)
 
 
-def test_a_recording_that_the_disk_does_not_let_end_can_be_ended_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Recordings, Line]]:
+    """A recording of `demo` that its disk did not let end; by now it does."""
     monkeypatch.setattr("fastflight.log.committer.MAX_WAITING_BYTES", 1)
     monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
     line, disk = Line(), SlowDisk()
@@ -117,14 +118,29 @@ def test_a_recording_that_the_disk_does_not_let_end_can_be_ended_later(
         shard.submit(fed(line, b"on its way")).result(SOON)
         assert disk.asked.wait(SOON)
         shard.submit(fed(line, b"waits for room")).result(SOON)
-        with pytest.raises(StorageError, match="does not take what was recorded last"):
-            kept_here.stop("demo")
+        for ask in (kept_here.stop, kept_here.start):
+            with pytest.raises(StorageError, match="does not take what was recorded last"):
+                ask("demo")
         assert kept_here.status("demo").state == "recording"
         disk.goes_on.set()
         monkeypatch.setattr(recordings, "END_SECONDS", SOON)
-        assert kept_here.stop("demo").rows == 2
-        assert line.recording == ""
+        yield kept_here, line
     kept_here.close()
+
+
+def test_a_recording_that_the_disk_does_not_let_end_can_be_ended_later(stuck: tuple[Recordings, Line]) -> None:
+    kept_here, line = stuck
+    assert kept_here.stop("demo").rows == 2
+    assert line.recording == ""
+
+
+def test_a_recording_that_the_disk_does_not_let_end_can_be_begun_anew(stuck: tuple[Recordings, Line]) -> None:
+    """It goes on no more, whatever it says of itself."""
+    kept_here, line = stuck
+    assert line.shard is not None
+    assert kept_here.start("demo").rows == 2
+    line.shard.submit(fed(line, b"after it")).result(SOON)
+    assert kept_here.stop("demo").rows == 3
 
 
 async def fed(line: Line, data: bytes) -> None:
