@@ -1,5 +1,5 @@
 """`python -m fastflight` is the command `fastflight`."""
 
-from fastflight.cli.main import app
+from fastflight.cli.entry import main
 
-app()
+main()

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 
+from fastflight.cli.entry import choose_pool
 from fastflight.testing import clock
 
 # As of a program that lost its terminal.
@@ -25,6 +26,7 @@ LOST = 129
 def main() -> None:
     faulthandler.register(signal.SIGUSR1)
     clock.follow(os.environ)
+    choose_pool(os.environ, sys.platform)
     app = importlib.import_module("fastflight.cli.main").app  # now: all of it takes the clock that it finds
     print("ready", flush=True)
     if not sys.stdin.readline():
