@@ -138,6 +138,8 @@ class RemoteBackend:
         handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True, self.governor)
         writing = asyncio.ensure_future(worked(self._of(caller).upload(request, Rows(schema, handed), None)))
         writing.add_done_callback(lambda _: handed.close())
+        # One that nobody waits for any more, since its client has left, is not news.
+        writing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:
             async for batch in batches:
                 with contextlib.suppress(Stopped):  # the write has ended, and says why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -17,7 +18,7 @@ from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Governor, Shard, Shards
 from fastflight.concurrency.governor import LEAST_BYTES, MIN_MEMORY_BYTES
-from fastflight.errors import ResourceExhausted
+from fastflight.errors import FastFlightError, ResourceExhausted, Stopped
 from fastflight.gateway import application
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.server import FlightServer
@@ -92,6 +93,28 @@ def test_what_waits_in_a_gateway_has_one_cap() -> None:
 async def nothing() -> AsyncIterator[pa.RecordBatch]:
     for batch in ():
         yield batch
+
+
+def test_a_write_that_has_failed_when_its_client_leaves_is_nobodys_news() -> None:
+    """Nor has the log a traceback of it."""
+    logged: list[dict[str, Any]] = []
+
+    async def leaving() -> AsyncIterator[pa.RecordBatch]:
+        yield pa.record_batch([[1]], ["n"])
+        while len(asyncio.all_tasks()) > 1:  # until the write has failed
+            await asyncio.sleep(0)
+        raise Stopped("the client has left")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, told: logged.append(told))
+        with closing(Connection("grpc://127.0.0.1:1", SOON)) as connection:
+            backend = RemoteBackend(connection)
+            with pytest.raises(FastFlightError):
+                await backend.write(backend.decode(MOCK), pa.schema([("n", pa.int64())]), leaving())
+
+    asyncio.run(main())
+    gc.collect()
+    assert logged == []
 
 
 def test_who_shows_a_token_goes_on_with_it_whatever_the_server_calls_them() -> None:
