@@ -13,7 +13,15 @@ from fastflight.device import Hashed, Inventory
 from fastflight.device.link import Link
 from fastflight.device.parts import Unfinished, place_all
 from fastflight.device.tree import LOT
-from fastflight.errors import DataError, DeviceFull, FileMissing, RequestError, TransportError, TransportTimeout
+from fastflight.errors import (
+    DataError,
+    DeviceFull,
+    FileMissing,
+    ProtocolError,
+    RequestError,
+    TransportError,
+    TransportTimeout,
+)
 from fastflight.protocol import Conversation
 from tests.device.content import CONTENT, pieces
 
@@ -100,6 +108,22 @@ def test_a_tree_that_breaks_while_it_is_put_in_place_is_put_there_all_the_same(
     with inventory.device("demo").lease("test") as session, pytest.raises(TransportTimeout):
         session.write_tree("/", given(files))
     assert tree(tmp_path) == {"old.bin": b"the old content"} | files
+
+
+@pytest.mark.parametrize("without", ["", "hashlib", "hashlib,binascii"], ids=["sha256", "crc32", "read back"])
+def test_a_tree_of_which_the_board_kept_something_else_leaves_the_old_one(
+    board: Callable[[str], Inventory], tmp_path: Path, without: str
+) -> None:
+    def spoiled() -> Iterator[tuple[str, list[bytes]]]:
+        yield "old.bin", [b"new content"]
+        yield "other.bin", [CONTENT]
+        (part,) = (path for path in tmp_path.rglob("*") if path.is_file() and path.read_bytes() == b"new content")
+        part.write_bytes(b"new cantent")
+
+    with board(f"without={without}").device("demo").lease("test") as session:
+        with pytest.raises(ProtocolError, match="not what was sent"):
+            session.write_tree("/", spoiled())
+    assert tree(tmp_path) == {"old.bin": b"the old content"}
 
 
 def test_a_storage_without_room_for_both_gets_them_in_several_goes(
