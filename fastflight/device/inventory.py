@@ -52,6 +52,9 @@ class Device:
         self._shard = shard
         self._lock = Exclusive(name)
         self._port: TappedPort | None = None
+        # Who opens the line in a thread may still do so when the device is closed.
+        self._closing = threading.Lock()
+        self._closed = False
         self._board = Board()
         # Asking for raw paste hung the board once.
         self._hangs = False
@@ -232,17 +235,36 @@ class Device:
 
     def _opened(self) -> TappedPort:
         """The open line."""
-        if self._port is None:
-            self._port = tapped(self._address.open(OPEN_SECONDS), self.tap)
-            self._well()
-        return self._port
+        if self._port is not None:
+            return self._port
+        port = tapped(self._address.open(OPEN_SECONDS), self.tap)
+        if not self._has(port):
+            port.close()
+            raise self._late()
+        return port
 
     async def _aopened(self) -> TappedPort:
         """As `_opened`."""
-        if self._port is None:
-            self._port = tapped(await _aopen(self._address), self.tap)
-            self._well()
-        return self._port
+        if self._port is not None:
+            return self._port
+        port = tapped(await _aopen(self._address), self.tap)
+        if not self._has(port):
+            await port.aclose()
+            raise self._late()
+        return port
+
+    def _has(self, port: TappedPort) -> bool:
+        """Have this line from now on; false where the device was closed while it was opened."""
+        with self._closing:
+            if self._closed:
+                return False
+            self._port = port
+        self._well()
+        return True
+
+    def _late(self) -> TransportClosed:
+        self._address.dispose()  # opening may have made anew what closing had removed
+        return TransportClosed("closed while the line was opened", where=self.name, hint="Ask a server that runs")
 
     def _well(self) -> None:
         """The line is open: what comes now does not go on from what an earlier one brought."""
@@ -317,8 +339,10 @@ class Device:
             await port.aclose()
 
     def close(self) -> None:
-        """Close the line, and end those that listen. Nobody may have the device."""
-        port = self._port
+        """Close the line, and end those that listen. Nobody may have the device; who is opening it gets an error."""
+        with self._closing:
+            self._closed = True
+            port = self._port
         self._drop()
         if port is not None:
             port.close()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from fastflight.device import Capabilities, Inventory
 from fastflight.device.board import Board
+from fastflight.device.inventory import Device
 from fastflight.device.link import Link
 from fastflight.device.parts import Unfinished
 from fastflight.errors import (
@@ -23,6 +25,7 @@ from fastflight.errors import (
 )
 from fastflight.protocol import Send
 from fastflight.testing.memory import Answer, Entry, HangUp, play
+from fastflight.transport import Port, parse_url
 from tests.device.content import CONTENT
 
 SOON = 20.0
@@ -208,6 +211,48 @@ def test_a_hard_reset_loses_nothing_but_the_session(inventory: Inventory) -> Non
     with device.lease("test") as session:
         assert b"NameError" in session.exec("kept").stderr
         assert b"".join(session.read("/old.bin")) == b"the old content"
+
+
+class Slow:
+    """A simulated board whose line opens when it is let."""
+
+    url = "sim:"
+
+    def __init__(self) -> None:
+        self._board = parse_url("sim:?telemetry=0")
+        self.asked, self.may = threading.Event(), threading.Event()
+
+    def open(self, timeout: float) -> Port:
+        self.asked.set()
+        self.may.wait(SOON)
+        return self._board.open(timeout)
+
+    def dispose(self) -> None:
+        self._board.dispose()
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_line_that_opens_once_its_device_is_closed_is_closed_again(way: str) -> None:
+    """Its descriptors and its process, which every test looks for, are gone."""
+    address = Slow()
+    device = Device("demo", address)
+
+    def lease() -> None:
+        with device.lease("late"):
+            raise AssertionError
+
+    async def alease() -> None:
+        async with device.alease("late"):
+            raise AssertionError
+
+    with ThreadPoolExecutor(1) as pool:
+        leasing = pool.submit(lease) if way == "sync" else pool.submit(asyncio.run, alease())
+        assert address.asked.wait(SOON)
+        device.close()
+        address.may.set()
+        with pytest.raises(TransportClosed, match="demo: closed while the line was opened"):
+            leasing.result(SOON)
+    assert not device.is_open
 
 
 def test_an_unknown_device_names_the_nearest(inventory: Inventory) -> None:
