@@ -1,8 +1,9 @@
 """Boards: sessions with one owner at a time, files, and the inventory of a process."""
 
 from fastflight.device.capabilities import Capabilities
+from fastflight.device.device import Device
 from fastflight.device.entry import DeviceInfo, Entry, Written
-from fastflight.device.inventory import Device, Inventory
+from fastflight.device.inventory import Inventory
 from fastflight.device.session import AsyncSession, Session
 from fastflight.device.transfer import Hashed, Method, Part, Resumption, Transfer, WrittenTree
 

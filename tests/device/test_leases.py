@@ -12,7 +12,7 @@ import pytest
 
 from fastflight.device import Capabilities, Inventory
 from fastflight.device.board import Board
-from fastflight.device.inventory import Device
+from fastflight.device.device import Device
 from fastflight.device.link import Link
 from fastflight.device.parts import Unfinished
 from fastflight.errors import (
