@@ -71,7 +71,8 @@ class Board:
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._run, name="board")
+        # A script that is interrupted just here has nobody who would end it.
+        self._thread = threading.Thread(target=self._run, name="board", daemon=True)
         self._over = threading.Event()
         self._thread.start()
 
@@ -153,6 +154,7 @@ def _listening(server: subprocess.Popen[str]) -> str:
     """Where it listens. `TransportError` where it does not."""
     assert server.stdout is not None
     patience = threading.Timer(START_SECONDS, server.kill)
+    patience.daemon = True  # as the board's
     patience.start()
     try:
         said = server.stdout.readline()

@@ -26,7 +26,9 @@ else:
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminals that are closed")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_what_is_not_ignored_ends_it_in_good_order_once(name: str) -> None:
-    assert outcome(SCRIPT.format(number=int(getattr(signal, name)))) == "ends"
+    number = int(getattr(signal, name))
+    whatever_these_tests_ignore = f"import signal\nsignal.signal({number}, signal.SIG_DFL)\n"
+    assert outcome(whatever_these_tests_ignore + SCRIPT.format(number=number)) == "ends"
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no terminals that are closed")

@@ -188,7 +188,7 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
         running.server._ledger.stop_all()
         stopped.set()
         assert ended.wait(SOON)
-        assert took == ["a batch", "broke off"]
+        assert took in (["broke off"], ["a batch", "broke off"])  # the first where the writer had not begun
         with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
             writer.close()
         assert running.settled()
