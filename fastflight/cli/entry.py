@@ -1,8 +1,8 @@
 """The command `fastflight` from its first moment: which allocator Arrow has its memory from is chosen here.
 
 Arrow reads that from the environment as it is loaded, so it is set before anything of it is imported; workers inherit
-it. Each Flight stream is a thread, and mimalloc, Arrow's choice, holds for each that ever ran 1.7 to 2.1 MB that nobody
-uses any more. jemalloc gives it back after a second (docs/decisions/0035-a-servers-memory.md).
+it. Each Flight stream is a thread, and mimalloc, Arrow's choice, keeps much of what each had, also when it has ended.
+jemalloc keeps less (docs/decisions/0035-a-servers-memory.md).
 """
 
 from __future__ import annotations

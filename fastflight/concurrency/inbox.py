@@ -77,19 +77,14 @@ class Inbox(Iterator[T], Generic[T]):
             with self._changed:
                 self._dropped = self._ended = True
                 self._error = self._error or error
-                self._waiting.clear()
-                self._bytes = 0
-                self._weigh()
-                self._changed.notify_all()
+                self._drop()
         self._end(error)
 
     def close(self) -> None:
         """Nobody wants more of it."""
         with self._changed:
             self._closed = True
-            self._waiting.clear()
-            self._account.hold(0)
-            self._changed.notify_all()
+            self._drop()
 
     def __next__(self) -> T:
         with self._changed:
@@ -106,6 +101,13 @@ class Inbox(Iterator[T], Generic[T]):
                 raise self._error
             self._exhausted = self._ended
             raise StopIteration
+
+    def _drop(self) -> None:
+        """Nothing waits any more, and who waited for room need not. `_changed` is held."""
+        self._waiting.clear()
+        self._bytes = 0
+        self._account.hold(0)
+        self._changed.notify_all()
 
     def _weigh(self) -> None:
         """Whether there is room for more. One item there may always be."""

@@ -37,11 +37,14 @@ class Line:
     """Two ends, and a watch on `ours`."""
 
     def __init__(self) -> None:
-        self.ours, self.theirs = socket.socketpair()
+        self.ours, self.theirs = self.ends()
         self.ours.setblocking(False)
         self.taken: list[bytes] = []
         self.on_taking: Callable[[], object] = lambda: None
         self.watch = Watch(self.ours.fileno(), self._take)
+
+    def ends(self) -> tuple[socket.socket, socket.socket]:
+        return socket.socketpair()
 
     def _take(self) -> bytes:
         self.taken.append(self.ours.recv(100))
@@ -283,15 +286,12 @@ def test_pouring_fails_as_reading_does(line: Line, runner: asyncio.Runner) -> No
 class Cut(Line):
     """A connection whose other end, closed, resets it right behind what it sent."""
 
-    def __init__(self) -> None:
+    def ends(self) -> tuple[socket.socket, socket.socket]:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.ours = socket.create_connection(listener.getsockname())
-            self.theirs, _ = listener.accept()
-        self.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.ours.setblocking(False)
-        self.taken: list[bytes] = []
-        self.on_taking: Callable[[], object] = lambda: None
-        self.watch = Watch(self.ours.fileno(), self._take)
+            ours = socket.create_connection(listener.getsockname())
+            theirs, _ = listener.accept()
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return ours, theirs
 
     def cut(self, sent: bytes) -> None:
         self.theirs.send(sent)
