@@ -111,7 +111,8 @@ class Bridge:
                 for writer in list(self._writers):
                     while (rest := writer.heard + QUIET_SECONDS - loop.time()) > 0 and not writer.released.is_set():
                         with contextlib.suppress(TimeoutError):
-                            await asyncio.wait_for(writer.released.wait(), rest)
+                            async with asyncio.timeout(rest):
+                                await writer.released.wait()
 
     async def aclose(self) -> None:
         """Tell everybody, hang up, and give the ports back: done within about a second, whatever clients do."""

@@ -113,7 +113,8 @@ class _Crossing(Generic[T]):
         """Wait until the iterator's clean-up has run."""
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._gone.wait(), CLOSE_SECONDS)
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._gone.wait()
         finally:  # the wait may be cancelled
             with self._lock:
                 self._closed = True

@@ -89,8 +89,10 @@ class Exclusive:
         patience = self._enter(waiter, timeout)
         try:
             if not waiter.granted:
+                # Not `wait_for`: before Python 3.12 one that is cancelled as it is woken would not know of it.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), patience)
+                    async with asyncio.timeout(patience):
+                        await woken.wait()
         except BaseException:
             self._withdraw(waiter)
             raise

@@ -35,7 +35,8 @@ async def listen(
             except TransportError as error:
                 await abandon(error)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(wanted.wait(), retry)
+                    async with asyncio.timeout(retry):
+                        await wanted.wait()
                 retry = min(retry * 2, LAST_RETRY_SECONDS)
 
 

@@ -192,7 +192,8 @@ class Relay:
         if self._clients:
             self._empty.clear()
             try:
-                await asyncio.wait_for(self._empty.wait(), CLOSE_SECONDS)
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._empty.wait()
             except TimeoutError:
                 pass
         for client in list(self._clients):

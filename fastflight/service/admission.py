@@ -240,7 +240,8 @@ class Admission:
         try:
             self._wake_by(place, lambda: loop.call_soon_threadsafe(woken.set))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), self.limits.wait_seconds)
+                async with asyncio.timeout(self.limits.wait_seconds):
+                    await woken.wait()
             self._check(place)
         except BaseException:
             self.release(place)
