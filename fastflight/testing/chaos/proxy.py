@@ -65,7 +65,7 @@ class _Connection:
             self._broken.set_result(kind)
 
     async def run(self) -> None:
-        """Until both sides have ended, or it broke."""
+        """Until both sides have ended, or it broke. Both sockets are the caller's to close, then."""
         ways = (
             self._pump(self._client, self._target, self._courses[Way.OUT]),
             self._pump(self._target, self._client, self._courses[Way.BACK]),
@@ -84,8 +84,6 @@ class _Connection:
             for way in moving:
                 way.cancel()
             await asyncio.gather(*moving, return_exceptions=True)
-            self._client.close()
-            self._target.close()
 
     def _ended(self, way: asyncio.Task[None]) -> None:
         """One way has ended: in order, and then the other may go on, or because its side broke off."""
@@ -145,14 +143,15 @@ class AsyncChaosProxy:
         self._seed = seed
         self._ahead = [_fault(each) for each in faults]
         self._plugged = True
-        self._open: dict[_Connection, asyncio.Task[None]] = {}
+        self._open: set[_Connection] = set()
         self._coming: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         self._listener = socket.create_server((HOST, 0))
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
-        self._accepting = asyncio.ensure_future(self._accept())
+        # Not sock_accept: one that is cancelled when somebody has just come loses the socket.
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
         return self
 
     async def __aexit__(
@@ -162,12 +161,12 @@ class AsyncChaosProxy:
 
     async def aclose(self) -> None:
         """Break all connections, and listen no more."""
-        self._accepting.cancel()
-        tasks = [self._accepting, *self._coming]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        asyncio.get_running_loop().remove_reader(self._listener)
         self._listener.close()
+        serving = list(self._coming)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     def strike(self, *faults: Fault | str) -> None:
         """Have these happen: `Fault`s, or as they are written."""
@@ -198,42 +197,43 @@ class AsyncChaosProxy:
         """Let them come again."""
         self._plugged = True
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            client, _ = await loop.sock_accept(self._listener)
-            serving = asyncio.ensure_future(self._serve(client))
-            self._coming.add(serving)
-            serving.add_done_callback(self._coming.discard)
+    def _accept(self) -> None:
+        """Somebody has come."""
+        try:
+            client, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # and has left
+            return
+
+        def ended(serving: asyncio.Task[None]) -> None:
+            self._coming.discard(serving)
+            client.close()  # here, since a task that is cancelled before it begins closes nothing
+
+        serving = asyncio.ensure_future(self._serve(client))
+        self._coming.add(serving)
+        serving.add_done_callback(ended)
 
     async def _serve(self, client: socket.socket) -> None:
-        target = socket.socket()
-        try:
-            for each in (client, target):
-                each.setblocking(False)
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if not self._plugged:
-                raise ConnectionRefusedError
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await asyncio.get_running_loop().sock_connect(target, self.target)
-        except OSError:
-            # Nobody is there: the client is told what it would have been told.
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
-            client.close()
-            target.close()
-            return
-        except BaseException:
-            client.close()
-            target.close()
-            raise
-        self.connections += 1
-        connection = _Connection(client, target, self._seed + 2 * self.connections, self._told)
-        connection.strike(self._ahead)
-        self._open[connection] = asyncio.ensure_future(connection.run())
-        try:
-            await self._open[connection]
-        finally:
-            del self._open[connection]
+        with socket.socket() as target:
+            try:
+                for each in (client, target):
+                    each.setblocking(False)
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if not self._plugged:
+                    raise ConnectionRefusedError
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await asyncio.get_running_loop().sock_connect(target, self.target)
+            except OSError:
+                # Nobody is there: the client is told what it would have been told.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+                return
+            self.connections += 1
+            connection = _Connection(client, target, self._seed + 2 * self.connections, self._told)
+            connection.strike(self._ahead)
+            self._open.add(connection)
+            try:
+                await connection.run()
+            finally:
+                self._open.discard(connection)
 
     def _told(self, fault: Fault) -> None:
         self.struck.append(f"{fault.kind}:{fault.way}")
@@ -252,7 +252,7 @@ class ChaosProxy:
         self._started = threading.Event()
 
     def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
+        self._loop = asyncio.SelectorEventLoop()  # what Windows has by default watches no socket
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-proxy")
         self._thread.start()

@@ -196,6 +196,36 @@ def test_closing_ends_what_is_open(echo: Echo) -> None:
         assert client.recv(1) == b""
 
 
+@pytest.mark.parametrize("turns", range(4))
+def test_closing_while_a_connection_comes_leaves_no_socket(echo: Echo, turns: int) -> None:
+    async def main() -> None:
+        async with AsyncChaosProxy("127.0.0.1", echo.port) as proxy:
+            client = socket.create_connection(("127.0.0.1", proxy.port), timeout=SOON)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_closing_while_a_connection_ends_leaves_no_socket(echo: Echo, turns: int) -> None:
+    async def main() -> None:
+        async with AsyncChaosProxy("127.0.0.1", echo.port) as proxy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(b"a")
+            assert await reader.readexactly(1) == b"a"
+            proxy.cut(Kind.END)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+    asyncio.run(main())
+
+
 def test_on_a_loop(echo: Echo) -> None:
     async def main() -> bytes:
         async with AsyncChaosProxy("127.0.0.1", echo.port, ["end:back@3"]) as proxy:
