@@ -156,7 +156,7 @@ def chunk_and_drain(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figu
 def boards(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
     """Many boards at once: the share of the sum of their lines, with what it took."""
     counts = sorted(result["boards"].unique())
-    figure, grid = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, squeeze=False)
+    figure, grid = plt.subplots(1, 2, figsize=(11.5, 4.2), sharey=True, squeeze=False)
     for operation, axes in zip((UPLOAD, DOWNLOAD), grid[0], strict=True):
         for path, colour, shift in (("sync", SYNC_COLOUR, -0.2), ("async", ASYNC_COLOUR, 0.2)):
             rows = result[(result["operation"] == operation) & (result["path"] == path)].set_index("boards")
@@ -164,15 +164,14 @@ def boards(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Fi
             places = [place + shift for place in range(len(counts))]
             axes.bar(places, 100 * rows["of_lines"], 0.38, label=path, color=colour)
             for place, row in zip(places, rows.to_dict("records"), strict=True):
-                text = "\n".join(
-                    (
-                        f"{100 * row['of_lines']:.1f} %",
-                        f"{row['threads']:.0f} threads",
-                        f"{row['peak_mb']:.0f} MiB",
-                        f"CPU {row['cpu_percent']:.0f} %",
-                    )
-                )
-                axes.text(place, 100 * row["of_lines"] - 2, text, ha="center", va="top", fontsize=7.5, color="white")
+                lines = [
+                    f"{100 * row['of_lines']:.1f} %",
+                    f"{row['threads']:.0f} threads",
+                    f"{row['peak_mb']:.0f} MiB" if row["peak_mb"] == row["peak_mb"] else "",
+                    f"CPU {row['cpu_percent']:.0f} %",
+                ]
+                text = "\n".join(filter(None, lines))
+                axes.text(place, 100 * row["of_lines"] - 2, text, ha="center", va="top", fontsize=7, color="white")
         axes.axhline(100, color=LIMIT_COLOUR, lw=1.2)
         axes.set_xticks(range(len(counts)), [f"{count}" for count in counts])
         axes.set_xlabel("boards")
