@@ -6,11 +6,13 @@
 
 One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
 Clients (`soaking.visits`) read files, follow sessions, write and verify, type, come by HTTP and WebSocket, read
-slowly, and hang up. The server's process is sampled into a CSV beside a plot. Ends with 1 unless all holds that the
-last lines say: memory flat after the warm-up, descriptors and threads back, each row accounted for, no error untyped.
+slowly, and hang up. The server's process is sampled into a CSV beside a plot. Ends with 1 where any of what the last
+lines say did not hold: memory flat after the warm-up, descriptors and threads back, each row accounted for, no error
+untyped.
 
 Memory is judged from where all has been filled once that is filled at all: the taps, and what it takes to compact a GB
-of recordings. A run that is over before, as one of ten minutes, says of memory that it cannot tell.
+of recordings. A run that is over before, as one of ten minutes, says of memory that it cannot tell; so does one whose
+slope is not known well enough to say on which side of flat it is.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ SPARE_DESCRIPTORS = 8
 INTERVAL_SECONDS, MOST_SAMPLES = 2.0, 5000
 # Fewer say nothing.
 LEAST_SAMPLES = 20
-SAID = {True: "held    ", False: "FAILED  ", None: "too soon"}
+SAID = {True: "held       ", False: "FAILED     ", None: "cannot tell"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Soaked:
     samples: Sequence[Sample]
 
     def verdicts(self) -> dict[str, bool | None]:
-        """What was promised, and whether it held. None: it was too short to tell."""
+        """What was promised, and whether it held. None: it was too short to tell. What is not known did not hold."""
         counted = self.outcome.counted
         grew = self.slope
         warm_up = warm_up_of(self.samples)
@@ -86,10 +88,10 @@ class Soaked:
             ),
             f"threads are back, but for pools: {self.start.lasting_threads}, then {self.end.lasting_threads} "
             f"(in all {self.start.threads}, then {self.end.threads})": (
-                self.end.lasting_threads <= self.start.lasting_threads
+                0 <= self.end.lasting_threads <= self.start.lasting_threads
             ),
             f"no stream is left: {self.end.streams}": self.end.streams == 0,
-            f"tasks are back: {self.start.tasks}, then {self.end.tasks}": self.end.tasks <= self.start.tasks,
+            f"tasks are back: {self.start.tasks}, then {self.end.tasks}": 0 <= self.end.tasks <= self.start.tasks,
             f"all {self.printed_rows} printed rows are kept: {self.kept.rows}": (
                 0 < self.kept.rows == self.printed_rows and not self.kept.wrong
             ),
@@ -231,7 +233,7 @@ def main(
     for text, held in verdicts.items():
         typer.echo(f"{SAID[held]}  {text}")
     for text in found.outcome.untyped:
-        typer.echo(f"          {text}")
+        typer.echo(f"             {text}")
     typer.echo(f"{machine.in_one_line(description['machine'])}\n{path}")
     sys.exit(1 if False in verdicts.values() else 0)
 

@@ -25,10 +25,11 @@ def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[st
     began = samples["seconds"].iloc[0]
     minutes = (samples["seconds"] - began) / 60
     grew = description["slope"]
+    known = f"95 % within {grew['low']:+.1f} and {grew['high']:+.1f}"
     for axes, (title, columns) in zip(
         panels,
         (
-            (f"memory, MB (RSS): {grew['mb_per_hour']:+.1f} MB per hour after the warm-up", ["rss_mb"]),
+            (f"memory, MB (RSS): {grew['mb_per_hour']:+.1f} MB per hour after the warm-up, {known}", ["rss_mb"]),
             ("open descriptors", ["descriptors"]),
             ("threads (light: but for pools)", ["threads", "lasting_threads"]),
             ("open streams", ["streams"]),
@@ -37,10 +38,11 @@ def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[st
     ):
         axes.axvspan(0, warm_up_seconds / 60, color=SHADE, linewidth=0)
         for place, column in enumerate(columns):
-            known = samples[column].where(samples[column] >= 0)
-            axes.plot(minutes, known, color=COLOUR, alpha=1 if not place else 0.45, linewidth=1.2)
+            there = samples[column].where(samples[column] >= 0)
+            axes.plot(minutes, there, color=COLOUR, alpha=1 if not place else 0.45, linewidth=1.2)
         axes.set_title(title, loc="left", fontsize=10)
         axes.set_ylim(bottom=0)
+        axes.margins(x=0)
         axes.grid(axis="y", linewidth=0.4)
         axes.spines[["top", "right"]].set_visible(False)
     panels[-1].set_xlabel("minutes (shaded: warm-up)")

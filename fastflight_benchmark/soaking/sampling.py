@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 import psutil
 
@@ -22,7 +23,7 @@ MB = 1e6
 BLOCKS = 30
 # What a slope's interval is to hold with.
 CONFIDENCE = 0.95
-# Memory that grows by less is called flat: a week of it is what one large answer takes for a moment.
+# Memory that grows by less is called flat: a day of it is about what a server has before its first client comes.
 FLAT_MB_PER_HOUR = 10.0
 
 
@@ -54,14 +55,18 @@ class Slope:
 
     @property
     def flat(self) -> bool | None:
-        """Whether memory may be said not to grow; None where it cannot be told whether it does."""
-        if self.mb_per_hour < FLAT_MB_PER_HOUR:
+        """Whether it is below what is called flat, by all of its interval; None where that reaches to both sides."""
+        if self.high < FLAT_MB_PER_HOUR:
             return True
-        return None if not self.low > 0 else False
+        return False if self.low > FLAT_MB_PER_HOUR else None
 
 
 class Sampling:
-    """A thread that samples every `interval` seconds, while the context lasts."""
+    """A thread that samples every `interval` seconds, while the context lasts.
+
+    What ends it before, as the end of the process does, is raised at the end of the context: samples that stop are no
+    samples of the rest.
+    """
 
     def __init__(self, pid: int, location: str, folder: Path, interval: float) -> None:
         self.samples: list[Sample] = []
@@ -71,7 +76,8 @@ class Sampling:
         self._interval = interval
         self._began = time.monotonic()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, name="sampling")
+        self._failed: Exception | None = None
 
     def take(self) -> Sample:
         """One sample, now. Asking `stats` is a client, too: it has left when the process is looked at."""
@@ -103,13 +109,20 @@ class Sampling:
         self._thread.start()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self._over.set()
         self._thread.join()
+        if self._failed is not None and error is None:
+            raise self._failed
 
     def _run(self) -> None:
-        while not self._over.wait(self._interval):
-            self.samples.append(self.take())
+        try:
+            while not self._over.wait(self._interval):
+                self.samples.append(self.take())
+        except Exception as error:
+            self._failed = error
 
 
 def _files(folder: Path) -> Iterator[tuple[str, int]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from dataclasses import replace
 from http.client import IncompleteRead
+from pathlib import Path
 
+import psutil
 import pytest
 
 from fastflight.errors import BusyError, FastFlightError
@@ -16,7 +19,7 @@ from fastflight_benchmark.live.recorded import Kept
 from fastflight_benchmark.soaking import coming as soaking_coming
 from fastflight_benchmark.soaking import visits
 from fastflight_benchmark.soaking.coming import STAYING, TIDE_SECONDS, Coming, Outcome, comes
-from fastflight_benchmark.soaking.sampling import Sample, Slope, slope
+from fastflight_benchmark.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
 from fastflight_benchmark.soaking.visits import VISITS, Counted, Place, Told
 
 REST = Sample(0.0, 200.0, 50, 30, 10, 5, 0, 1.0)
@@ -37,14 +40,29 @@ def test_a_slope_is_found_in_noise_and_its_interval_holds_it() -> None:
 
 
 def test_noise_without_a_slope_is_flat() -> None:
-    found = slope(samples(0.0, 3.0))
+    found = slope(samples(0.0, 1.0))
     assert found.low < 0 < found.high and found.flat
     assert slope(samples(5.0, 0.01)).flat and slope(samples(5.0, 0.01)).low > 0
     assert slope([]).low < slope([]).high and slope([]).flat is None
 
 
-def test_a_slope_that_may_be_none_is_not_called_one_or_the_other() -> None:
-    assert [Slope(50.0, low, 90.0).flat for low in (-1.0, 1.0)] == [None, False]
+def test_a_slope_of_which_too_little_is_known_is_not_called_flat() -> None:
+    found = slope(samples(0.0, 20.0))
+    assert found.mb_per_hour < FLAT_MB_PER_HOUR < found.high and found.flat is None
+
+
+@pytest.mark.parametrize(
+    ("found", "flat"),
+    [
+        (Slope(-50.0, -90.0, -20.0), True),
+        (Slope(1.0, -8.0, 9.9), True),
+        (Slope(8.0, -11.0, 29.0), None),
+        (Slope(50.0, 1.0, 90.0), None),
+        (Slope(50.0, 10.1, 90.0), False),
+    ],
+)
+def test_flat_or_not_is_said_of_all_of_an_interval_or_of_none(found: Slope, flat: bool | None) -> None:
+    assert found.flat is flat
 
 
 def test_a_large_answer_in_between_is_no_slope() -> None:
@@ -73,6 +91,26 @@ def test_all_holds_or_is_named() -> None:
         Slope(50.0, 20.0, 80.0),
     )
     assert not any(bad.verdicts().values())
+
+
+def test_what_is_not_known_at_the_end_did_not_hold() -> None:
+    unknown = replace(REST, lasting_threads=-1, tasks=-1, streams=-1)
+    told = soaked(Outcome(counted=Counted(read=1)), unknown, Kept(rows=100), Slope(1.0, -1.0, 3.0)).verdicts()
+    failed = {text.split(" ")[0] for text, held in told.items() if not held}
+    assert failed == {"threads", "no", "tasks"}
+
+
+def test_samples_that_stop_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = threading.Event()
+
+    def gone(sampling: Sampling) -> Sample:
+        stopped.set()
+        raise psutil.NoSuchProcess(1)
+
+    monkeypatch.setattr(Sampling, "take", gone)
+    with pytest.raises(psutil.NoSuchProcess):
+        with Sampling(os.getpid(), PLACE.location, tmp_path, 0.001):
+            stopped.wait()
 
 
 def test_with_tides_some_stay_when_the_others_go() -> None:
