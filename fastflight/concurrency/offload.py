@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -34,19 +36,39 @@ async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T]
         raise
 
 
+# What ends a loop, and cancels all that runs there, lets these come to their end.
+_unbroken: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:
     """Await `work` to its end, however often cancelled meanwhile: `CancelledError` is raised then, after it."""
-    running = asyncio.ensure_future(work)
+    running = _begin(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         # Once more, by a reader that closes what was stopped: what is given back after `work` would be so during it.
-        while not running.done():
+        while not running.done() or inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            if running.done():  # `asyncio.run` cancels all there is when it ends: this, before its first step
+                running = _begin(work)
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
             running.exception()  # nobody awaits it any more: a failure of it is not news
         raise
+
+
+def is_unbroken(task: asyncio.Task[Any]) -> bool:
+    """Whether it is the work of an `unbroken`: only who awaits that is to be cancelled."""
+    return task in _unbroken
+
+
+def _begin(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    async def run() -> T:
+        return await work
+
+    running = asyncio.get_running_loop().create_task(run())
+    _unbroken.add(running)
+    return running
 
 
 class _Call:

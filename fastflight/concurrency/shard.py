@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from fastflight.concurrency.governor import Governor
 from fastflight.concurrency.lookout import Lookout
 from fastflight.concurrency.loops import new_loop
+from fastflight.concurrency.offload import is_unbroken
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
@@ -144,7 +145,8 @@ class Shard:
     async def _end_tasks(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
-            task.cancel()
+            if not is_unbroken(task):
+                task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=self._grace)
         await self.loop.shutdown_asyncgens()

@@ -76,3 +76,21 @@ def test_what_must_come_to_its_end_does_and_the_cancellation_after_it(times: int
         assert await unbroken(work(go_on)) == "done"
 
     asyncio.run(run())
+
+
+def test_what_must_come_to_its_end_does_where_the_loop_ends_before_it_has_begun() -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        ended.append("work")
+
+    async def close() -> None:
+        ended.append("closing")
+        await unbroken(work())
+
+    async def run() -> asyncio.Task[None]:
+        return asyncio.create_task(close())  # which has its first step in the loop's last turn, and its work none
+
+    assert asyncio.run(run()).cancelled()
+    assert ended == ["closing", "work"]

@@ -9,6 +9,7 @@ import pytest
 
 from fastflight.concurrency import Shard
 from fastflight.concurrency.loops import KINDS
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import Stopped
 
 SOON = 10.0
@@ -39,6 +40,32 @@ def test_closing_cancels_tasks_and_runs_their_clean_up() -> None:
         future = shard.submit(wait())
         assert begun.wait(SOON)
     assert cleaned.is_set()
+    assert future.cancelled()
+
+
+def test_closing_does_not_break_off_what_must_come_to_its_end() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        begun.set()
+        await asyncio.to_thread(closing.wait, SOON)
+        ended.set()
+
+    async def wait() -> None:
+        try:
+            await unbroken(work())
+        finally:
+            assert ended.is_set()
+
+    closing = threading.Event()
+    shard = Shard().start()
+    future = shard.submit(wait())
+    assert begun.wait(SOON)
+    shard.stop()
+    shard.loop.call_soon_threadsafe(closing.set)
+    shard.close()
+    shard.join(SOON)
+    assert ended.is_set()
     assert future.cancelled()
 
 
