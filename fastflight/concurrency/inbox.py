@@ -80,6 +80,11 @@ class Inbox(Iterator[T], Generic[T]):
                 self._drop()
         self._end(error)
 
+    def check(self) -> None:
+        """Raise what ended it at once, if anything has: for a consumer that takes its time over an item."""
+        if self._dropped and self._error is not None:
+            raise self._error
+
     def close(self) -> None:
         """Nobody wants more of it."""
         with self._changed:

@@ -10,14 +10,14 @@ import asyncio
 import concurrent.futures
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pyarrow as pa
 
 from fastflight.concurrency import HandIn, Shard, off_loop
 from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import FastFlightError, Stopped
-from fastflight.service.source import Summary
+from fastflight.service.source import Sent, Summary
 from fastflight.service.stream import Stream
 
 # What waits on the way to a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
@@ -43,9 +43,8 @@ def on_shard(shard: Shard, write: Callable[[Rows], Awaitable[Summary]]) -> tuple
     return handed, lambda: shard.submit(consume())
 
 
-def in_thread(write: Callable[[Iterator[pa.RecordBatch]], Summary]) -> tuple[Handed, Callable[[], Writing]]:
+def in_thread(write: Callable[[Sent], Summary]) -> tuple[Handed, Callable[[], Writing]]:
     """The same for a `write` that blocks."""
-    # One batch at a time: what waits when the upload breaks off is still written.
     handed: Inbox[pa.RecordBatch] = Inbox(1, lambda: True)
     ended: Writing = concurrent.futures.Future()
     # A thread cannot be cancelled: one that is given up ends by itself, and says so here.
@@ -78,10 +77,7 @@ async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, st
         summary = await asyncio.shield(_awaited(writing))
     except BaseException as error:
         broken = error if isinstance(error, FastFlightError) else Stopped("the upload broke off")
-        if isinstance(handed, HandIn):
-            handed.fail(broken, at_once=True)
-        else:
-            handed.fail(broken)
+        handed.fail(broken, at_once=True)
         if not writing.done():
             await _settled(writing)
         raise

@@ -101,6 +101,19 @@ class AsyncReader(Protocol[R_contra]):
     def __call__(self, request: R_contra) -> Awaitable[AsyncReading]: ...
 
 
+class Sent(Protocol):
+    """A client's batches on their way to a sync writer, whom nothing can interrupt.
+
+    One that takes its time over a batch calls `check` now and then: it raises what ended them, once nobody wants more.
+    """
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    def __next__(self) -> pa.RecordBatch: ...
+
+    def check(self) -> None: ...
+
+
 class Writer(Protocol[R_contra]):
     """Takes all of `batches` and returns the last acknowledgement: at least `rows`, `bytes`."""
 
@@ -108,7 +121,7 @@ class Writer(Protocol[R_contra]):
         self,
         request: R_contra,
         schema: pa.Schema,
-        batches: Iterator[pa.RecordBatch],
+        batches: Sent,
         acknowledge: Acknowledge,
     ) -> Summary: ...
 

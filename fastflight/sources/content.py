@@ -7,7 +7,7 @@ looked at before anything is written: its offset says where in the file it belon
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -22,6 +22,8 @@ TEXT = ("csv", "jsonl")
 # Values that become text at once, in some tens of milliseconds: an event loop does nothing else meanwhile. A batch may
 # hold millions, and where they are nulls or flags they take a hundred times the room as text.
 TEXT_VALUES = 16 * 1024
+# What a thread has stored between two looks whether it is still wanted: six seconds of a line at 115200 baud.
+LOOK_BYTES = 64 * 1024
 
 
 class FileContent:
@@ -117,6 +119,14 @@ class FileContent:
         """The rows have ended. What follows a part is held against the digest of the whole on the device."""
         if self.resumption is None and self._sha256 not in (None, self._hash.hexdigest()):
             raise DataError("what came is not what was announced", where="sha256", hint="Send it again")
+
+
+def while_wanted(pieces: Iterator[bytes], check: Callable[[], object]) -> Iterator[bytes]:
+    """The same content for a writer that nothing can interrupt: `check` is called before each part, and may raise."""
+    for piece in pieces:
+        for start in range(0, max(len(piece), 1), LOOK_BYTES):
+            check()
+            yield piece[start : start + LOOK_BYTES]
 
 
 def _offset(batch: pa.RecordBatch) -> int:

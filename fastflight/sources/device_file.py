@@ -19,8 +19,8 @@ import pyarrow as pa
 from fastflight.device import Inventory, Transfer
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.service.requests import DeviceFile, DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Source, Summary, Takes
-from fastflight.sources.content import FileContent
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Sent, Source, Summary, Takes
+from fastflight.sources.content import FileContent, while_wanted
 from fastflight.sources.reading import Lot, abegin, begin
 from fastflight.tables import Batcher, Layout, format_of, open_reader
 from fastflight.tables.text import INFERENCE_BYTES
@@ -96,9 +96,7 @@ class DeviceFiles:
         rows = FileRows(request)
         return await abegin(rows, self._alots(request, rows))
 
-    def write(
-        self, request: DeviceFile, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
-    ) -> Summary:
+    def write(self, request: DeviceFile, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
         content = content_of(request, schema, acknowledge)
         transfer = transfer_of(request)
         device = self._inventory.device(request.device)
@@ -107,7 +105,11 @@ class DeviceFiles:
                 content.keep(session.part(request.path))
             content.start(next(batches, None))
             written = session.write(
-                request.path, content.pieces(batches), resume=content.resumption, keep=request.resume, transfer=transfer
+                request.path,
+                while_wanted(content.pieces(batches), batches.check),
+                resume=content.resumption,
+                keep=request.resume,
+                transfer=transfer,
             )
         return content.summary(written)
 

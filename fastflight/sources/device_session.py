@@ -31,6 +31,7 @@ from fastflight.service.source import (
     Incoming,
     Progress,
     Reading,
+    Sent,
     Source,
     Summary,
     Takes,
@@ -79,9 +80,7 @@ class DeviceSessions:
         reading = await abegin(following.rows, _alots(device, request, following))
         return replace(reading, summary=following.summary, drain=following.drain)
 
-    def write(
-        self, request: DeviceSession, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
-    ) -> Summary:
+    def write(self, request: DeviceSession, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
         check_sendable(schema)
         progress = Progress(0, 0)
         with self._inventory.device(request.device).line(holder(request)) as port:
@@ -89,7 +88,7 @@ class DeviceSessions:
                 for batch in batches:
                     size = 0
                     for data in sendable(batch):
-                        line.send(data)
+                        line.send(data, batches.check)
                         size += len(data)
                     progress = Progress(progress.rows + batch.num_rows, progress.bytes + size)
                     acknowledge(progress)

@@ -16,7 +16,8 @@ from fastflight.device import Entry, Inventory
 from fastflight.device.path import normal
 from fastflight.errors import FileMissing, RequestError, nearest
 from fastflight.service.requests import LEFT_BEHIND, DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Source, Summary
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Sent, Source, Summary
+from fastflight.sources.content import while_wanted
 from fastflight.sources.device_file import transfer_of
 from fastflight.sources.reading import Lot, abegin, begin
 from fastflight.sources.tree_rows import SCHEMA, TreeContent, TreeRows
@@ -45,13 +46,12 @@ class DeviceTrees:
         rows = TreeRows()
         return await abegin(rows, self._alots(request, rows))
 
-    def write(
-        self, request: DeviceTree, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
-    ) -> Summary:
+    def write(self, request: DeviceTree, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
         content = content_of(request, schema, acknowledge)
         device = self._inventory.device(request.device)
         with device.lease(holder(request), interrupt=request.interrupt) as session:
-            written = session.write_tree(request.path, content.files(batches), transfer=transfer_of(request))
+            files = ((path, while_wanted(pieces, batches.check)) for path, pieces in content.files(batches))
+            written = session.write_tree(request.path, files, transfer=transfer_of(request))
         return content.summary(written)
 
     async def awrite(

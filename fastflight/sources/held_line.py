@@ -23,6 +23,8 @@ from fastflight.transport.port import Gathering
 WRITE_SECONDS = 30.0
 # How long a thread's write may have to wait for the reading to look up.
 POLL_SECONDS = 0.01
+# How often one that sends looks whether it is still wanted.
+CHECK_SECONDS = 0.1
 # Written between two looks at what the device says: less than the receive buffers that the system has for it.
 WRITE_BYTES = 512
 # A quiet device is waited for again after this.
@@ -41,13 +43,19 @@ class LineThread:
         self._over = False
         self._thread = threading.Thread(target=self._run, name="held-line", daemon=True)
 
-    def send(self, data: bytes) -> None:
-        """Return when `data` is handed to the line, from any thread. `TransportError` if it broke or was given back."""
+    def send(self, data: bytes, check: Callable[[], object] = bool) -> None:
+        """Return when `data` is handed to the line, from any thread. `TransportError` if it broke or was given back.
+
+        `check` is called now and then: what it raises is raised here, and the line is to be given back then.
+        """
+        check()
         done: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._lock:
             if self._over:
                 raise self.failure or _given_back()
             self._waiting.append((data, done))
+        while not concurrent.futures.wait([done], CHECK_SECONDS).done:
+            check()
         done.result()
 
     def give_back(self) -> None:

@@ -76,3 +76,15 @@ def test_a_failure_at_once_overtakes_what_waits_and_nothing_comes_after_it(finis
     with pytest.raises(DataError):
         next(inbox)
     assert not inbox.exhausted
+
+
+def test_who_takes_its_time_over_an_item_sees_that_it_is_not_wanted() -> None:
+    inbox: Inbox[int] = Inbox(3, lambda: True)
+    inbox.put(0, 1)
+    assert next(inbox) == 0
+    inbox.check()
+    inbox.fail(DataError("the last of them was bad"))
+    inbox.check()
+    inbox.fail(Stopped("the client has left"), at_once=True)
+    with pytest.raises(DataError, match="the last of them"):
+        inbox.check()

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from fastflight.device import Part, Resumption
-from fastflight.errors import DataError
+from fastflight.errors import DataError, Stopped
 from fastflight.service.source import Kept, Progress
-from fastflight.sources.content import TEXT_VALUES, FileContent
+from fastflight.sources.content import LOOK_BYTES, TEXT_VALUES, FileContent, while_wanted
 from fastflight.tables import Layout, open_writer
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
@@ -114,3 +114,18 @@ def test_rows_that_cannot_go_on_are_refused(first: int, sha256: str | None, says
     with pytest.raises(DataError) as raised:
         file.start(row(first, b"x"))
     assert says in str(raised.value)
+
+
+def test_content_is_given_in_parts_between_which_a_thread_looks_whether_it_is_wanted() -> None:
+    given = [b"", b"ab", bytes(2 * LOOK_BYTES + 1)]
+    looks: list[None] = []
+    parts = list(while_wanted(iter(given), lambda: looks.append(None)))
+    assert [len(part) for part in parts] == [0, 2, LOOK_BYTES, LOOK_BYTES, 1]
+    assert b"".join(parts) == b"".join(given)
+    assert len(looks) == len(parts)
+
+    def check() -> None:
+        raise Stopped("the client has left")
+
+    with pytest.raises(Stopped):
+        next(while_wanted(iter(given), check))

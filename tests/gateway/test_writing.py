@@ -1,0 +1,43 @@
+"""A write by the gateway: what a writer is given of an upload that breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import cast
+
+import pyarrow as pa
+import pytest
+
+from fastflight.errors import Stopped
+from fastflight.gateway.writing import carry_out, in_thread
+from fastflight.service.source import Sent, Summary
+from fastflight.service.stream import Stream
+
+SOON = 20.0
+STREAM = cast(Stream, SimpleNamespace(passing=lambda: None, count=lambda rows, size: None))
+
+
+def test_what_waits_when_an_upload_breaks_off_is_not_written() -> None:
+    taken: list[int] = []
+    at_it, go_on = threading.Event(), threading.Event()
+
+    def write(batches: Sent) -> Summary:
+        for batch in batches:
+            taken.append(batch.column("n")[0].as_py())
+            at_it.set()
+            assert go_on.wait(SOON)
+        raise AssertionError("it was told that this is all")
+
+    async def rows() -> AsyncIterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": [1]})
+        assert await asyncio.to_thread(at_it.wait, SOON)
+        yield pa.record_batch({"n": [2]})
+        asyncio.get_running_loop().call_soon(go_on.set)
+        raise Stopped("the client has left")
+
+    with pytest.raises(Stopped, match="the client has left"):
+        asyncio.run(carry_out(*in_thread(write), rows(), STREAM))
+    assert taken == [1]

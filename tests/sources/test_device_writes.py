@@ -1,0 +1,72 @@
+"""Writes to a device in a thread: what is under way when nobody wants it any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from fastflight.concurrency.inbox import Inbox
+from fastflight.device import Inventory
+from fastflight.errors import FastFlightError, Stopped
+from fastflight.service.requests import DeviceFile, DeviceSession, DeviceTree
+from fastflight.service.source import Sent, Writer
+from fastflight.sources.device_file import DeviceFiles
+from fastflight.sources.device_session import DeviceSessions
+from fastflight.sources.device_tree import DeviceTrees
+
+SOON = 20.0
+# For minutes of the line at hand.
+SIZE = 16 * 1024 * 1024
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Iterator[Inventory]:
+    """A board at the end of a line of a megabaud."""
+    with Inventory({"demo": f"sim:?files={tmp_path}&telemetry=0&baud=1000000"}) as inventory:
+        yield inventory
+
+
+def row(**columns: object) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([each]) for each in columns.values()], list(columns))
+
+
+SESSION = DeviceSession(device="demo"), row(data=bytes(SIZE))
+FILE = DeviceFile(device="demo", path="/big.bin", format="raw"), row(data=bytes(SIZE))
+TREE = DeviceTree(device="demo", path="/"), row(path="big.bin", offset=0, data=bytes(SIZE))
+
+
+@pytest.mark.parametrize(
+    ("source", "request_", "batch"),
+    [(DeviceSessions, *SESSION), (DeviceFiles, *FILE), (DeviceTrees, *TREE)],
+    ids=["session", "file", "tree"],
+)
+def test_a_row_that_nobody_wants_any_more_is_broken_off(
+    inventory: Inventory, tmp_path: Path, source: type, request_: object, batch: pa.RecordBatch
+) -> None:
+    device = inventory.device("demo")
+    write: Writer[object] = source(inventory).write
+    batches: Inbox[pa.RecordBatch] = Inbox(1, lambda: True)
+    raised: list[FastFlightError] = []
+
+    def run(batches: Sent) -> None:
+        try:
+            write(request_, batch.schema, batches, lambda state: None)
+        except FastFlightError as error:
+            raised.append(error)
+
+    crossing = device.tap.reader()
+    writing = threading.Thread(target=run, args=(batches,))
+    writing.start()
+    batches.put(batch, SIZE)
+    while sum(len(chunk.data) for chunk in crossing.take(SOON) if chunk.direction == "tx") < 256:
+        assert writing.is_alive()
+    batches.fail(Stopped("the client has left"), at_once=True)
+    writing.join(SOON)
+    assert not writing.is_alive()
+    assert [error.what for error in raised] == ["the client has left"]
+    assert device.holder is None
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith((".fastflight", "big"))]
