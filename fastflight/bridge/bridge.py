@@ -23,6 +23,7 @@ from fastflight.bridge.connection import LINGER_SECONDS, Connection
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
 from fastflight.bridge.front import Front
 from fastflight.bridge.line import State
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import BusyError, FastFlightError, TransportClosed, TransportError
 
 log = structlog.get_logger(__name__)
@@ -115,7 +116,13 @@ class Bridge:
                                 await writer.released.wait()
 
     async def aclose(self) -> None:
-        """Tell everybody, hang up, and give the ports back: done within about a second, whatever clients do."""
+        """Tell everybody, hang up, and give the ports back: done within about a second, whatever clients do.
+
+        Cancelled, it does so all the same: half closed, it would keep the device.
+        """
+        await unbroken(self._end())
+
+    async def _end(self) -> None:
         self._linger = CLOSE_SECONDS
         self._closing = True
         await asyncio.gather(*(acceptor.aclose() for acceptor in self._acceptors))

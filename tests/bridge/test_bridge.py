@@ -313,6 +313,29 @@ def test_when_the_device_is_lost_its_clients_are_told_and_the_bridge_lives_on() 
     run(test)
 
 
+@pytest.mark.parametrize("turns", [1, 2, 5])
+def test_one_whose_closing_is_cancelled_is_closed_all_the_same(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridges, "CLOSE_SECONDS", 0.01)
+
+    async def test(line: MemoryLine, bridge: Bridge) -> None:
+        tool = await writing(bridge, "socket")
+        viewer = await connect(bridge, "viewers")
+        closing = asyncio.create_task(bridge.aclose())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert asyncio.all_tasks() == {asyncio.current_task()}  # nobody has the line, and nobody reads it
+        for port in (bridge.ports.rfc2217, bridge.ports.socket, bridge.ports.viewers):
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", port)
+        for client in (tool, viewer):
+            await client.close()
+
+    run(test)
+
+
 def test_a_port_is_taken_once() -> None:
     async def test(line: MemoryLine, bridge: Bridge) -> None:
         with pytest.raises(TransportError, match="choose another one"):
