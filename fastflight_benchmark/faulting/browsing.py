@@ -13,7 +13,7 @@ import random
 import ssl
 from collections.abc import Iterator
 
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from fastflight.protocol.relay import Closed, Data, End, Opened, Reason, RelayConnection
@@ -31,7 +31,10 @@ from fastflight_benchmark.faulting.works import ROWS, Ended, Get, Put, Rows, Wor
 
 # What nobody answers for so long has hung.
 ANSWER_SECONDS = 50.0
-BROKEN = "connection broken"
+# A connection that ended without a word, and an answer that did, once its head had come: HTTP has no word for that.
+BROKEN, BROKEN_OFF = "connection broken", "broken off"
+# Close codes of a gateway: that it shuts down, and from where on they are an error's status.
+GOING_AWAY, OF_STATUS = 1001, 4000
 
 
 class _Browser:
@@ -64,7 +67,8 @@ class _Browser:
         except TimeoutError:
             raise  # nobody answered: that is a hang, and is judged as one
         except (http.client.HTTPException, OSError) as error:
-            raise Ended(BROKEN, type(error).__name__) from error
+            began = method == "GET" and isinstance(error, http.client.IncompleteRead)
+            raise Ended(BROKEN_OFF if began else BROKEN, type(error).__name__) from error
         finally:
             connection.close()
         if answer.status < 300:
@@ -73,7 +77,7 @@ class _Browser:
 
     @contextlib.contextmanager
     def socket(self, path: str) -> Iterator[ClientConnection]:
-        """A WebSocket; what breaks it is `Ended`."""
+        """A WebSocket; what ends it too early is raised as `unfinished` has it."""
         verifying = self.verifying()
         try:
             with connect(
@@ -88,7 +92,20 @@ class _Browser:
         except TimeoutError:
             raise
         except (WebSocketException, OSError, EOFError) as error:
-            raise Ended(BROKEN, type(error).__name__) from error
+            raise unfinished(error) from error
+
+
+def unfinished(error: Exception) -> Exception:
+    """What the end of a WebSocket says: `Ended` for an answer or a close code that is documented, and for no word."""
+    if isinstance(error, InvalidStatus):
+        status, body = error.response.status_code, bytes(error.response.body or b"")
+        return code_of_answer(status, body) or RuntimeError(f"upgrade refused with {status}: {body[:500]!r}")
+    if isinstance(error, ConnectionClosed) and error.rcvd is not None:
+        code, reason = error.rcvd.code, error.rcvd.reason
+        if code == GOING_AWAY or (code >= OF_STATUS and code != OF_STATUS + 500):
+            return Ended(f"closed with {code}", reason)
+        return RuntimeError(f"closed with {code} {reason!r} before its end")
+    return Ended(BROKEN, type(error).__name__)
 
 
 class HttpGet(_Browser, Get):

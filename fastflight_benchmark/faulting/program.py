@@ -108,7 +108,8 @@ class Program:
 
     def complaints(self) -> list[str]:
         """What went wrong that nobody foresaw: lines of its log, and each time that it ended by itself."""
-        ended = [f"it ended by itself with {code}" for code in self.died]
+        codes = [*self.died, *([self._process.returncode] if not self._killed and not self.is_alive else [])]
+        ended = [f"it ended by itself with {code}" for code in codes]
         if not self._log.exists():
             return ended
         lines = self._log.read_text(errors="replace").splitlines()

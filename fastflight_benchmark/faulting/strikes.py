@@ -52,6 +52,7 @@ ROOM_BLOCKS = 3
 # What is to be struck from outside is held meanwhile, and whether it has come so far is looked at so often.
 HOLD_SECONDS, WATCH_SECONDS = 0.3, 0.005
 FULL, FULL_DISK = "full", "full disk"
+KILLED = "kill -9"
 # The hops that end at a port of the server.
 PORTS = (CLIENT_SERVER, BROWSER_GATEWAY, GATEWAY_SERVER)
 BOARD, SERVER, CLIENT, DISK = "board", "server", "client", "server - disk"
@@ -97,6 +98,10 @@ class Strike:
     apply: Callable[[], None]
     # Whether it has struck, told when it is over.
     end: Callable[[], bool]
+
+    def may_break(self, way: str) -> bool:
+        """Whether a browser's connection, by `way`, may end without a word: if it, or its gateway, was struck."""
+        return way == BROWSER_GATEWAY and (self.hop == BROWSER_GATEWAY or (self.hop, self.kind) == (SERVER, KILLED))
 
 
 class _Placed:
@@ -165,15 +170,15 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
         choices.append((6, lambda: _proxied(stage, work, chance, RELAY_TARGET)))
     else:
         choices.append((3, lambda: _on_board(stage, work, chance, faults, BOARD)))
-        choices.append((0.7, lambda: held("kill -9", BOARD, lambda: stage.kill_board(work.board))))
+        choices.append((0.7, lambda: held(KILLED, BOARD, lambda: stage.kill_board(work.board))))
     if stage.line == SERIAL and work.board:
         cable = CABLE_FAULTS if work.is_verified else {k: v for k, v in CABLE_FAULTS.items() if v == "unplugged"}
         choices.append((6, lambda: _on_board(stage, work, chance, cable, f"{SERVER_BOARD} (serial)")))
     if stage.line == RFC2217 and work.board:
-        choices.append((0.7, lambda: held("kill -9", "bridge", lambda: stage.kill_bridge(work.board))))
+        choices.append((0.7, lambda: held(KILLED, "bridge", lambda: stage.kill_bridge(work.board))))
     if stage.line == EXEC and work.board:
-        choices.append((0.7, lambda: held("kill -9", "child", stage.kill_children)))
-    choices.append((0.7, lambda: held("kill -9", SERVER, stage.server.kill)))
+        choices.append((0.7, lambda: held(KILLED, "child", stage.kill_children)))
+    choices.append((0.7, lambda: held(KILLED, SERVER, stage.server.kill)))
     thawed = partial(stage.server.freeze, False)
     choices.append((0.7, lambda: held("frozen", SERVER, lambda: stage.server.freeze(True), thawed)))
     choices.append((1 if isinstance(work, Rows) else 0.5, clocked))
@@ -329,4 +334,4 @@ def _killed_client(stage: Stage, work: PutProcess, chance: random.Random) -> Str
         proxy.mend()
         return work.process is not None and work.process.returncode is not None and work.process.returncode < 0
 
-    return Strike("kill -9", CLIENT, f"kill -9 about byte {place}", apply, end)
+    return Strike(KILLED, CLIENT, f"kill -9 about byte {place}", apply, end)

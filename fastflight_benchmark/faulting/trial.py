@@ -2,7 +2,7 @@
 
 What counts as bad: bytes or rows that were acknowledged and are not there (`LOST`) or are others (`WRONG`), an error
 that is none of ours and no documented status (`UNTYPED`), no end in time (`HUNG`), work that cannot be done again
-(`STUCK`).
+(`STUCK`). A browser's connection that ends without a word is `UNTYPED`, too, unless it was struck itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from fastflight_benchmark.faulting.browsing import HttpGet, HttpPut, Relayed, WebSession, by_gateway
+from fastflight_benchmark.faulting.browsing import BROKEN, HttpGet, HttpPut, Relayed, WebSession, by_gateway
 from fastflight_benchmark.faulting.stage import TALKER, Stage
 from fastflight_benchmark.faulting.strikes import FULL, FULL_DISK, Strike, strike
 from fastflight_benchmark.faulting.talker import flaw, recorded, stretches
@@ -138,6 +138,8 @@ class Trials:
         seconds = time.monotonic() - began
         struck = strikes.end()
         ended, code, reason = self._judged(work, attempt)
+        if code == BROKEN and not strikes.may_break(work.way):
+            ended, reason = UNTYPED, f"where nothing breaks a connection: {reason}"
         if stage.server.is_alive:
             self._ledger.promised = max(self._ledger.promised, stage.promised())
         stage.repair()

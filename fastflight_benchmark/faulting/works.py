@@ -322,4 +322,6 @@ def code_of_answer(status: int, body: bytes) -> Ended | None:
     code = told.get("code") if isinstance(told, dict) else None
     if not isinstance(code, str) or status == 500 or not re.fullmatch(r"[a-z_.]+", code):
         return None
+    if code == FastFlightError.code:  # as in `code_of`
+        return None
     return Ended(f"{status} {code}", str(told.get("text", "")))

@@ -11,13 +11,19 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
+from websockets.frames import Close
+from websockets.http11 import Response
 
 from fastflight.errors import FastFlightError, TransportClosed
-from fastflight_benchmark.faulting import report
-from fastflight_benchmark.faulting.browsing import WebSession
+from fastflight.testing.chaos import Fault, Kind, Way
+from fastflight_benchmark.faulting import report, trial
+from fastflight_benchmark.faulting.browsing import BROKEN, HttpPut, WebSession, unfinished
 from fastflight_benchmark.faulting.campaign import Campaign
 from fastflight_benchmark.faulting.program import Program
-from fastflight_benchmark.faulting.stage import SOCKET, Stage
+from fastflight_benchmark.faulting.stage import BROWSER_GATEWAY, GATEWAY_SERVER, SOCKET, Stage
+from fastflight_benchmark.faulting.strikes import BOARD, KILLED, SERVER, Strike
 from fastflight_benchmark.faulting.talker import Kept, flaw, stretches
 from fastflight_benchmark.faulting.trial import BAD, Outcome, Trials, warm_up
 from fastflight_benchmark.faulting.works import (
@@ -27,6 +33,7 @@ from fastflight_benchmark.faulting.works import (
     Recording,
     Rows,
     Session,
+    Work,
     code_of,
     code_of_answer,
 )
@@ -107,9 +114,11 @@ def test_a_program_that_ends_by_itself_is_told_and_one_that_is_ended_is_not(tmp_
     os.kill(program.pid, signal.SIGSEGV)
     while program.is_alive:
         pass
+    told = [f"it ended by itself with {-signal.SIGSEGV}"]
+    assert program.complaints() == told
     program.kill()
     program.kill()
-    assert program.complaints() == [f"it ended by itself with {-signal.SIGSEGV}"]
+    assert program.complaints() == told
 
 
 def test_a_client_that_crashes_was_not_killed() -> None:
@@ -129,6 +138,58 @@ def test_only_what_is_documented_counts_as_told() -> None:
     told = code_of_answer(502, b'{"code": "transport.closed", "text": "gone"}')
     assert told is not None and told.code == "502 transport.closed"
     assert code_of_answer(500, b'{"code": "internal"}') is code_of_answer(502, b"<html>") is None
+    assert code_of_answer(503, b'{"code": "internal"}') is None  # as a WebSocket is told of it
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidStatus(Response(503, "", Headers(), b'{"code": "busy"}')), "503 busy"),
+        (InvalidStatus(Response(500, "", Headers(), b'{"code": "internal"}')), ""),
+        (InvalidStatus(Response(503, "", Headers(), b"<html>")), ""),
+        (ConnectionClosedError(Close(1001, ""), None), "closed with 1001"),
+        (ConnectionClosedError(Close(4503, "busy"), None), "closed with 4503"),
+        (ConnectionClosedError(Close(4500, ""), None), ""),
+        (ConnectionClosedError(Close(1011, ""), None), ""),
+        (ConnectionClosedOK(Close(1000, ""), None), ""),
+        (ConnectionClosedError(None, None), BROKEN),
+        (ConnectionResetError("cut"), BROKEN),
+    ],
+)
+def test_what_ends_a_websocket_too_early_is_judged_by_what_it_says(error: Exception, code: str) -> None:
+    assert code_of(unfinished(error)) == code
+
+
+@pytest.mark.parametrize(
+    ("way", "hop", "kind", "may"),
+    [
+        (BROWSER_GATEWAY, BROWSER_GATEWAY, "cut (RST)", True),
+        (BROWSER_GATEWAY, SERVER, KILLED, True),
+        (BROWSER_GATEWAY, SERVER, "clock", False),
+        (BROWSER_GATEWAY, BOARD, "reset", False),
+        (GATEWAY_SERVER, GATEWAY_SERVER, "cut (RST)", False),
+        (GATEWAY_SERVER, SERVER, KILLED, False),
+    ],
+)
+def test_a_browsers_connection_may_break_only_where_it_was_struck(way: str, hop: str, kind: str, may: bool) -> None:
+    assert Strike(kind, hop, "", lambda: None, lambda: True).may_break(way) is may
+
+
+@pytest.mark.timeout(300)  # processes that start on a busy machine
+def test_a_gateway_that_hangs_up_without_a_word_is_not_excused_by_a_fault_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def struck(stage: Stage, work: Work, chance: random.Random, *, quick: bool) -> Strike:
+        gateway = stage.proxies[BROWSER_GATEWAY]
+        hang_up = Fault(Kind.END, Way.BACK, 0)
+        return Strike("reset", BOARD, "", lambda: gateway.strike(hang_up), lambda: bool(gateway.mend()))
+
+    monkeypatch.setattr(trial, "strike", struck)
+    monkeypatch.setattr(trial, "WORKS", [(1, HttpPut), (0, HttpPut)])
+    warm_up()
+    with Stage(tmp_path, SOCKET) as stage:
+        outcome = Trials(stage, SEED).carry_out(0)
+    assert (outcome.struck, outcome.ended, outcome.code) == (True, "untyped", BROKEN)
 
 
 def test_the_tables_count_what_is_bad() -> None:
