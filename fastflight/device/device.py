@@ -178,7 +178,7 @@ class Device:
                 yield port
             except TransportError as error:
                 self._lost(error)
-                port.close()
+                _close(port)
                 raise
             finally:
                 self._forget()
@@ -196,7 +196,7 @@ class Device:
                     yield port
                 except TransportError as error:
                     self._lost(error)
-                    await port.aclose()
+                    await _aclose(port)
                     raise
                 finally:
                     self._forget()
@@ -239,7 +239,7 @@ class Device:
             return self._port
         port = tapped(self._address.open(OPEN_SECONDS), self.tap)
         if not self._has(port):
-            port.close()
+            _close(port)
             raise self._late()
         return port
 
@@ -249,7 +249,7 @@ class Device:
             return self._port
         port = tapped(await _aopen(self._address), self.tap)
         if not self._has(port):
-            await port.aclose()
+            await _aclose(port)
             raise self._late()
         return port
 
@@ -279,7 +279,7 @@ class Device:
         port = self._port
         self._lost(error)
         if port is not None:
-            await port.aclose()
+            await _aclose(port)
 
     def _lost(self, error: TransportError) -> None:
         """The line failed whoever had it: those that listen want to know."""
@@ -299,7 +299,7 @@ class Device:
         except TransportError as error:
             again = self._may_open_again(error, idle)
             self._give_up(error)
-            port.close()
+            _close(port)
             if not again:
                 raise
             return self._ready(interrupt)
@@ -315,7 +315,7 @@ class Device:
         except TransportError as error:
             again = self._may_open_again(error, idle)
             self._give_up(error)
-            await port.aclose()
+            await _aclose(port)
             if not again:
                 raise
             return await self._aready(interrupt)
@@ -328,7 +328,7 @@ class Device:
         except (TransportError, ProtocolError) as error:
             # What the lease was for has its own outcome.
             self._give_up(error)
-            port.close()
+            _close(port)
 
     async def _aend(self, port: Port) -> None:
         """As `_end`."""
@@ -336,7 +336,7 @@ class Device:
             await arun(self._board.end(), port, timeout=END_SECONDS)
         except (TransportError, ProtocolError) as error:
             self._give_up(error)
-            await port.aclose()
+            await _aclose(port)
 
     def close(self) -> None:
         """Close the line, and end those that listen. Nobody may have the device; who is opening it gets an error."""
@@ -345,7 +345,7 @@ class Device:
             port = self._port
         self._drop()
         if port is not None:
-            port.close()
+            _close(port)
         self.tap.close()
         self._address.dispose()
 
@@ -384,4 +384,12 @@ async def _aopen(address: Address) -> Port:
 
 
 def _close(port: Port) -> None:
-    port.close()
+    """Close a line. Last bytes that it does not take are not news: what is closed after it must be, too."""
+    with contextlib.suppress(TransportError):
+        port.close()
+
+
+async def _aclose(port: Port) -> None:
+    """As `_close`."""
+    with contextlib.suppress(TransportError):
+        await port.aclose()

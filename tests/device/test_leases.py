@@ -26,6 +26,7 @@ from fastflight.errors import (
 from fastflight.protocol import Send
 from fastflight.testing.memory import Answer, Entry, HangUp, play
 from fastflight.transport import Port, parse_url
+from fastflight.transport.relayed import RelayedPort
 from tests.device.content import CONTENT
 
 SOON = 20.0
@@ -282,3 +283,50 @@ def test_a_mending_that_is_broken_off_is_begun_anew() -> None:
     with pytest.raises(TransportClosed):
         play(board.mend(), script)
     assert board.dirty
+
+
+class Stuck(RelayedPort):
+    """A port of a line that does not take its last bytes."""
+
+    def close(self) -> None:
+        super().close()
+        raise TransportTimeout("the device took no byte for 1 s")
+
+
+class StuckAddress:
+    url = "stuck:"
+    disposed = False
+
+    def open(self, timeout: float) -> Port:
+        return Stuck()
+
+    def dispose(self) -> None:
+        self.disposed = True
+
+
+def test_a_device_is_closed_though_its_line_does_not_take_its_last_bytes() -> None:
+    address = StuckAddress()
+    device = Device("demo", address)
+    reader = device.tap.reader()
+    with device.line("a tool"):
+        pass
+    device.close()
+    assert address.disposed
+    assert reader.take(SOON) == []
+    assert reader.ended
+
+
+@pytest.mark.parametrize("on_a_loop", [True, False])
+def test_what_ended_a_line_is_told_and_not_how_it_was_closed(on_a_loop: bool) -> None:
+    device = Device("demo", StuckAddress())
+
+    async def main() -> None:
+        async with device.aline("a tool"):
+            raise TransportClosed("it went away")
+
+    with pytest.raises(TransportClosed, match="it went away"):
+        if on_a_loop:
+            asyncio.run(main())
+        with device.line("a tool"):
+            raise TransportClosed("it went away")
+    assert not device.is_open
