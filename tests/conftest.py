@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from fastflight.concurrency.loops import new_loop
 from fastflight.testing import browser, targets
@@ -18,6 +19,10 @@ from fastflight.testing.leaks import held, leaked
 from fastflight.testing.targets import TargetMissing
 
 _passed = pytest.StashKey[bool]()
+
+# How long an example takes, or to draw it, is the machine's affair: hypothesis itself thinks so only where `CI` is set.
+settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
