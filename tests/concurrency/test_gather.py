@@ -157,9 +157,11 @@ def test_a_cancelled_job_is_an_error_and_not_an_end() -> None:
 
 def test_closing_ends_jobs_that_wait_for_room() -> None:
     ended: list[str] = []
+    began = threading.Semaphore(0)
 
     def endless() -> Iterator[int]:
         try:
+            began.release()
             while True:
                 yield 0
         finally:
@@ -167,6 +169,8 @@ def test_closing_ends_jobs_that_wait_for_room() -> None:
 
     gather = Gather([endless, endless], limit=2, max_bytes=1, size_of=size)
     assert next(gather) == 0
+    for _ in range(2):  # one that has not begun has nothing to end
+        assert began.acquire(timeout=SOON)
     gather.close()
     assert ended == ["endless", "endless"]
     assert list(gather) == []
