@@ -82,7 +82,9 @@ def test_a_port_that_breaks_its_protocol_ends_its_writer_with_the_reason() -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tool_that_connects_again_at_once_is_let_in(kind: str) -> None:
+def test_a_tool_that_connects_again_at_once_is_let_in(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridges, "LEAVING_SECONDS", 30.0)  # what putting things back takes is the machine's affair
+
     class Slow(MemoryControl):
         """Takes its time to put things back."""
 
