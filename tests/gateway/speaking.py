@@ -49,6 +49,8 @@ class Speaker:
             except TimeoutError:
                 continue
             except OSError:
+                if line is not None:
+                    line.close()
                 line = None
         if line is not None:
             line.close()

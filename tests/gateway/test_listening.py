@@ -176,9 +176,9 @@ def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: Running, 
 
 @pytest.mark.parametrize("behind", ["a WebSocket", "no HTTP", "a part of a head"])
 def test_no_refusal_stands_in_an_answer(listening: Gateway, monkeypatch: pytest.MonkeyPatch, behind: str) -> None:
-    for name in ("http.HEAD_SECONDS", "connections.LOOK_SECONDS"):
-        monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
+    monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
     with begun(listening) as raw:
+        monkeypatch.setattr("fastflight.gateway.http.HEAD_SECONDS", 0.05)
         raw.sendall(BEHIND[behind])
         with suppress(ConnectionError):
             assert raw.recv(65536) == b""
@@ -223,10 +223,19 @@ def test_content_in_many_small_chunks_is_no_long_head(client: http.client.HTTPCo
 def test_who_stops_sending_is_left(
     listening: Gateway, monkeypatch: pytest.MonkeyPatch, sent: bytes, said: bytes
 ) -> None:
-    for name in ("http.HEAD_SECONDS", "http.CONTENT_STALL_SECONDS", "connections.LOOK_SECONDS"):
-        monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
+    def hurry() -> None:
+        for name in ("HEAD_SECONDS", "CONTENT_STALL_SECONDS"):
+            monkeypatch.setattr(f"fastflight.gateway.http.{name}", 0.05)
+
+    monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
+    if not sent:
+        hurry()
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
-        raw.sendall(sent)
+        if sent:  # who connects may take its time: it is in a hurry from its second request on
+            raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            up_to(raw, b'{"status": "serving"}')
+            hurry()
+            raw.sendall(sent)
         assert b"".join(iter(lambda: raw.recv(65536), b"")).startswith(said)
 
 
