@@ -206,8 +206,8 @@ def _carry_out(
     # The handler may be waiting for a batch then, and the client for word of the last one.
     writing.add_done_callback(lambda ended: acks.tell(Refused()) if _failed(ended) else None)
     silence.owes = lambda: not writing.done() and (not batches.starving or acks.rows < stream.rows)
-    # A stream that is to end does so at once for its device, whatever its client and this thread wait for; a writer that
-    # is at a batch hears of it when it looks (`Sent.check`), or is cancelled on its loop by and by.
+    # A stream that is to end does so at once for its device, whatever its client and this thread wait for; a writer
+    # that is at a batch hears of it when it looks (`Sent.check`), or is cancelled on its loop by and by.
     stream.when_stopped(lambda: batches.fail(Stopped(stream.why_stop, hint="Ask again"), at_once=True))
     try:
         for batch in incoming:

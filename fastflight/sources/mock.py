@@ -6,7 +6,8 @@ What is written is counted and thrown away.
 
 All batches of the table are slices of one: equal, and the last one shorter. Column i of the integers counts from i,
 in each batch anew. A request for some of its rows gives what the table has there: where it begins within a batch, its
-first batch is the rest of that one.
+first batch is the rest of that one. A batch that is more than a message comes in pieces, so that what waits for a
+client is counted as what it is.
 """
 
 from __future__ import annotations
@@ -14,16 +15,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
 
 from fastflight.concurrency import off_loop
-from fastflight.service.requests import Mock
+from fastflight.service.answer import split
+from fastflight.service.requests import MAX_BATCH_ROWS, Mock
 from fastflight.service.source import (
     Acknowledge,
     AsyncReading,
@@ -40,7 +44,7 @@ from fastflight.sources.pacer import Pacer
 
 DEFAULT_COLUMNS = 50
 SIMPLE_COLUMNS = 4
-# Batches kept ready: the three variants at a few sizes. The largest is 20 MB; larger ones are made for each request.
+# Batches kept ready: the three variants at a few sizes. The largest is 20 MB.
 MAX_KEPT_BATCHES = 8
 MAX_KEPT_ROWS = 100_000
 # A larger table is a benchmark of reading it.
@@ -133,7 +137,24 @@ def schema(variant: str) -> pa.Schema:
 
 def batch(variant: str, rows: int) -> pa.RecordBatch:
     """The first `rows` rows of a variant."""
-    return _kept(variant, rows) if rows <= MAX_KEPT_ROWS else _make(variant, rows)
+    return _base(variant, rows).slice(0, rows) if rows > MAX_KEPT_ROWS else _kept(variant, rows)
+
+
+# Those in use that are larger than what is kept. Of each variant there are four sizes, 510 MB in all, whoever asks.
+_large: WeakValueDictionary[tuple[str, int], pa.RecordBatch] = WeakValueDictionary()
+_making_large = threading.Lock()
+
+
+def _base(variant: str, rows: int) -> pa.RecordBatch:
+    """A batch that begins with `rows` rows of a variant. Who uses slices of a large one keeps it, for others to share."""
+    if rows <= MAX_KEPT_ROWS:
+        return _kept(variant, rows)
+    size = min(1 << (rows - 1).bit_length(), MAX_BATCH_ROWS)
+    with _making_large:
+        found = _large.get((variant, size))
+        if found is None:
+            found = _large[variant, size] = _make(variant, size)
+        return found
 
 
 @functools.lru_cache(MAX_KEPT_BATCHES)
@@ -160,24 +181,30 @@ def _make(variant: str, rows: int) -> pa.RecordBatch:
     )
 
 
-# The batch that all are slices of, the rest of it that comes first, how often it comes whole, and the last.
-Shape: TypeAlias = tuple[pa.RecordBatch, pa.RecordBatch | None, int, pa.RecordBatch | None]
+class Shape(NamedTuple):
+    """The batch that all are slices of, and of it, in pieces: the rest that comes first, one, how often, the last."""
+
+    base: pa.RecordBatch
+    begun: list[pa.RecordBatch]
+    full: list[pa.RecordBatch]
+    whole: int
+    rest: list[pa.RecordBatch]
 
 
 def _nbytes(request: Mock) -> int:
-    full, begun, whole, rest = _shape(request)
-    return sum(int(part.nbytes) for part in (begun, rest) if part is not None) + whole * int(full.nbytes)
+    shape = _shape(request)
+    begun, full, rest = (sum(int(piece.nbytes) for piece in pieces) for pieces in (shape.begun, shape.full, shape.rest))
+    return begun + shape.whole * full + rest
 
 
-def _planned(shape: Shape) -> Iterator[pa.RecordBatch]:
-    """The batches, all slices of one."""
-    full, begun, whole, rest = shape
-    if begun is not None:
-        yield begun
-    for _ in range(whole):
-        yield full
-    if rest is not None:
-        yield rest
+def _planned(shape: Shape) -> Iterator[list[pa.RecordBatch]]:
+    """The batches, each in its pieces, all slices of one."""
+    if shape.begun:
+        yield shape.begun
+    for _ in range(shape.whole):
+        yield shape.full
+    if shape.rest:
+        yield shape.rest
 
 
 def _shape(request: Mock) -> Shape:
@@ -185,26 +212,36 @@ def _shape(request: Mock) -> Shape:
     offset = request.first_row % per_batch
     before = min(per_batch - offset, request.total_rows) if offset else 0
     whole, after = divmod(request.total_rows - before, per_batch)
-    full = batch(request.variant, per_batch if whole else max(offset + before, after))
-    return full, full.slice(offset, before) if before else None, whole, full.slice(0, after) if after else None
+    base = _base(request.variant, per_batch if whole else max(offset + before, after))
+    return Shape(
+        base, _cut(base, offset, before), _cut(base, 0, per_batch if whole else 0), whole, _cut(base, 0, after)
+    )
+
+
+def _cut(base: pa.RecordBatch, start: int, rows: int) -> list[pa.RecordBatch]:
+    """A slice of the base in pieces of a message; none of no rows."""
+    if not rows:
+        return []
+    return list(split(base if rows == base.num_rows else base.slice(start, rows)))
 
 
 def _batches(request: Mock, shape: Shape) -> Iterator[pa.RecordBatch]:
     pacer = Pacer()
     for planned in _planned(shape):
         if request.delay_per_row:
-            time.sleep(pacer.begin(planned.num_rows * request.delay_per_row))
+            time.sleep(pacer.begin(sum(piece.num_rows for piece in planned) * request.delay_per_row))
             pacer.end()
-        yield planned
+        yield from planned
 
 
 async def _abatches(request: Mock, shape: Shape) -> AsyncIterator[pa.RecordBatch]:
     pacer = Pacer()
     for planned in _planned(shape):
         if request.delay_per_row:
-            await asyncio.sleep(pacer.begin(planned.num_rows * request.delay_per_row))
+            await asyncio.sleep(pacer.begin(sum(piece.num_rows for piece in planned) * request.delay_per_row))
             pacer.end()
-        yield planned
+        for piece in planned:
+            yield piece
 
 
 def _counted(progress: Progress, batch: pa.RecordBatch) -> Progress:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastflight.service.answer import MAX_MESSAGE_BYTES
 from fastflight.service.requests import Mock
 from fastflight.service.source import Progress
 from fastflight.sources import mock
@@ -65,6 +66,28 @@ def test_a_large_batch_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatc
     table = asyncio.run(collect(Mock(variant="simple", rows_per_batch=rows, total_rows=rows)))
     assert table.num_rows == rows
     assert made == [False]
+
+
+@pytest.mark.parametrize("variant", ["simple", "complex"])
+def test_who_ask_for_large_batches_share_one_and_get_it_in_messages(variant: str) -> None:
+    rows = 4 * mock.MAX_KEPT_ROWS
+    requests = [
+        Mock.model_validate({"variant": variant, "rows_per_batch": each, "total_rows": 2 * each})
+        for each in (rows, rows + 1)
+    ]
+    readings = [iter(mock.read(request).batches) for request in requests]
+    first, other = ([next(batches)] for batches in readings)
+    assert len(mock._large) == 1
+    assert first[0].column(0).buffers()[1].address == other[0].column(0).buffers()[1].address
+    for got, batches, request in zip((first, other), readings, requests, strict=True):
+        got += batches
+        assert all(pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES for batch in got)
+        table = pa.Table.from_batches(got)
+        known = mock.describe(request)
+        assert (table.num_rows, sum(batch.nbytes for batch in got)) == (known.rows, known.bytes)
+        assert table.column(0)[-1].as_py() == table.column(0)[known.rows // 2 - 1].as_py() == known.rows // 2 - 1
+    del readings, batches
+    assert len(mock._large) == 0
 
 
 def table_of(request: Mock) -> pa.Table:
