@@ -20,7 +20,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -35,6 +35,10 @@ from fastflight_benchmark.spawned import spawned_by
 # Calls in each measurement, and how long each may take.
 CALLS = 40
 PATIENCE_SECONDS = 5.0
+# Descriptors that a server has for other things than connections, and those that may come and go by themselves.
+OTHER_DESCRIPTORS, SPARE_DESCRIPTORS = 100, 8
+BEFORE, SILENT, STORM, AFTER = "before", "silent", "storm", "after"
+SAID = {True: "held  ", False: "FAILED"}
 # What the connections of each kind send.
 GARBAGE = b"\x00\xff" * 500
 HALF_HELLO = bytes.fromhex("16030100ff010000fb0303") + b"\x00" * 20
@@ -57,17 +61,19 @@ def flooded(address: tuple[str, int], number: int, sent: bytes) -> Iterator[sock
 
 @contextlib.contextmanager
 def storming(address: tuple[str, int], count: list[int]) -> Iterator[None]:
-    """Connections that are opened and closed, one after the other, as quickly as it goes."""
-    over = threading.Event()
+    """Connections that are opened and closed, one after the other, as quickly as it goes: from the first one on."""
+    begun, over = threading.Event(), threading.Event()
 
     def storm() -> None:
         while not over.is_set():
             with contextlib.suppress(OSError), socket.create_connection(address, PATIENCE_SECONDS):
                 count[0] += 1
+            begun.set()
 
     thread = threading.Thread(target=storm, name="storm")
     thread.start()
     try:
+        begun.wait()
         yield
     finally:
         over.set()
@@ -110,17 +116,33 @@ def campaign(location: str, pid: int, connections: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with flight.connect(location) as known:
         asked(known)
-        found["before"] = measured(location, known) | _process(pid)
-        for kind, sent in (("silent", b""), ("garbage", GARBAGE), ("half a hello", HALF_HELLO)):
+        found[BEFORE] = measured(location, known) | _process(pid)
+        for kind, sent in ((SILENT, b""), ("garbage", GARBAGE), ("half a hello", HALF_HELLO)):
             with contextlib.ExitStack() as flood:
-                for connection in flooded(address, connections, sent):
-                    flood.enter_context(connection)
-                found[kind] = measured(location, known) | _process(pid)
+                made = [flood.enter_context(connection) for connection in flooded(address, connections, sent)]
+                found[kind] = measured(location, known) | _process(pid) | {"connections": len(made)}
         count = [0]
         with storming(address, count):
-            found["storm"] = measured(location, known) | _process(pid) | {"connections": count[0]}
-        found["after"] = measured(location, known) | _process(pid)
+            found[STORM] = measured(location, known) | _process(pid) | {"connections": count[0]}
+        found[AFTER] = measured(location, known) | _process(pid)
     return found
+
+
+def verdicts(found: Mapping[str, Any], connections: int, *, enough: bool) -> dict[str, bool]:
+    """What was promised, and whether it held. `enough`: the server may open as many connections as a flood has."""
+    floods = {kind: each["connections"] for kind, each in found.items() if "connections" in each}
+    same = {kind: each["same_connection"]["failed"] for kind, each in found.items()}
+    new = {kind: each["new_connection"]["failed"] for kind, each in found.items()}
+    before, after = (found[kind]["descriptors"] for kind in (BEFORE, AFTER))
+    judged = new if enough else {kind: new[kind] for kind in (BEFORE, AFTER)}
+    return {
+        f"there was a flood: {floods}": all(floods.values()) and (not enough or floods[SILENT] == connections),
+        f"calls by a connection that is there are answered, without: {same}": not any(same.values()),
+        f"calls by new ones are answered{'' if enough else ' before and afterwards'}, without: {new}": (
+            not any(judged.values())
+        ),
+        f"descriptors are back: {before}, then {after}": after <= before + SPARE_DESCRIPTORS,
+    }
 
 
 def _process(pid: int) -> dict[str, float]:
@@ -143,7 +165,13 @@ def main(
     if descriptors is not None:
         command = ["prlimit", f"--nofile={descriptors}", *command]
     with spawned_by(command, "the server") as server:
-        typer.echo(json.dumps(campaign(server.location, server.pid, connections), indent=2))
+        found = campaign(server.location, server.pid, connections)
+    typer.echo(json.dumps(found, indent=2))
+    # `serve` takes all that the system lets it have.
+    told = verdicts(found, connections, enough=(descriptors or hard) >= connections + OTHER_DESCRIPTORS)
+    for text, held in told.items():
+        typer.echo(f"{SAID[held]}  {text}")
+    raise typer.Exit(0 if all(told.values()) else 1)
 
 
 if __name__ == "__main__":
