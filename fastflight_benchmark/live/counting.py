@@ -63,8 +63,8 @@ class Rows(Count):
         if not batch.num_rows:
             return NONE
         numbers = batch.column("n").to_numpy()
-        if "gap" in note and self._begun:
-            # It tells of chunks: how many rows those held, the numbers say.
+        if "gap" in note and self._begun and numbers[0] > self.next:
+            # It tells of chunks: how many rows those held, the numbers say. Rows that come again are in no gap.
             self.lost += int(numbers[0]) - self.next
             self.next = int(numbers[0])
         self._number(numbers)

@@ -33,6 +33,8 @@ from fastflight_benchmark.spawned import spawned
 READING = "fastflight_benchmark.live.reading"
 # 3 Mbaud: the fastest that boards' UARTs and their adapters do.
 FULL_SPEED = 300_000.0
+# Of a board's first row a session may not know that it is whole, and begin with the next one.
+NOT_KNOWN = 1
 # For what opening started to come to rest.
 SETTLE_SECONDS = 0.5
 LOOK_SECONDS = 0.1
@@ -79,11 +81,12 @@ def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
         seen = readers.finish(_ends(cell, printed))
         kept = replayed(server.location, printed) if cell.recorded else None
         row = asdict(cell) | {"open_seconds": opened} | used | _kept(kept)
+        ends = _numbers(cell, printed, seen)
         if not cell.stall_seconds:
-            yield row | _received(cell, printed, seen)
+            yield row | _received(cell, printed, ends, seen)
             return
-        yield row | _received(cell, printed, seen[1:]) | {"readers": cell.readers - 1, "stall_seconds": 0.0}
-        yield row | _received(cell, printed, seen[:1]) | {"readers": 1}
+        yield row | _received(cell, printed, ends, seen[1:]) | {"readers": cell.readers - 1, "stall_seconds": 0.0}
+        yield row | _received(cell, printed, ends, seen[:1]) | {"readers": 1}
 
 
 def _ends(cell: Cell, printed: Sequence[Printed]) -> list[int]:
@@ -91,8 +94,17 @@ def _ends(cell: Cell, printed: Sequence[Printed]) -> list[int]:
     return [board.rows if cell.format == JSONL else board.bytes for board in boards]
 
 
-def _received(cell: Cell, printed: Sequence[Printed], seen: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rows of JSON lines, or chunks and, byte by byte, what was in them."""
+def _numbers(cell: Cell, printed: Sequence[Printed], seen: Sequence[dict[str, Any]]) -> list[int]:
+    """By board, the number after the last one: of its rows, or of its chunks, as its reader who has seen most knows."""
+    if cell.format == JSONL:
+        return [board.rows for board in printed]
+    return [max((each["next"] for each in seen[number :: cell.boards]), default=0) for number in range(cell.boards)]
+
+
+def _received(
+    cell: Cell, printed: Sequence[Printed], ends: Sequence[int], seen: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Rows of JSON lines, or chunks and, byte by byte, what was in them. `ends`: the number after each board's last."""
     paths = {each["path"] for each in seen if not each["error"]}
     if paths - {cell.mode}:
         raise WrongPath(f"asked for the path {cell.mode!r}, followed on {paths}")
@@ -101,8 +113,7 @@ def _received(cell: Cell, printed: Sequence[Printed], seen: Sequence[dict[str, A
         board = printed[number % cell.boards]
         received += each["count"]
         wrong += each["wrong"]
-        # A session begins with the first row that it knows to be whole.
-        expected += (board.rows if cell.format == JSONL else each["next"]) - each["first"]
+        expected += ends[number % cell.boards] - min(each["first"], NOT_KNOWN if cell.format == JSONL else 0)
         if cell.format == BYTES and not each["gaps"]:
             wrong += (each["bytes"], each["crc"]) != (board.bytes, board.crc)
     lost = sum(each["lost"] for each in seen)

@@ -79,8 +79,11 @@ def show(console: Console, result: pd.DataFrame, log: pd.DataFrame, *, judged: b
 
 
 def targets(result: pd.DataFrame, log: pd.DataFrame) -> Iterator[Target]:
-    """Every target whose figures are there."""
-    whole = result[(result["mode"] == ASYNC) & (result["failed"] == 0)]
+    """Every target whose cell was measured; those of one that failed are missed."""
+    whole = result[result["mode"] == ASYNC]
+    for row in _each(whole[whole["failed"] > 0]):
+        yield Target(f"{row['part']}, {row['boards']} boards, {row['readers']} readers: {row['note']}", False)
+    whole = whole[whole["failed"] == 0]
     for row in _each(whole[(whole["part"] == KEPT) & (whole["boards"] == KEPT_BOARDS)]):
         name = f"{KEPT_BOARDS} boards recorded, {row['readers']} of them read"
         rows = int(row["kept_rows"] - row["printed"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from fastflight_benchmark import plot_benchmark_results
 from fastflight_benchmark.live import measuring
 from fastflight_benchmark.live.counting import JSON_SCHEMA, Rows, Traffic
 from fastflight_benchmark.live.measuring import Cell
+from fastflight_benchmark.live.printing import Printed
+from fastflight_benchmark.live.reading import Seen
+from fastflight_benchmark.live.report import targets
+from fastflight_benchmark.live.rows import frame, summarize
 from fastflight_benchmark.suites import Options, sessions
 
 SCOPE = sessions.Scope((), 20, 3, (), 0.3, 2, 0.0, 0.0, 1_000_000)
@@ -57,6 +62,50 @@ def test_the_plan_of_a_run_has_every_part_and_stalls_once() -> None:
     assert not any(cell.stall_seconds for cell in second)
 
 
+def seen(count: int, first: int, following: int, *, gaps: int = 0, lost: int = 0, error: str = "") -> dict[str, Any]:
+    counted = Seen(count, first, following, gaps, lost, 0, 0, 0, "async", error, ())
+    return asdict(counted)
+
+
+@pytest.mark.parametrize(
+    ("format", "reader", "missing"),
+    [
+        # Of rows, the first one may be set aside, and no other.
+        ("jsonl", seen(10, 0, 10), 0),
+        ("jsonl", seen(9, 1, 10), 0),
+        ("jsonl", seen(6, 4, 10), 3),
+        ("jsonl", seen(8, 1, 9), 1),
+        ("jsonl", seen(0, 0, 0), 10),
+        # Of chunks, another reader knows how many there were.
+        ("bytes", seen(4, 0, 7, gaps=1, lost=3), 0),
+        ("bytes", seen(3, 0, 6, gaps=1, lost=3), 1),
+        ("bytes", seen(3, 1, 7, gaps=1, lost=3), 1),
+    ],
+)
+def test_what_is_missing_at_either_end_is_missing(format: str, reader: dict[str, Any], missing: int) -> None:
+    cell = Cell("stalled", 1, 2, "async", format=format)
+    printed = [Printed(rows=10)]
+    ends = measuring._numbers(cell, printed, [reader, seen(7, 0, 7)])
+    assert measuring._received(cell, printed, ends, [reader])["missing"] == missing
+
+
+def measured(part: str, boards: int, **changed: Any) -> dict[str, Any]:
+    cell = asdict(Cell(part, boards, 2, "async", recorded=part == "recorded"))
+    counts = {"printed": 5, "kept_rows": 5, "kept_wrong": 0, "missing": 0, "wrong": 0, "gaps": 0, "told": 0}
+    used = {"p50_ms": 1.0, "p99_ms": 2.0, "server_cores": 0.1, "server_mb": 100.0, "threads": 9}
+    return cell | counts | used | {"run": 1, "error": ""} | changed
+
+
+def test_a_target_of_a_cell_that_failed_is_missed() -> None:
+    log = pd.DataFrame(columns=["server", "work", "content", "mbps"])
+    for part, boards in (("recorded", 1000), ("boards", 100), ("stalled", 1)):
+        good = frame([measured(part, boards)])
+        bad = frame([measured(part, boards), measured(part, boards, error="cut")])
+        told = [[target.met for target in targets(summarize(each), log)] for each in (good, bad)]
+        assert told[0].count(True) == len(told[0]) - 2, part  # the log was not measured
+        assert not any(told[1]) and len(told[1]) > 2
+
+
 def rows(*numbers: int, board: int = 7) -> pa.RecordBatch:
     values = [{"board": board, "n": number, "ns": 1000} for number in numbers]
     return pa.RecordBatch.from_pylist(values, schema=pa.schema([(name, pa.int64()) for name in JSON_SCHEMA]))
@@ -78,6 +127,7 @@ def gap(first: int, last: int) -> Mapping[str, Any]:
         ([(rows(3, 4), {}), (rows(6), {})], 3, 0, 1),
         ([(rows(3, 4), {}), (rows(4), {})], 3, 0, 1),
         ([(rows(3), {}), (rows(9), gap(0, 0))], 2, 5, 0),
+        ([(rows(3, 4), {}), (rows(4, 5), gap(0, 0))], 4, 0, 2),
         ([(rows(3, board=8), {})], 1, 0, 1),
     ],
 )
