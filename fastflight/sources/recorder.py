@@ -78,11 +78,6 @@ class Recorder:
         """`recording`, or `recording failed: ` and why."""
         return self.device.recording
 
-    @property
-    def ending(self) -> bool:
-        """Whether it was told to end."""
-        return self._ending
-
     async def run(self) -> None:
         """Until `end`, or cancelled."""
         self._loop = asyncio.get_running_loop()

@@ -81,7 +81,7 @@ def status_of(name: str, there: LogStatistics, recorder: Recorder | None = None)
     """How a recording stands."""
     return Status(
         name,
-        recorder.state if recorder is not None else KEPT,
+        (recorder.state if recorder is not None else "") or KEPT,
         there.rows,
         there.bytes,
         there.first_seq,
@@ -92,6 +92,34 @@ def status_of(name: str, there: LogStatistics, recorder: Recorder | None = None)
         recorder.failures if recorder is not None else 0,
         tuple(_place(each) for each in there.damage),
     )
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A recorder, and what runs of it."""
+
+    recorder: Recorder
+    running: concurrent.futures.Future[None]
+    # Once it was told to end: done when all that it had is kept, or known not to be.
+    ended: concurrent.futures.Future[None] | None = None
+
+    def end(self) -> concurrent.futures.Future[None]:
+        """Have it end, in a thread: the disk may not answer."""
+        self.recorder.end()
+        if self.ended is None:
+            ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+            threading.Thread(target=self._finish, args=(ended,), name="recording-end", daemon=True).start()
+            self.ended = ended
+        return self.ended
+
+    def _finish(self, ended: concurrent.futures.Future[None]) -> None:
+        concurrent.futures.wait([self.running])
+        try:
+            self.recorder.finish()
+        except BaseException as error:  # the thread's edge: whoever waits is told
+            ended.set_exception(error)
+        else:
+            ended.set_result(None)
 
 
 class Recordings:
@@ -114,7 +142,7 @@ class Recordings:
         self._gather_seconds = (sync_ms - store_ms) / 1000
         self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
         self._inventory = inventory
-        self._recorders: dict[str, tuple[Recorder, concurrent.futures.Future[None]]] = {}
+        self._recorders: dict[str, _Kept] = {}
         self._changing = threading.Lock()
         for device in inventory.devices():
             with contextlib.suppress(RequestError):  # it was never recorded
@@ -136,12 +164,12 @@ class Recordings:
         """
         device = self._inventory.device(name)
         with self._changing:
-            if name in self._recorders and self._recorders[name][0].ending:
+            if name in self._recorders and self._recorders[name].ended is not None:
                 self._end(name)
             if name not in self._recorders:
                 kept_in = AsyncLog(self.store.open(name, KEPT_SCHEMA))
                 recorder = Recorder(device, kept_in, self._gather_seconds)
-                self._recorders[name] = recorder, device.shard.submit(recorder.run())
+                self._recorders[name] = _Kept(recorder, device.shard.submit(recorder.run()))
         return self.status(name)
 
     def stop(self, name: str) -> Status:
@@ -155,8 +183,8 @@ class Recordings:
 
     def status(self, name: str) -> Status:
         """How a recording stands; `UnknownName` where there is none."""
-        recorder = self._recorders.get(name)
-        return status_of(name, self.store.log(name).statistics(), recorder[0] if recorder is not None else None)
+        kept_here = self._recorders.get(name)
+        return status_of(name, self.store.log(name).statistics(), kept_here.recorder if kept_here is not None else None)
 
     def statuses(self) -> list[Status]:
         """All of them, by name."""
@@ -164,24 +192,27 @@ class Recordings:
 
     def _end(self, name: str) -> None:
         """End a recorder; it stays where the disk keeps it from that. `_changing` is held."""
-        recorder, running = self._recorders[name]
-        recorder.end()
-        if not concurrent.futures.wait([running], END_SECONDS).done:
+        kept_here = self._recorders[name]
+        ended = kept_here.end()
+        if not concurrent.futures.wait([ended], END_SECONDS).done:
             raise StorageError(
                 "the disk does not take what was recorded last", where=name, hint="Try again when it does"
             )
-        recorder.finish()
         del self._recorders[name]
+        ended.result()
         with contextlib.suppress(concurrent.futures.CancelledError):
-            running.result()
+            kept_here.running.result()
 
     def close(self) -> None:
         """Keep what was read, and end. After the loops, so that nothing is read any more."""
         self._tidy.close()
         with self._changing:
-            for recorder, running in self._recorders.values():
-                running.cancel()
-                recorder.finish()
+            for each in self._recorders.values():
+                each.running.cancel()
+                if each.ended is None:
+                    each.recorder.finish()
+                else:
+                    concurrent.futures.wait([each.ended])
             self._recorders.clear()
         self.store.close()
 

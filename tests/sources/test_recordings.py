@@ -143,6 +143,49 @@ def test_a_recording_that_the_disk_does_not_let_end_can_be_begun_anew(stuck: tup
     assert kept_here.stop("demo").rows == 3
 
 
+def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there is room for what was read last, and the recorder itself has ended."""
+    monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
+    line, disk = Line(), SlowDisk()
+    with Shard() as shard:
+        line.shard = shard
+        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here.start("demo")
+        disk.goes_on.clear()
+        shard.submit(fed(line, b"on its way")).result(SOON)
+        assert disk.asked.wait(SOON)
+        for again in (kept_here.stop, kept_here.stop, kept_here.start):
+            with pytest.raises(StorageError, match="does not take what was recorded last"):
+                again("demo")
+            shard.submit(asyncio.sleep(0)).result(SOON)  # the recorder has ended since
+        assert kept_here.status("demo").state == "recording"
+        disk.goes_on.set()
+        monkeypatch.setattr(recordings, "END_SECONDS", SOON)
+        told = kept_here.stop("demo")
+        assert (told.state, told.rows) == ("kept", 1)
+        assert line.recording == ""
+    kept_here.close()
+
+
+def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
+    line, disk = Line(), SlowDisk()
+    with Shard() as shard:
+        line.shard = shard
+        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here.start("demo")
+        disk.goes_on.clear()
+        shard.submit(fed(line, b"on its way")).result(SOON)
+        with pytest.raises(StorageError):
+            kept_here.stop("demo")
+        disk.goes_on.set()
+    kept_here.close()
+    with Store(tmp_path, disk=disk) as store:
+        assert store.log("demo").statistics().rows == 1
+
+
 async def fed(line: Line, data: bytes) -> None:
     """Returns when the recorder has had its turns to take it."""
     line.tap.feed("rx", data)
