@@ -473,8 +473,9 @@ class AsyncFastFlightClient:
         return await off_loop(lambda: self._connection.act_once(name, **body))
 
     async def aclose(self) -> None:
-        """Give the connection back. Streams that are still open end."""
-        await off_loop(self._connection.close)
+        """Give the connection back. Nothing is asked after this; streams that are still open go on until left."""
+        # Not in a thread, of which the loop may have none before the server has answered what was given up.
+        self._connection.close()
 
     async def __aenter__(self) -> Self:
         return self

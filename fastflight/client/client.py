@@ -447,7 +447,7 @@ class FastFlightClient:
         return self._connection.act_once("stats")
 
     def close(self) -> None:
-        """Give the connection back. Streams that are still open end."""
+        """Give the connection back. Nothing is asked after this; streams that are still open go on until left."""
         self._connection.close()
 
     def __enter__(self) -> Self:

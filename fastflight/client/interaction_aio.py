@@ -36,7 +36,7 @@ class AsyncInteraction:
 
     async def aclose(self) -> None:
         """Give the line back. What the device said until then is in `rows`, whose `summary` is there after this."""
-        self._interaction.done()
+        await off_loop(self._interaction.done)  # a send that was given up may still wait for the device
         async for _ in self.rows:
             pass
         await off_loop(self._interaction.close)

@@ -46,6 +46,9 @@ class HandmadeServer(flight.FlightServerBase):
         if path == "/busy.csv":
             described = {"code": "busy", "what": "in use", "where": "demo", "hint": "Wait", "holder": "a bridge"}
             raise flight.FlightUnavailableError("in use", json.dumps(described).encode())
+        if path == "/late.csv":
+            self.took.set()
+            self.acknowledge.wait()
         if path == "/wrong":
             raise pa.ArrowInvalid("format: 'cvs' is not allowed. Did you mean 'csv'?")
         schema = READINGS.schema.with_metadata({"fastflight.path": request.get("mode", "async")})
@@ -95,6 +98,21 @@ class HandmadeServer(flight.FlightServerBase):
         self.files[request["path"]] = data
         sha256 = hashlib.sha256(data).hexdigest()
         writer.write(json.dumps({"rows": rows, "bytes": len(data), "sha256": sha256, "done": True}).encode())
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """Take what is sent, once that is acknowledged, and say nothing of it."""
+        writer.begin(READINGS.schema)
+        self.took.set()
+        self.acknowledge.wait()
+        writer.write_with_metadata(pa.RecordBatch.from_pylist([], READINGS.schema), b'{"rows": 0}')
+        for _ in reader:
+            pass
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         body = json.loads(action.body.to_pybytes() or b"{}")

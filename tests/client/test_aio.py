@@ -6,13 +6,18 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream, FastFlightClient, RowStream
-from fastflight.errors import DeviceException, ProtocolError, Stopped, UnknownName
+from fastflight.errors import DeviceException, ProtocolError, RequestError, Stopped, UnknownName
 from tests.client.handmade import READINGS, HandmadeServer
+
+SOON = 10.0
+# A send of so much waits for a server that takes nothing: gRPC holds about 4 MB of it.
+MORE_THAN_WAITS = 16 * 1024 * 1024
 
 
 @pytest.fixture
@@ -147,3 +152,56 @@ def test_a_write_can_be_given_up_until_it_is_acknowledged(server: HandmadeServer
 
     asyncio.run(main())
     assert server.files == {}
+
+
+def test_closing_waits_for_no_answer(server: HandmadeServer) -> None:
+    """A call that was given up keeps its thread until the server answers, and there may be no other."""
+    server.acknowledge.clear()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        async with AsyncFastFlightClient(server.location) as client:
+            reading = asyncio.ensure_future(client.read("demo", "/late.csv"))
+            await asyncio.sleep(0)
+            assert server.took.wait(SOON)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+        server.acknowledge.set()
+
+    asyncio.run(main())
+
+
+def test_a_stream_goes_on_though_its_client_was_closed(server: HandmadeServer) -> None:
+    with FastFlightClient(server.location) as client:
+        stream = client.read("demo", "/readings.csv")
+    assert stream.to_arrow().num_rows == 10
+    with pytest.raises(RequestError, match="closed"):
+        client.devices()
+
+    async def main() -> None:
+        async with AsyncFastFlightClient(server.location) as client:
+            stream = await client.read("demo", "/readings.csv")
+        async with stream:
+            assert (await stream.to_arrow()).num_rows == 10
+
+    asyncio.run(main())
+
+
+def test_the_loop_goes_on_while_a_session_is_ended_whose_send_was_given_up(server: HandmadeServer) -> None:
+    server.acknowledge.clear()
+
+    async def main() -> None:
+        async with AsyncFastFlightClient(server.location) as client, await client.interact("demo") as repl:
+            sending = asyncio.ensure_future(repl.send(bytes(MORE_THAN_WAITS)))
+            while not repl._interaction._sending._writing.locked():  # noqa: ASYNC110  # a thread's
+                await asyncio.sleep(0)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            closing = asyncio.ensure_future(repl.aclose())
+            await asyncio.sleep(0)
+            server.acknowledge.set()  # as another task of the loop would
+            await closing
+
+    asyncio.run(main())
