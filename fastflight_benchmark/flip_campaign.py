@@ -112,9 +112,11 @@ class Line:
         return self._local.read_bytes() == CONTENT
 
     def put(self, client: FastFlightClient) -> bool:
+        file = self.board / "to.bin"
+        file.unlink(missing_ok=True)
         self._local.write_bytes(CONTENT)
         client.put_file("demo", "/to.bin", self._local, resume=False)
-        return (self.board / "to.bin").read_bytes() == CONTENT
+        return file.exists() and file.read_bytes() == CONTENT
 
 
 WORKS = {"rows": Line.rows, "get": Line.get, "put": Line.put}

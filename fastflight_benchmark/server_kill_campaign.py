@@ -5,7 +5,8 @@
 A board prints numbered lines and never stops; a server keeps them and says how far it is. After a random time, some of
 it before the server listens, it is killed (SIGKILL; TerminateProcess on Windows). The next one on the same folder
 replays: a row below the number that was told as kept and is not there is lost; bytes that the board did not say in this
-order are wrong. Ends with 1 where anything was lost or wrong, or a server had ended before it was killed.
+order are wrong. Ends with 1 where anything was lost or wrong, a server had ended before it was killed, or no row was
+ever told as kept.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def main() -> int:
     print(summary(outcome))
     if arguments.output is not None:
         arguments.output.write_text(json.dumps({"seed": seed, **asdict(outcome)}, indent=1) + "\n", encoding="utf-8")
-    return 0 if outcome.clean else 1
+    return 0 if outcome.clean and outcome.acknowledged else 1
 
 
 def summary(outcome: Outcome) -> str:

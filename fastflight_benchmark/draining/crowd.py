@@ -39,6 +39,8 @@ BEGUN_BYTES = 4096
 HTTP_SECONDS = 60.0
 # Of a client whose connection was ended without a word.
 CUT = "cut"
+# How a WebSocket is closed at a shutdown: a live session, and what is asked for then.
+GOING_AWAY, UNAVAILABLE = 1001, 4503
 INTERNAL = FastFlightError.code
 # Clients that are told of an end by nothing but their connection: all others have words for it, and must use them.
 HTTP, HTTP_STALLED, WEBSOCKET, STALLED, SILENT_WRITER = BY_CONNECTION = (
@@ -167,6 +169,8 @@ class Crowd:
                 untyped = f"{kind}: {error}" if error.code != 503 else ""
         except ConnectionClosed as error:
             end = CUT if error.rcvd is None else f"close {error.rcvd.code}"
+            as_told = error.rcvd is None or error.rcvd.code in (GOING_AWAY, UNAVAILABLE)
+            untyped = "" if as_told else f"{kind}: {error}"
         except (OSError, HTTPException) as error:
             # HTTP has no other word for an answer that breaks off, or for a port where nobody is.
             end, untyped = CUT, "" if kind in BY_CONNECTION else f"{kind}: {type(error).__name__}: {error}"

@@ -6,6 +6,8 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
 
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
@@ -34,6 +36,9 @@ from fastflight_benchmark.draining.crowd import (
         ("sync reader", ConnectionResetError(), CUT, True),
         ("http reader", Told("internal"), "internal", True),
         ("async reader", Short("7 rows of 2000"), "another", True),
+        ("websocket", ConnectionClosedError(Close(1001, ""), None), "close 1001", False),
+        ("websocket", ConnectionClosedError(Close(4500, ""), None), "close 4500", True),
+        ("websocket", ConnectionClosedError(Close(1011, ""), None), "close 1011", True),
     ],
 )
 def test_who_has_words_for_an_end_must_use_them(kind: str, error: Exception, ended: str, is_amiss: bool) -> None:

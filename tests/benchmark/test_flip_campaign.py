@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from fastflight.client import FastFlightClient
 from fastflight.errors import TransportClosed
 from fastflight.testing.chaos import Fault, Kind, Way
 from fastflight_benchmark import flip_campaign
@@ -25,6 +27,20 @@ def test_a_typed_error_that_leaves_half_a_file_is_wrong_and_so_is_one_that_nothi
         assert line.struck(untouched, never) == (TYPED, "transport.closed", False)
         (line.board / "to.bin").write_bytes(CONTENT[:-1])
         assert line.struck(untouched, never) == (WRONG, "transport.closed", False)
+
+
+class Idle:
+    """Says that it has put a file."""
+
+    def put_file(self, *_: object, **__: object) -> None:
+        pass
+
+
+def test_a_file_that_an_earlier_flip_has_put_is_not_taken_for_the_next_ones(tmp_path: Path) -> None:
+    with Line(tmp_path, tls=False) as line:
+        with FastFlightClient(line.server.location) as client:
+            assert line.put(client)
+        assert not line.put(cast(FastFlightClient, Idle()))
 
 
 def test_what_goes_wrong_is_counted_also_where_nothing_struck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

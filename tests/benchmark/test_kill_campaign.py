@@ -68,6 +68,16 @@ def test_what_a_server_said_was_kept_is_replayed_by_the_next_one(tmp_path: Path)
     assert outcome["acknowledged"] > 0 and outcome["read_bytes"] > 0
 
 
+@pytest.mark.parametrize(("acknowledged", "code"), [(0, 1), (5, 0)])
+def test_servers_that_kept_nothing_have_lost_nothing_and_show_nothing(
+    monkeypatch: pytest.MonkeyPatch, acknowledged: int, code: int
+) -> None:
+    found = server_kill_campaign.Outcome(kills=1, acknowledged=acknowledged)
+    monkeypatch.setattr(server_kill_campaign, "campaign", lambda *_: found)
+    monkeypatch.setattr(sys, "argv", ["server_kill_campaign.py"])
+    assert server_kill_campaign.main() == code
+
+
 def test_bytes_that_the_board_did_not_say_are_noticed() -> None:
     lines = server_kill_campaign.stream(7)
     whole = b"".join(next(lines) for _ in range(20))
