@@ -38,6 +38,10 @@ class OfflineRows:
         self.recording = ""
 
     @property
+    def missed(self) -> tuple[int, int]:
+        return len(self.gaps), sum(gap.last - gap.first + 1 for gap in self.gaps)
+
+    @property
     def summary(self) -> Mapping[str, Any]:
         return self._reading.summary()
 

@@ -148,6 +148,10 @@ class Paced:
         return self._stream.gaps
 
     @property
+    def missed(self) -> tuple[int, int]:
+        return self._stream.missed
+
+    @property
     def recording(self) -> str:
         return self._stream.recording
 

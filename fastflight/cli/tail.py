@@ -109,6 +109,9 @@ class Stream(Protocol):
     def gaps(self) -> list[Missed]: ...
 
     @property
+    def missed(self) -> tuple[int, int]: ...
+
+    @property
     def recording(self) -> str: ...
 
     @property
@@ -136,13 +139,13 @@ async def follow(name: str, stream: Stream, show: Show, *, quiet: bool) -> None:
                         f"{name}: recording is {recording}" if recording != RECORDING else f"{name}: recorded again"
                     )
                 show(batch)
-                status.add(batch.num_rows, stream.gaps)
+                status.add(batch.num_rows, stream.missed)
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
-            raise Interrupted(status.summary(stream.gaps)) from error
+            raise Interrupted(status.summary(stream.missed)) from error
     summary = stream.summary
     why = f" ({summary['why']})" if summary.get("why") else ""
     rejected = f", {summary['rejected']} lines set aside" if summary.get("rejected") else ""
-    screen.complain(f"{summary.get('ended', 'finished')}{why}: {status.summary(stream.gaps)}{rejected}")
+    screen.complain(f"{summary.get('ended', 'finished')}{why}: {status.summary(stream.missed)}{rejected}")
 
 
 class Status:
@@ -157,13 +160,13 @@ class Status:
         self._rate = 0.0
         self._counted = (self._began, 0)
 
-    def add(self, rows: int, gaps: list[Any]) -> None:
+    def add(self, rows: int, missed: tuple[int, int]) -> None:
         self._rows += rows
-        self._missed = missed(gaps)
+        self._missed = in_words(missed)
 
-    def summary(self, gaps: list[Any]) -> str:
+    def summary(self, missed: tuple[int, int]) -> str:
         """All of it, in words."""
-        return f"{self._rows:,} rows in {self._clock() - self._began:.1f} s{missed(gaps)}"
+        return f"{self._rows:,} rows in {self._clock() - self._began:.1f} s{in_words(missed)}"
 
     def __rich__(self) -> Text:
         now = self._clock()
@@ -174,10 +177,10 @@ class Status:
         return Text(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", style="dim")
 
 
-def missed(gaps: list[Any]) -> str:
+def in_words(missed: tuple[int, int]) -> str:
     """What a reader that was too slow has missed; empty for nothing."""
-    lost = sum(gap.last - gap.first + 1 for gap in gaps)
-    return f", missed {lost:,} pieces of traffic in {len(gaps):,} gaps" if gaps else ""
+    gaps, chunks = missed
+    return f", missed {chunks:,} pieces of traffic in {gaps:,} gaps" if gaps else ""
 
 
 class _Plain:

@@ -80,6 +80,11 @@ class ParallelRowStream:
         return self._lanes.gaps()
 
     @property
+    def missed(self) -> tuple[int, int]:
+        """As `RowStream.missed`, of all."""
+        return self._lanes.missed()
+
+    @property
     def recording(self) -> str:
         """As `RowStream.recording`; what is live is not divided."""
         return ""
@@ -152,6 +157,11 @@ class _Lanes:
         if len(streams) < self._endpoints:
             raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
         return [stream.summary for stream in streams]
+
+    def missed(self) -> tuple[int, int]:
+        with self._changed:
+            counts = [stream.missed for stream in self._streams.values()]
+        return sum(gaps for gaps, _ in counts), sum(chunks for _, chunks in counts)
 
     def gaps(self) -> list[Missed]:
         with self._changed:

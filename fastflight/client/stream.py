@@ -59,12 +59,19 @@ class Outcome:
         self._summary: Summary | None = None
         self._ended = False
         self.gaps: deque[Missed] = deque(maxlen=MAX_KEPT_GAPS)
+        self._gaps = 0
+        self._chunks = 0
         self.recording = ""
 
     @property
     def is_told(self) -> bool:
         """Whether the server has said its last word."""
         return self._summary is not None
+
+    @property
+    def missed(self) -> tuple[int, int]:
+        """Gaps, and the chunks in them: of all, also where the gaps themselves are no longer kept."""
+        return self._gaps, self._chunks
 
     @property
     def summary(self) -> Summary:
@@ -82,7 +89,10 @@ class Outcome:
                 if "recording" in told:
                     self.recording = str(told["recording"])
                 elif "gap" in told:
-                    self.gaps.append(_missed(told["gap"], self._location))
+                    gap = _missed(told["gap"], self._location)
+                    self.gaps.append(gap)
+                    self._gaps += 1
+                    self._chunks += gap.last - gap.first + 1
             else:
                 self._summary = told
         if chunk.data is not None:
@@ -135,8 +145,16 @@ class RowStream:
 
     @property
     def gaps(self) -> list[Missed]:
-        """Of a session, live or recorded: the traffic missed so far. Live, this was too slow or asked too late."""
+        """Of a session, live or recorded: the traffic missed so far. Live, this was too slow or asked too late.
+
+        Of more than `MAX_KEPT_GAPS` these are the newest; `missed` has all.
+        """
         return list(self._outcome.gaps)
+
+    @property
+    def missed(self) -> tuple[int, int]:
+        """How many gaps there were so far, and how many chunks are missing in them."""
+        return self._outcome.missed
 
     @property
     def recording(self) -> str:

@@ -58,8 +58,13 @@ class AsyncRowStream:
 
     @property
     def gaps(self) -> list[Missed]:
-        """Of a live session: the traffic missed so far, because this was too slow or asked too late."""
+        """As `RowStream.gaps`."""
         return self._stream.gaps
+
+    @property
+    def missed(self) -> tuple[int, int]:
+        """As `RowStream.missed`."""
+        return self._stream.missed
 
     @property
     def recording(self) -> str:

@@ -146,7 +146,7 @@ _making_large = threading.Lock()
 
 
 def _base(variant: str, rows: int) -> pa.RecordBatch:
-    """A batch that begins with `rows` rows of a variant. Who uses slices of a large one keeps it, for others to share."""
+    """A batch that begins with `rows` rows of a variant. Who uses slices of a large one keeps it, for others, too."""
     if rows <= MAX_KEPT_ROWS:
         return _kept(variant, rows)
     size = min(1 << (rows - 1).bit_length(), MAX_BATCH_ROWS)
