@@ -24,15 +24,15 @@ async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T]
     Its exceptions are raised here.
     """
     call = _Call(function, args, discard)
-    loop = asyncio.get_running_loop()
-    running = loop.run_in_executor(None, contextvars.copy_context().run, call.run)
+    running = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, call.run)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         # Nobody awaits it any more: a failure of it is not news.
         running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         if call.abandon():
-            loop.run_in_executor(None, call.dispose)
+            # Not by the executor: it may be busy for long, and what waits there when the loop is closed is dropped.
+            threading.Thread(target=call.dispose, name="discard-offload", daemon=True).start()
         raise
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from fastflight.concurrency import off_loop
+from fastflight.concurrency import Shard, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportError
 
@@ -49,6 +49,27 @@ def test_what_a_cancelled_call_opened_is_discarded() -> None:
         assert await asyncio.to_thread(discarded.wait, SOON)
 
     asyncio.run(run())
+
+
+def test_what_was_opened_when_its_opener_is_cancelled_is_discarded_though_all_threads_are_busy() -> None:
+    opened, go_on, discarded = threading.Event(), threading.Event(), threading.Event()
+
+    with Shard("shard", offload_threads=1) as shard:
+
+        async def run() -> None:
+            opening = asyncio.create_task(off_loop(opened.set, discard=lambda _: discarded.set()))
+            await asyncio.sleep(0)
+            assert opened.wait(SOON)  # and this loop does not turn meanwhile
+            busy = asyncio.create_task(off_loop(go_on.wait, SOON))
+            await asyncio.sleep(0)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            assert await asyncio.sleep(0, not busy.done())
+
+        shard.submit(run()).result(SOON)
+    assert discarded.wait(SOON)
+    go_on.set()
 
 
 @pytest.mark.parametrize("times", [1, 3])
