@@ -84,6 +84,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         self._polls = 0
         self._limit.set(timeout)
         expired = False
+        came: asyncio.Future[bool] | None = None
         try:
             # Purged bytes wake as well, and are none.
             while not self._received:
@@ -91,12 +92,14 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
                     raise self.error
                 if expired:
                     raise TimeoutError
-                self._came = self._loop.create_future()
+                came = self._came = self._loop.create_future()
                 self._ensure_reader()
-                expired = await self._came
+                expired = await came
         finally:
-            self._came = None
-            self._limit.clear()
+            # A reader that comes before a cancelled one is gone has set these for itself.
+            if self._came is came:
+                self._came = None
+                self._limit.clear()
 
     async def flush(self, timeout: float) -> None:
         """All of the outbox taken by the system. `TimeoutError` after `timeout` seconds without progress."""

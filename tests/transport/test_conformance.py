@@ -201,6 +201,19 @@ def test_a_reader_takes_the_place_of_one_that_is_just_cancelled(port: Port) -> N
     assert asyncio.run(main()) == b"!"
 
 
+def test_a_reader_that_comes_before_a_cancelled_one_is_gone_gets_what_comes(port: Port) -> None:
+    async def main() -> bytes:
+        gone = asyncio.ensure_future(port.aread(PATIENCE))
+        await asyncio.sleep(0)
+        gone.cancel()
+        writing = asyncio.ensure_future(port.awrite(b"!", PATIENCE))
+        here = await port.aread(PATIENCE)  # in this turn of the loop: the other one ends in the next
+        await writing
+        return here
+
+    assert asyncio.run(main()) == b"!"
+
+
 def test_the_port_changes_hands_while_its_loop_runs(port: Port) -> None:
     def on_a_thread(data: bytes) -> bytes:
         port.write(data, PATIENCE)
