@@ -44,7 +44,7 @@ async def send_error(send: Send, error: BaseException, kind: str = "http") -> No
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if status == 401:
         # Not Basic, which is taken as well: browsers would ask by a window of their own. What else the client sends on
-        # this connection is not read.
+        # this connection is not looked at.
         headers += [(b"www-authenticate", b'Bearer realm="fastflight"'), (b"connection", b"close")]
     if status == 503:
         seconds = error.retry_after_seconds if isinstance(error, ResourceExhausted) else RETRY_SECONDS
