@@ -113,6 +113,8 @@ class Relay:
         coming = asyncio.ensure_future(self._come(transport, headers, query, certificate))
         self._coming.add(coming)
         coming.add_done_callback(self._coming.discard)
+        # Here, because one that is cancelled before its first step catches nothing.
+        coming.add_done_callback(lambda done: transport.abort() if done.cancelled() else None)
 
     async def _come(
         self, transport: asyncio.Transport, headers: Sequence[Header], query: bytes, certificate: str
@@ -128,9 +130,6 @@ class Relay:
             transport.write(last_words(error, _HEADERS))
             transport.close()
             return
-        except asyncio.CancelledError:
-            transport.abort()
-            raise
         if yielding:
             self._put_out(yielding[-1])
         client = RelayClient(

@@ -21,6 +21,7 @@ from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.protocol.relay import Closed, Data, End, Opened, Reason, RelayConnection
 from fastflight.protocol.websocket import accept
 
+from ..server.conftest import SOON
 from .relaying import LOCAL, deaf, echo, nothing, target
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -60,6 +61,22 @@ def test_a_handshake_is_answered_as_the_standard_says(gateway: Gateway) -> None:
     with sock:
         assert answer.startswith(b"HTTP/1.1 101 ") and f"sec-websocket-accept: {accept(KEY)}".encode() in answer
         assert accept(KEY) == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # RFC 6455, 1.3
+
+
+def test_one_that_comes_as_the_relay_closes_is_let_go() -> None:
+    """Cancelled before its first step, nothing of what takes care of it runs."""
+
+    async def main() -> bytes:
+        relay, loop = Relay(AllowedTargets(LOCAL), Door()), asyncio.get_running_loop()
+        theirs, ours = socket.socketpair()
+        theirs.setblocking(False)
+        with theirs:
+            transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
+            relay.take_over(transport, [])
+            await relay.aclose()
+            return await asyncio.wait_for(loop.sock_recv(theirs, 1), SOON)
+
+    assert asyncio.run(main()) == b""
 
 
 def test_no_extension_is_ever_agreed_on(gateway: Gateway) -> None:
