@@ -18,6 +18,7 @@ from typing import NoReturn
 import serial
 
 from fastflight.concurrency import off_loop
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportTimeout
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
@@ -167,17 +168,18 @@ class SerialPort:
     def modem(self, timeout: float) -> ModemLines:
         return self._lines.modem()
 
-    # A USB adapter that does not answer blocks its driver for seconds: that is not for the loop to wait for.
+    # A USB adapter that does not answer blocks its driver for seconds: that is not for the loop to wait for. Who is
+    # cancelled meanwhile waits for it all the same: what was set later than what comes next would stay.
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
         await self.adrain(timeout)
-        await off_loop(self._configure, settings)
+        await unbroken(off_loop(self._configure, settings))
 
     async def aassign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
         await self.adrain(timeout)
-        await off_loop(lambda: self._lines.assign(dtr=dtr, rts=rts, sending_break=sending_break))
+        await unbroken(off_loop(lambda: self._lines.assign(dtr=dtr, rts=rts, sending_break=sending_break)))
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         # Calls that no driver waits in, on buffers that belong to the loop.

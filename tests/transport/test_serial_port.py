@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,6 +12,7 @@ import serial
 
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.transport import LineSettings, SerialControl, parse_url
+from fastflight.transport.serial_lines import Lines
 
 from .serial_bench import PATIENCE, SHORT, Bench, alone, awaited
 
@@ -108,6 +110,33 @@ def test_a_closed_port_cannot_be_controlled(bench: Bench) -> None:
     for acall in acalls:
         with pytest.raises(TransportClosed, match="closed on this side"):
             asyncio.run(awaited(acall))
+
+
+def test_a_cancelled_call_does_not_leave_settings_on_their_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the port next puts them back as they were, and must not be overtaken."""
+    begun, go_on = threading.Event(), threading.Event()
+    configure = Lines.configure
+
+    def slow(lines: Lines, settings: LineSettings) -> None:
+        begun.set()
+        go_on.wait(PATIENCE)
+        configure(lines, settings)
+
+    monkeypatch.setattr(Lines, "configure", slow)
+
+    async def main() -> None:
+        setting = asyncio.create_task(bench.port.aconfigure(LineSettings(9600), PATIENCE))
+        await asyncio.to_thread(begun.wait, PATIENCE)
+        setting.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not setting.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await setting
+        assert bench.port.settings == LineSettings(9600)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
