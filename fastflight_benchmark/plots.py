@@ -25,7 +25,8 @@ from fastflight_benchmark.report import NOISE, delay_title, verdict
 
 # Percent at which a heatmap's colours end, at the least: noise of a percent must not look like a result.
 LEAST_SCALE = 10.0
-# And at the most: one cell where all failed must not pale the others.
+# And at the most: one cell where all failed must not pale the others. The bar of colours ends in a point where there is
+# more.
 MOST_SCALE = 50.0
 # Blue for better and red for worse: told apart by the colour-blind too.
 DIVERGING = "vlag_r"
@@ -33,6 +34,8 @@ SYNC_COLOUR, ASYNC_COLOUR, LIMIT_COLOUR = "#8c8c8c", "#2f6f9f", "#1a1a1a"
 # In ten inches of width, at the size of a footer.
 FOOTER_CHARACTERS = 185
 DPI = 150
+# Of a figure at a bar: a line that passes behind it does not strike it out.
+BACKED: Mapping[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
 # Share of the scale from which a heatmap's colour needs white letters.
 DARK = 0.7
 
@@ -42,6 +45,10 @@ def heatmap(compared: pd.DataFrame, delay: float, description: Mapping[str, Any]
     cells = compared[compared["delay_per_row"] == delay]
     improvement = _grid(cells, "improvement")
     scale = min(MOST_SCALE, max(LEAST_SCALE, float(improvement.abs().max().max())))
+    over, under = improvement.to_numpy().max() > scale, improvement.to_numpy().min() < -scale
+    extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(
+        (bool(over), bool(under)), "neither"
+    )
     figure, axes = plt.subplots(figsize=(8.6, 1.9 + 0.95 * len(improvement)))
     sns.heatmap(
         improvement,
@@ -50,7 +57,7 @@ def heatmap(compared: pd.DataFrame, delay: float, description: Mapping[str, Any]
         vmin=-scale,
         vmax=scale,
         linewidths=1.5,
-        cbar_kws={"label": "async to sync, % (blue: async faster)", "format": _signed, "pad": 0.03},
+        cbar_kws={"label": "async to sync, % (blue: async faster)", "format": _signed, "pad": 0.03, "extend": extend},
     )
     for cell in cells.to_dict("records"):
         column = list(improvement.columns).index(cell["rows_per_batch"])

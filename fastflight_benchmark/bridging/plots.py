@@ -18,7 +18,7 @@ from fastflight_benchmark.bridging.report import BULK_RATES, PUBLISHED, VISIT_SE
 from fastflight_benchmark.bridging.rows import NO_SERVER
 from fastflight_benchmark.bridging.servers import RAW, RFC2217
 from fastflight_benchmark.bridging.traffic import DOWN, SOCKET, TERMINAL, UP
-from fastflight_benchmark.plots import ASYNC_COLOUR, LIMIT_COLOUR, SYNC_COLOUR, finish
+from fastflight_benchmark.plots import ASYNC_COLOUR, BACKED, LIMIT_COLOUR, SYNC_COLOUR, finish
 
 PORTS: Mapping[str, str] = {"": "no bridge", RAW: "raw socket", RFC2217: "RFC 2217"}
 PORT_COLOURS: Mapping[str, str] = {"": LIMIT_COLOUR, RAW: ASYNC_COLOUR, RFC2217: "#d08a2e"}
@@ -48,14 +48,16 @@ def visited(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
             places = [place + (number - 1) * 0.27 for place in range(len(CLIENTS))]
             heights = [1e3 * row["median"] for row in found]
             axes.bar(places, heights, 0.26, label=PORTS[port], color=PORT_COLOURS[port])
-            for place, height in zip(places, heights, strict=True):
+            published = 1e3 * PUBLISHED[port, work] if port else 0.0
+            for client, place, height in zip(CLIENTS, places, heights, strict=True):
                 if height == height:
                     text = f"{height:.1f}" if height < 100 else f"{height:.0f}"
-                    axes.text(place, height * 1.06, text, ha="center", fontsize=6.5)
+                    # Above the mark, where one is near.
+                    over = height * 1.08 if client != visits.MPREMOTE else max(height * 1.08, published * 1.25)
+                    axes.text(place, over, text, ha="center", fontsize=6.5, bbox=BACKED)
             if port:
-                last = len(CLIENTS) - 1 + (number - 1) * 0.27
                 label = "published for another bridge, on another machine" if port == RAW else ""
-                axes.plot(last, 1e3 * PUBLISHED[port, work], "D", color=PUBLISHED_COLOUR, ms=5, label=label)
+                axes.plot(places[-1], published, "D", color=PUBLISHED_COLOUR, ms=5, label=label)
                 if work == RESUME:
                     axes.hlines(
                         1e3 * VISIT_SECONDS[port], -0.5, len(visits.OURS) - 0.5,

@@ -39,11 +39,16 @@ def relay(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Fig
             axes.plot(places, elsewhere, "D", ms=4, color=ELSEWHERE_COLOUR, label=label)
             axes.set_xticks(places, [f"{read}" for read in cells["read_kb"]])
             axes.set_title(f"{size} MB, the seeder's chunks {chunk} KB", fontsize=9)
-            axes.set_ylim(bottom=0)
+            axes.grid(axis="y", lw=0.4, alpha=0.5)
+            axes.spines[["top", "right"]].set_visible(False)
+    # Once all is drawn: what comes later no longer moves a scale that was set, and it is that of all.
+    grid[0][0].set_ylim(bottom=0)
     for axes in grid[-1]:
         axes.set_xlabel("KB of a read")
     for row in grid:
         row[0].set_ylabel("MiB/s")
-    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="upper center", ncols=len(STYLES) + 1, fontsize=7)
+    figure.suptitle("Throughput of relays", x=0.02, ha="left", fontsize=12)
+    handles = grid[0][0].get_legend_handles_labels()
+    figure.legend(*handles, loc="upper right", ncols=len(STYLES) + 1, frameon=False, fontsize=8)
     finish(figure, "Medians of rounds; seeder, relays and client are processes on one computer", description)
     return {"throughput": figure}

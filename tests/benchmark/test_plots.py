@@ -11,6 +11,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 
 from fastflight_benchmark import plots, summary
+from fastflight_benchmark.relaying import plots as relay_plots
 
 DESCRIPTION = {
     "suite": "flight",
@@ -103,6 +104,33 @@ def test_a_loss_stands_out_as_much_as_a_win(result: pd.DataFrame) -> None:
     win, loss = to_rgb(mesh.to_rgba(20.0)), to_rgb(mesh.to_rgba(-20.0))
     assert win[2] > win[0]  # blue
     assert loss[0] > loss[2]  # red
+
+
+@pytest.mark.parametrize(("async_rate", "end"), [(149.0, "neither"), (151.0, "max"), (51.0, "neither"), (49.0, "min")])
+def test_colours_that_end_before_the_figures_do_end_in_a_point(
+    result: pd.DataFrame, async_rate: float, end: str
+) -> None:
+    put(result, 1000, 1, "async", avg_throughput_mbps=async_rate)
+    [mesh] = plots.heatmap(summary.compare(result), 0.0, DESCRIPTION).axes[0].collections
+
+    assert mesh.get_clim()[1] <= plots.MOST_SCALE
+    assert mesh.colorbar is not None and mesh.colorbar.extend == end
+
+
+def test_all_of_a_relays_figures_are_in_the_picture() -> None:
+    rates = ("raw_mbps", "plain_mbps", "ours_mbps", "library_mbps")
+    cells = [
+        dict.fromkeys(rates, 500.0) | {"size_mb": size, "chunk_kb": chunk, "read_kb": read, "raw_mbps": 50.0 * size}
+        for size in (10, 100)
+        for chunk in (16, 64)
+        for read in (16, 128)
+    ]
+    [figure] = relay_plots.relay(pd.DataFrame(cells), DESCRIPTION | {"elsewhere": {"16": 702.0}}).values()
+
+    for axes in figure.axes:
+        low, high = axes.get_ylim()
+        assert low == 0
+        assert all(value <= high for line in axes.get_lines() for value in line.get_ydata() if value is not None)
 
 
 def test_small_differences_stay_pale(result: pd.DataFrame) -> None:
