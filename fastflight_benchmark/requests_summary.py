@@ -56,12 +56,17 @@ def ratios(raw: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None = None) ->
     """Servers against each other: requests per second, p99 and processor time of the server.
 
     Without `pairs`, ours against each peer, and async against sync. A pair of readings is of one run; a load
-    in which a request failed is none.
+    in which a request failed is none. Where all failed the ratios are no numbers: a row that is left out would be
+    missed by nobody.
     """
     rows = []
-    for key, group in raw[raw["failed"] == 0].groupby(CELL, sort=True):
-        by_run = group.pivot(index="run", columns="mode", values=list(RATIOS.values()))
+    for key, group in raw.groupby(CELL, sort=True):
         modes = list(group["mode"].unique())
+        right = group[group["failed"] == 0]
+        by_run = {
+            column: right.pivot(index="run", columns="mode", values=column).reindex(columns=modes)
+            for column in RATIOS.values()
+        }
         for mode, peer in pairs or _ours_and_peers(modes):
             if not {mode, peer} <= set(modes):
                 continue
@@ -72,8 +77,7 @@ def ratios(raw: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None = None) ->
                 row |= {f"median_{name}ratio": each.median()}
                 row |= {f"min_{name}ratio": each.min(), f"max_{name}ratio": each.max()}
             rows.append(row)
-    found = pd.DataFrame(rows, columns=RATIO_COLUMNS)
-    return found[found["pairs"] > 0].reset_index(drop=True)
+    return pd.DataFrame(rows, columns=RATIO_COLUMNS)
 
 
 def _ours_and_peers(modes: Sequence[str]) -> list[tuple[str, str]]:

@@ -81,8 +81,19 @@ def test_times_port_manager_are_those_of_the_same_content() -> None:
     ]
 
 
-def test_what_was_not_measured_is_not_judged() -> None:
-    assert list(report.targets(summary(visit(float("nan"), error="gone")))) == []
+def test_what_was_not_measured_is_not_judged_and_what_failed_is_missed() -> None:
+    assert list(report.targets(summary(visit(float("nan"), error="not installed", missing=True)))) == []
+    for found in ([visit(float("nan"), error="gone")], [visit(0.001), visit(float("nan"), 2, error="gone")]):
+        (target,) = report.targets(summary(*found))
+        assert target.text.endswith("; 1 failed") and not target.met
+
+
+def test_a_socket_beside_a_terminal_is_said_to_be() -> None:
+    found = summary(bulk("PortManager", "terminal", 2.0), bulk("fastflight", "socket", 300.0))
+    assert [target.text for target in report.targets(found)] == [
+        "rfc2217 up, 0xFF: 300 MB/s, at least 100",
+        "0xFF up, socket: 150.0 times PortManager at a terminal, at least 10",
+    ]
 
 
 def test_the_screen_has_what_was_published_beside_mpremote_and_names_what_is_missing() -> None:

@@ -99,6 +99,21 @@ def test_the_worst_number_of_connections_is_judged() -> None:
     assert str(rate).endswith("per second: 0.94; the target is 0.95: missed")
 
 
+def test_a_load_in_which_all_failed_is_the_worst_and_not_left_out() -> None:
+    raw = pd.DataFrame(
+        [
+            loaded(mode, run, 1000.0, connections=connections, failed=int((mode, connections) == ("sync", 64)))
+            for mode in ("bare", "sync")
+            for connections in (1, 64)
+            for run in (1, 2)
+        ]
+    )
+    ratios = requests_summary.ratios(raw)
+
+    assert ratios.set_index("connections")["pairs"].to_dict() == {1: 2, 64: 0}
+    assert [judged.met for judged in targets.requests(ratios)] == [False, False]
+
+
 @pytest.mark.usefixtures("fonts")
 def test_a_run_measures_all_that_is_there_and_names_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

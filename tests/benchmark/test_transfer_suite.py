@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import os
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -127,6 +128,18 @@ def test_a_missed_target_is_said_as_plainly_as_one_that_is_met() -> None:
     assert "10 KB random at 115200, against mpremote: 1.00 in the worst of 2 cells; the target is 3.0: missed" in text
     assert "async against sync: 1.00 in the worst of 1 cells; the target is 0.95: met" in text
     assert "1 KB at 115200, seconds: not measured" in text
+
+
+@pytest.mark.parametrize("others", [[], [{"path": "async", "run": 1, "seconds": 0.5}]])
+def test_a_target_is_missed_where_a_transfer_failed(others: list[dict[str, object]]) -> None:
+    lost = {"path": "async", "run": 2, "seconds": float("nan"), "error": "lost"}
+    made = raw([{"path": "sync", "run": run, "seconds": 0.9} for run in (1, 2)] + [lost, *others])
+    console = Console(file=io.StringIO(), width=200)
+    transfer_report.show(console, transfer_summary.aggregate(made, []), judged=True)
+
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert re.search(r"of limit: 0.96 in the worst of . cells, and 1 with transfers that failed; .*: missed", text)
 
 
 @needs_terminals
