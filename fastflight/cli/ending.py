@@ -8,6 +8,7 @@ they could spoil.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -43,8 +44,10 @@ def bounded(seconds: float) -> Iterator[None]:
 def leave() -> None:
     """All is closed: return where Python can end by itself, else end the process with 0."""
     if hung := _hanging():
-        log.warning("threads that hang are left behind", threads=hung)
-        _exit(0)
+        try:
+            log.warning("threads that hang are left behind", threads=hung)
+        finally:
+            _exit(0)
 
 
 def abandon(code: int) -> None:
@@ -72,11 +75,14 @@ def _hung() -> list[threading.Thread]:
 
 def _end_at_last(seconds: float) -> None:
     threads = sorted(thread.name for thread in threading.enumerate())
-    log.error("it did not come to its end and is ended", seconds=seconds, threads=threads)
-    _exit(1)
+    try:
+        log.error("it did not come to its end and is ended", seconds=seconds, threads=threads)
+    finally:
+        _exit(1)
 
 
 def _exit(code: int) -> None:
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+            stream.flush()
     os._exit(code)
