@@ -2,7 +2,8 @@
 
     python -m fastflight_benchmark.plain_fastapi
 
-It answers `/devices` with what a gateway with one device answers there. A process of its own, without fastflight.
+It answers `/devices` with what a gateway with one device answers there, which the suite looks at. A process of its own,
+without fastflight.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-DEVICES = {"devices": [{"name": "demo", "url": "sim:", "open": False, "holder": None}]}
+DEMO = {"name": "demo", "url": "sim:", "open": False, "holder": None, "recording": None, "trouble": None}
+DEVICES = {"devices": [DEMO]}
 
 app = FastAPI()
 

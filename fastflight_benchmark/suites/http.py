@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -25,7 +26,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight.errors import TransportError
+from fastflight.errors import DataError, TransportError
 from fastflight_benchmark import machine, output, report
 from fastflight_benchmark.mock_data_service import MIB, WrongPath
 from fastflight_benchmark.spawned import spawned
@@ -157,6 +158,7 @@ def _measured(runs: int, scope: Scope, wrk: str | None) -> Iterator[dict[str, An
         port = _free_port()
         with spawned(SERVER, "--server", FREE_PORT, "--http", str(port)) as server, spawned(PEER) as peer:
             gateway = f"http://127.0.0.1:{port}"
+            refuse_other(f"{gateway}/devices", f"{peer.location}/devices")
             works = {
                 TABLE: {
                     GATEWAY: partial(over_http, gateway, scope.rows),
@@ -174,6 +176,14 @@ def _measured(runs: int, scope: Scope, wrk: str | None) -> Iterator[dict[str, An
                 for number in range((run_ - 1) * scope.rounds + 1, run_ * scope.rounds + 1):
                     for name in contenders if number % 2 else reversed(contenders):
                         yield {"work": work, "contender": name, "run": number, **_outcome(contenders[name])}
+
+
+def refuse_other(url: str, peer: str) -> None:
+    """`DataError` unless both answer the same: the one that says less would have less to do."""
+    with urllib.request.urlopen(url) as ours, urllib.request.urlopen(peer) as its:
+        said, other = json.load(ours), json.load(its)
+    if said != other:
+        raise DataError(f"the peer answers {other}, the gateway {said}", where=peer, hint="No result of it is kept")
 
 
 def _outcome(measure: Callable[[], Measured]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fastflight.errors import TransportError
+from fastflight.errors import DataError, TransportError
 from fastflight_benchmark.suites import Options, http
 
 WRK = """Running 1s test @ http://127.0.0.1:8000/devices
@@ -48,6 +48,15 @@ def test_a_ratio_is_that_of_a_pair() -> None:
     (row,) = http.ratios(raw).to_dict("records")
     assert (row["median_ratio"], row["min_ratio"], row["max_ratio"], row["pairs"]) == (4.0, 3.0, 5.0, 2)
     assert row["gateway_p99_ms"] == 5.0
+
+
+def test_a_peer_that_answers_something_else_is_not_measured(tmp_path: Path) -> None:
+    for name, said in (("ours", '{"devices": [1]}'), ("same", '{"devices":[1]}'), ("less", '{"devices":[]}')):
+        (tmp_path / name).write_text(said)
+    ours, same, less = ((tmp_path / name).as_uri() for name in ("ours", "same", "less"))
+    http.refuse_other(ours, same)
+    with pytest.raises(DataError, match="the peer answers"):
+        http.refuse_other(ours, less)
 
 
 def test_the_table_is_read_both_ways_and_a_missing_wrk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
