@@ -64,12 +64,18 @@ def round_trips(count: int) -> Iterator[Row]:
             wires[way].echo(count + WARM_UP)
         ways = list(wires)
         for number in range(1 - WARM_UP, count + 1):
-            seconds = {way: wires[way].round_trip() for way in (ways if number % 2 else ways[::-1])}
+            seconds: dict[Way, float] = {}
+            for way in list(ways if number % 2 else ways[::-1]):
+                try:
+                    seconds[way] = wires[way].round_trip()
+                except (FastFlightError, OSError) as error:
+                    yield _row(rows.ROUND_TRIP, way, ROUND_TRIP, "", number, rows.SECONDS, float("nan"), str(error))
+                    ways.remove(way)
             if number < 1:
                 continue
             for way in ways:
                 yield _row(rows.ROUND_TRIP, way, ROUND_TRIP, "", number, rows.SECONDS, seconds[way])
-                if way.server != NO_SERVER:
+                if way.server != NO_SERVER and DIRECT[way.device] in seconds:
                     added = seconds[way] - seconds[DIRECT[way.device]]
                     yield _row(rows.ROUND_TRIP, way, ADDED, "", number, rows.SECONDS, added)
 

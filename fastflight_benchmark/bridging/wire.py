@@ -61,11 +61,17 @@ class Wire:
         return data.replace(IAC, IAC + IAC) if self._telnet else data
 
     def round_trip(self) -> float:
-        """Seconds that a byte takes there and back, once the device has been told to `echo`."""
+        """Seconds that a byte takes there and back, once the device has been told to `echo`.
+
+        `DataError` where it is not that byte that came: nothing, where the line was closed, comes at once.
+        """
         began = time.perf_counter()
         os.write(self._descriptor, b"x")
-        os.read(self._descriptor, 1)
-        return time.perf_counter() - began
+        came = os.read(self._descriptor, 1)
+        seconds = time.perf_counter() - began
+        if came != b"x":
+            raise DataError(f"{came!r} came back, and not what was sent")
+        return seconds
 
     def echo(self, count: int) -> None:
         """The next bytes come back."""

@@ -10,6 +10,7 @@ import pytest
 
 from fastflight.errors import DataError, TransportClosed
 from fastflight.testing.bridged import bridged
+from fastflight_benchmark.bridging import rows, traffic
 from fastflight_benchmark.bridging.device import ESCAPED, RANDOM, content, serve
 from fastflight_benchmark.bridging.servers import RAW, RFC2217, endpoint
 from fastflight_benchmark.bridging.wire import Wire
@@ -53,6 +54,53 @@ def answer(device: socket.socket, *dialogue: bytes) -> None:
     for asked, said in zip(dialogue[::2], dialogue[1::2], strict=True):
         assert device.recv(len(asked), socket.MSG_WAITALL) == asked
         device.sendall(said)
+
+
+@pytest.mark.parametrize("said", [b"y", b""])
+def test_a_byte_that_does_not_come_back_took_no_time(said: bytes) -> None:
+    wire, device = pair()
+    with wire, device:
+        device.sendall(said)
+        device.shutdown(socket.SHUT_WR)
+        with pytest.raises(DataError, match="came back"):
+            wire.round_trip()
+
+
+class Closing:
+    """A line that ends at the first round trip that counts."""
+
+    def __init__(self) -> None:
+        self.left = traffic.WARM_UP
+
+    def __enter__(self) -> Closing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def echo(self, count: int) -> None:
+        pass
+
+    def round_trip(self) -> float:
+        self.left -= 1
+        if self.left < 0:
+            raise DataError("b'' came back, and not what was sent")
+        return 1.0
+
+
+class Lasting(Closing):
+    def round_trip(self) -> float:
+        return 1.0
+
+
+def test_round_trips_of_a_line_that_ends_fail_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = traffic.WAYS[1]
+    monkeypatch.setattr(traffic, "_reached", lambda way: Closing() if way == ended else Lasting())
+    result = rows.summarize(rows.frame(traffic.round_trips(3)))
+    at = result[(result["device"] == ended.device) & (result["work"] == traffic.ROUND_TRIP)]
+    ours = at[(at["server"] == ended.server) & (at["port"] == ended.port)]
+    assert ours[["count", "failed"]].values.tolist() == [[0, 1]]
+    assert set(at.drop(ours.index)["count"]) == {3}
 
 
 def test_a_device_that_gives_other_bytes_is_found_out() -> None:
