@@ -40,7 +40,7 @@ from fastflight_benchmark.live.recorded import Kept, replayed
 from fastflight_benchmark.soaking.coming import Coming, Outcome
 from fastflight_benchmark.soaking.plot import drawn
 from fastflight_benchmark.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
-from fastflight_benchmark.soaking.visits import FILE, VISITS, Place
+from fastflight_benchmark.soaking.visits import FILE, VISITS, Place, lines
 from fastflight_benchmark.spawned import spawned
 
 # One in so many boards is one that can do more than print.
@@ -123,10 +123,10 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, 
         )  # fmt: skip
         names = tuple(devices)
         with FastFlightClient(server.location) as client:
-            file_rows = client.read("sim-0", FILE).to_arrow().num_rows
-        place = Place(
-            server.location, f"http://127.0.0.1:{port}", names[: len(fleet.urls)], names[len(fleet.urls) :], file_rows
-        )
+            file = client.read("sim-0", FILE).to_arrow()
+        http = f"http://127.0.0.1:{port}"
+        printing_ones, boards_with_files = names[: len(fleet.urls)], names[len(fleet.urls) :]
+        place = Place(server.location, http, printing_ones, boards_with_files, file, lines(http, "sim-0"))
         coming = Coming(place, clients, seed, tides=tides)
         sampling = Sampling(server.pid, server.location, kept_in, interval)
         # What begins with the first of its kind (a board's line, a pool) is there from then on.

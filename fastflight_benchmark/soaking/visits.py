@@ -35,13 +35,17 @@ HTTP_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where clients go: the server's addresses, boards that print, boards with files, and the rows of `FILE` there."""
+    """Where clients go: the server's addresses, boards that print, boards with files, what `FILE` has on all of them.
+
+    `lines` is that as JSON lines.
+    """
 
     location: str
     http: str
     printing: tuple[str, ...]
     boards: tuple[str, ...]
-    file_rows: int
+    file: pa.Table
+    lines: bytes
 
 
 @dataclass(slots=True)
@@ -68,23 +72,20 @@ Visit = Callable[[Place, random.Random, str], Counted]
 def reading(place: Place, chance: random.Random, own: str) -> Counted:
     """A file, whole."""
     with FastFlightClient(place.location) as client:
-        with client.read(chance.choice(place.boards), FILE, mode=chance.choice(("sync", "async"))) as rows:
-            count = sum(batch.num_rows for batch in rows)
-    return Counted(read=count, wrong=abs(count - place.file_rows))
+        found = client.read(chance.choice(place.boards), FILE, mode=chance.choice(("sync", "async"))).to_arrow()
+    return _compared(found, place)
 
 
 def areading(place: Place, chance: random.Random, own: str) -> Counted:
     """The same by the async client, twice at a time."""
 
-    async def read(client: AsyncFastFlightClient) -> int:
-        stream = await client.read(chance.choice(place.boards), FILE)
-        async with stream as rows:
-            return sum([batch.num_rows async for batch in rows])
+    async def read(client: AsyncFastFlightClient) -> Counted:
+        return _compared(await (await client.read(chance.choice(place.boards), FILE)).to_arrow(), place)
 
     async def both() -> Counted:
         async with AsyncFastFlightClient(place.location) as client:
-            counts = await asyncio.gather(read(client), read(client))
-        return Counted(read=sum(counts), wrong=sum(abs(count - place.file_rows) for count in counts))
+            one, other = await asyncio.gather(read(client), read(client))
+        return Counted(read=one.read + other.read, wrong=one.wrong + other.wrong)
 
     return asyncio.run(both())
 
@@ -150,10 +151,17 @@ def talking(place: Place, chance: random.Random, own: str) -> Counted:
 
 def fetching(place: Place, chance: random.Random, own: str) -> Counted:
     """A file's rows over HTTP."""
-    url = f"{place.http}/devices/{chance.choice(place.boards)}/files{FILE}?format=jsonl"
+    found = lines(place.http, chance.choice(place.boards))
+    count, rows = found.count(b"\n"), place.file.num_rows
+    return Counted(read=count, wrong=0 if found == place.lines else abs(count - rows) or rows)
+
+
+def lines(http: str, board: str) -> bytes:
+    """`FILE` as JSON lines."""
+    url = f"{http}/devices/{board}/files{FILE}?format=jsonl"
     with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:
-        count = sum(1 for _ in answer)
-    return Counted(read=count, wrong=abs(count - place.file_rows))
+        content: bytes = answer.read()
+    return content
 
 
 def watching(place: Place, chance: random.Random, own: str) -> Counted:
@@ -212,6 +220,12 @@ VISITS: dict[str, Visit] = {
         reading, areading, following, dawdling, replaying, writing, talking, fetching, watching, leaving, hanging_up,
     )
 }  # fmt: skip
+
+
+def _compared(found: pa.Table, place: Place) -> Counted:
+    """Rows of `FILE`: all of them and those, or as many are wrong as are too few or too many, or all."""
+    count, rows = found.num_rows, place.file.num_rows
+    return Counted(read=count, wrong=0 if found.equals(place.file) else abs(count - rows) or rows)
 
 
 def _follow(batches: Iterator[tuple[pa.RecordBatch, list[Missed]]], counted: Counted, *, slow: bool) -> None:

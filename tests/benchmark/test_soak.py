@@ -10,6 +10,7 @@ from http.client import IncompleteRead
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from fastflight.errors import BusyError, FastFlightError
@@ -23,7 +24,8 @@ from fastflight_benchmark.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Samp
 from fastflight_benchmark.soaking.visits import VISITS, Counted, Place, Told
 
 REST = Sample(0.0, 200.0, 50, 30, 10, 5, 0, 1.0)
-PLACE = Place("grpc://127.0.0.1:1", "http://127.0.0.1:1", ("board-0",), ("sim-0",), 10)
+FILE = pa.table({"n": [1, 2, 3]})
+PLACE = Place("grpc://127.0.0.1:1", "http://127.0.0.1:1", ("board-0",), ("sim-0",), FILE, b'{"n": 1}\n' * 3)
 
 
 def samples(mb_per_hour: float, noise: float) -> list[Sample]:
@@ -153,6 +155,18 @@ def test_an_error_without_a_code_is_a_defect(
     coming = Coming(PLACE, 1, 1)
     coming.visit("reading", random.Random(1), "a")
     assert dict(coming.outcome.errors) == codes and len(coming.outcome.untyped) == untyped
+
+
+@pytest.mark.parametrize(("came", "wrong"), [([1, 2, 3], 0), ([1, 2], 1), ([1, 2, 3, 3], 1), ([1, 2, 4], 3), ([], 3)])
+def test_rows_are_right_that_are_those_of_the_file_and_not_only_as_many(
+    monkeypatch: pytest.MonkeyPatch, came: list[int], wrong: int
+) -> None:
+    counted = visits._compared(pa.table({"n": pa.array(came, pa.int64())}), PLACE)
+    assert (counted.read, counted.wrong) == (len(came), wrong)
+    said = b"".join(b'{"n": %d}\n' % (number if number > 3 else 1) for number in came)
+    monkeypatch.setattr(visits, "lines", lambda http, board: said)
+    over_http = visits.fetching(PLACE, random.Random(1), "a")
+    assert (over_http.read, over_http.wrong) == (len(came), wrong)
 
 
 def test_a_client_that_does_not_leave_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
