@@ -3,7 +3,8 @@
 A thread `put`s items, and blocks while `max_bytes` are waiting; another iterates. `finish` is the iterator's end,
 `fail` its error, after the items before it; one that comes at once drops those that still wait, and counts also where
 `finish` was said. `close`, from any thread, ends it at once for both. From either on `put` raises `Stopped`. As
-`HandIn`, for a consumer that is a thread.
+`HandIn`, for a consumer that is a thread. One that has seen the end, and is at work on what it took, is told by
+`when_dropped`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Inbox(Iterator[T], Generic[T]):
         self._dropped = False
         self._exhausted = False
         self._starving = False
+        self._tell: Callable[[], object] | None = None
 
     @property
     def exhausted(self) -> bool:
@@ -49,6 +51,15 @@ class Inbox(Iterator[T], Generic[T]):
     def starving(self) -> bool:
         """Whether the consumer has taken everything, and waits for more."""
         return self._starving
+
+    @property
+    def dropped(self) -> BaseException | None:
+        """Why what waited was dropped; None where it was not."""
+        return self._error if self._dropped else None
+
+    def when_dropped(self, tell: Callable[[], object] | None) -> None:
+        """Have `tell` called, from any thread, if it fails at once when the consumer has seen the end; None: no more."""
+        self._tell = tell
 
     def put(self, item: T, size: int) -> None:
         """Hand in one item of `size` bytes."""
@@ -78,6 +89,9 @@ class Inbox(Iterator[T], Generic[T]):
                 self._dropped = self._ended = True
                 self._error = self._error or error
                 self._drop()
+                tell = self._tell if self._exhausted else None
+            if tell is not None:
+                tell()
         self._end(error)
 
     def check(self) -> None:

@@ -1,18 +1,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
+from fastflight.cli.workers import passing
 from fastflight.cli.workers.passing import HANDIN_BYTES, AsyncExchange
 from fastflight.cli.workers.pool import Worker
+from fastflight.client.connection import Connection
 from fastflight.concurrency import Governor
 from fastflight.errors import TransportClosed
+from fastflight.service import Source
 from fastflight.service.requests import DeviceSession
+from fastflight.service.source import Acknowledge, Progress, Summary
+
+from ..server.conftest import SCHEMA as NUMBERS
+from ..server.conftest import SOON, Trial, serving
 
 SCHEMA = pa.schema([("data", pa.binary())])
 
@@ -61,3 +71,62 @@ def test_what_was_sent_to_a_worker_that_is_gone_is_given_up() -> None:
         return worker.governor.stats()
 
     assert asyncio.run(main())["held"] == 0
+
+
+class There(Worker):
+    """A worker that serves."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.governor, self.number = Governor(), 0
+        self._connection = connection
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_write_that_is_ended_when_all_of_it_was_passed_on_is_ended_at_the_worker(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has sent everything, the board is slow: the old file stays, as where one process has the board."""
+    monkeypatch.setattr("fastflight.server.uploads.ABORT_SECONDS", 0.0)
+    all_there, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    took: list[str] = []
+
+    def write(
+        request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        try:
+            for number, _ in enumerate(batches):
+                took.append("a batch")
+                if number:
+                    all_there.set()
+                    go_on.wait(3 * SOON)
+                    acknowledge(Progress(2, 16))
+            took.append("the end")
+            return {"rows": 2, "bytes": 16}
+        except BaseException:
+            took.append("broke off")
+            raise
+        finally:
+            ended.set()
+
+    with serving(trial=Source(Trial, write=write)) as worker:
+        location = f"grpc://127.0.0.1:{worker.server.port}"
+        with closing(Connection(location, SOON)) as connection:
+            passed_on = Source(
+                Trial,
+                write=lambda _, *more: passing.write(There(connection), "demo", Trial(mode="sync"), *more),
+                awrite=lambda _, *more: passing.awrite(There(connection), "demo", Trial(mode="sync"), *more),
+            )
+            with serving(trial=passed_on) as front:
+                asked = flight.FlightDescriptor.for_command(json.dumps({"type": "trial", "mode": mode}))
+                writer, _ = front.client.do_put(asked, NUMBERS)
+                for _ in range(2):
+                    writer.write_batch(pa.record_batch([pa.array([1], pa.int64())], schema=NUMBERS))
+                writer.done_writing()
+                assert all_there.wait(SOON)
+                front.server._ledger.stop_all()
+                with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
+                    writer.close()
+                assert worker.server._ledger.wait_empty(SOON)  # it has heard so, though its writer has not yet
+                go_on.set()
+                assert ended.wait(SOON)
+                assert took == ["a batch", "a batch", "broke off"]

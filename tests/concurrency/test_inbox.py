@@ -88,3 +88,26 @@ def test_who_takes_its_time_over_an_item_sees_that_it_is_not_wanted() -> None:
     inbox.fail(Stopped("the client has left"), at_once=True)
     with pytest.raises(DataError, match="the last of them"):
         inbox.check()
+
+
+def test_one_that_has_seen_the_end_is_told_that_it_was_none() -> None:
+    told: list[BaseException | None] = []
+    inbox: Inbox[int] = Inbox(10, lambda: True)
+    inbox.when_dropped(lambda: told.append(inbox.dropped))
+    inbox.put(1, 1)
+    inbox.finish()
+    assert list(inbox) == [1]
+    assert inbox.dropped is None
+    error = DataError("given up")
+    inbox.fail(error, at_once=True)
+    assert told == [error]
+
+
+def test_one_that_has_not_hears_it_where_the_end_would_be() -> None:
+    inbox: Inbox[int] = Inbox(10, lambda: True)
+    inbox.when_dropped(pytest.fail)
+    inbox.put(1, 1)
+    inbox.finish()
+    inbox.fail(DataError("given up"), at_once=True)
+    with pytest.raises(DataError):
+        next(inbox)

@@ -45,9 +45,7 @@ def write(
 ) -> Summary:
     """Write `batches` by way of the worker, in this thread."""
     with worker.connected(where) as connection:
-        passing = _Passing(connection, request, schema, batches, acknowledge)
-        passing.upload.run()
-        return {key: value for key, value in passing.upload.summary.items() if key != "done"}
+        return _Passing(connection, request, schema, batches, acknowledge).run()
 
 
 async def awrite(
@@ -73,13 +71,16 @@ async def awrite(
     threading.Thread(target=contextvars.copy_context().run, args=(run,), name="forward-write", daemon=True).start()
     feeding = asyncio.ensure_future(feed(batches, handed))
     writing = asyncio.wrap_future(ended)
+    # One that nobody waits for any more is not news.
+    writing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     try:
         await asyncio.wait([feeding, writing], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
         if feeding.done():
             feeding.result()
         return await asyncio.shield(writing)
     except BaseException as error:
-        handed.fail(error if isinstance(error, FastFlightError) else Stopped("the upload broke off"))
+        broken = error if isinstance(error, FastFlightError) else Stopped("the upload broke off")
+        handed.fail(broken, at_once=True)
         if not writing.done():
             await asyncio.wait({writing}, timeout=SETTLE_SECONDS)
         # It has failed because the rows broke off, or they did because it has failed.
@@ -122,6 +123,22 @@ class _Passing:
         self._batches = batches
         self._acknowledge = acknowledge
         self.upload: Upload = connection.upload(request, Rows(schema, self._rows()), heard=self._heard)
+
+    def run(self) -> Summary:
+        """Carry it out. It may be ended where all rows are on their way: most of them wait for the device then."""
+        batches = self._batches if isinstance(self._batches, Inbox) else None
+        if batches is not None:
+            batches.when_dropped(self.upload.give_up)
+        try:
+            self.upload.run()
+        except Stopped:
+            if batches is not None and batches.dropped is not None:
+                raise batches.dropped from None
+            raise
+        finally:
+            if batches is not None:
+                batches.when_dropped(None)
+        return {key: value for key, value in self.upload.summary.items() if key != "done"}
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         try:
