@@ -58,7 +58,7 @@ class Inbox(Iterator[T], Generic[T]):
         return self._error if self._dropped else None
 
     def when_dropped(self, tell: Callable[[], object] | None) -> None:
-        """Have `tell` called, from any thread, if it fails at once when the consumer has seen the end; None: no more."""
+        """Have `tell` called, from any thread, if it fails at once behind the end that the consumer saw."""
         self._tell = tell
 
     def put(self, item: T, size: int) -> None:
