@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -224,10 +225,12 @@ def test_a_killed_worker_is_told_and_started_again() -> None:
 def test_a_worker_is_started_again_whatever_is_missing_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ServeSettings("grpc://127.0.0.1:0", DEVICES, shards=1, workers=2)
     popen, refusals = pool.subprocess.Popen, [BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))]
+    has_it = threading.Event()
 
     def no_process(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
         if refusals:
             raise refusals.pop()
+        assert has_it.wait(SECONDS)
         process: subprocess.Popen[bytes] = popen(*args, **kwargs)
         return process
 
@@ -237,6 +240,7 @@ def test_a_worker_is_started_again_whatever_is_missing_meanwhile(monkeypatch: py
         os.kill(killed["pid"], signal.SIGKILL)
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         until(lambda: had(taken, int(killed["location"].rpartition(":")[2])))
+        has_it.set()
         until(lambda: client.health()["workers"][0]["pid"] not in (None, killed["pid"]))
         again = client.health()["workers"][0]
         assert not refusals and again["location"] != killed["location"]
