@@ -186,9 +186,9 @@ def test_the_live_notebook_draws_what_comes_and_what_was(tmp_path: Path) -> None
 
 
 def test_the_notebook_needs_a_server(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        nobody = f"grpc://127.0.0.1:{listener.getsockname()[1]}"
-    done = run_notebook(nobody, tmp_path)
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        done = run_notebook(f"grpc://127.0.0.1:{holder.getsockname()[1]}", tmp_path)
     assert done.returncode != 0
     assert "FlightUnavailableError" in done.stderr
 

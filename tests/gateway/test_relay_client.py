@@ -151,14 +151,15 @@ def test_a_client_that_cuts_right_behind_its_last_bytes_is_gone(run: Any) -> Non
 
 def test_a_target_that_is_not_allowed_or_not_there_is_refused_with_the_reason(run: Any) -> None:
     async def work() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            gone = f"127.0.0.1:{listener.getsockname()[1]}"
-        async with relayed(gone) as (user, client):
-            refused = await user.open(1, "127.0.0.1:1")
-            assert isinstance(refused, Closed) and refused.reason == Reason.REFUSED
-            assert "--relay-allow" in refused.text
-            assert await user.open(2, gone) == Closed(2, Reason.UNREACHABLE, f"{gone}: connection refused")
-            assert client.streams == 0
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))  # nobody else has the port, and nobody listens on it
+            gone = f"127.0.0.1:{holder.getsockname()[1]}"
+            async with relayed(gone) as (user, client):
+                refused = await user.open(1, "127.0.0.1:1")
+                assert isinstance(refused, Closed) and refused.reason == Reason.REFUSED
+                assert "--relay-allow" in refused.text
+                assert await user.open(2, gone) == Closed(2, Reason.UNREACHABLE, f"{gone}: connection refused")
+                assert client.streams == 0
 
     run(work())
 

@@ -43,15 +43,15 @@ def test_a_serial_port_that_another_has() -> None:
 
 
 def test_a_socket_that_nobody_listens_on() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    for host in ("127.0.0.1", "localhost"):
-        address = parse_url(f"socket://{host}:{port}")
-        assert isinstance(address, AsyncAddress)
-        with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
-            address.open(PATIENCE)
-        with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
-            asyncio.run(address.aopen(PATIENCE))
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        for host in ("127.0.0.1", "localhost"):
+            address = parse_url(f"socket://{host}:{holder.getsockname()[1]}")
+            assert isinstance(address, AsyncAddress)
+            with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
+                address.open(PATIENCE)
+            with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
+                asyncio.run(address.aopen(PATIENCE))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
