@@ -48,6 +48,7 @@ from fastflight.service.requests import (
 )
 from fastflight.service.source import Summary
 from fastflight.service.tokens import bearer, shown
+from fastflight.service.weight import weight
 
 REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
 # What waits on the way to the server, which has as much again.
@@ -143,7 +144,7 @@ class RemoteBackend:
         try:
             async for batch in batches:
                 with contextlib.suppress(Stopped):  # the write has ended, and says why
-                    await off_loop(handed.put, batch, batch.nbytes)
+                    await off_loop(handed.put, batch, weight(batch, batch.nbytes))
                 if writing.done():
                     break
             handed.finish()
@@ -190,4 +191,4 @@ async def _answered(stream: RowStream, ahead_bytes: int, governor: Governor) -> 
 
 
 def _size(piece: Piece) -> int:
-    return int(piece[0].nbytes)
+    return weight(piece[0], piece[0].nbytes)

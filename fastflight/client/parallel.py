@@ -21,6 +21,7 @@ from fastflight.client.progress import Meter, Report
 from fastflight.client.stream import BESIDE, Missed, RowStream, Summary, path_of
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
+from fastflight.service.weight import weight
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,4 +202,4 @@ def _rows(lanes: _Lanes, number: int, endpoint: Open, schema: pa.Schema) -> Iter
 
 
 def _size(batch: pa.RecordBatch) -> int:
-    return int(batch.nbytes)
+    return weight(batch, batch.nbytes)

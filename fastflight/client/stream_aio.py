@@ -19,6 +19,7 @@ from fastflight.client.stream import Missed, RowStream, Summary
 from fastflight.concurrency.handin import HandIn
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
+from fastflight.service.weight import weight
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +116,7 @@ class AsyncRowStream:
 def _read_ahead(stream: RowStream | ParallelRowStream, batches: HandIn[pa.RecordBatch]) -> None:
     try:
         for batch in stream:
-            batches.put(batch, batch.nbytes)
+            batches.put(batch, weight(batch, batch.nbytes))
     except BaseException as error:
         stream.cancel()
         batches.fail(error)

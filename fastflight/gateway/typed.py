@@ -12,6 +12,7 @@ import pyarrow as pa
 from fastflight.concurrency import HandIn, off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.status import Refused
+from fastflight.service.weight import weight
 from fastflight.tables.bare import one_content
 
 TYPED = pa.schema([pa.field("data", pa.binary(), nullable=False)])
@@ -30,6 +31,8 @@ class Typed:
 
     def put(self, data: bytes) -> None:
         """Never waits, so that one who leaves is seen at once; `Refused` when too much waits."""
+        if not data:
+            return  # nothing of it would reach the device, and any number would wait
         if self._bytes + len(data) > MAX_TYPED_BYTES:
             raise Refused(
                 413,
@@ -73,5 +76,5 @@ async def _feed(typed: AsyncIterator[bytes], handed: HandIn[pa.RecordBatch]) -> 
     with contextlib.suppress(Stopped):  # the exchange has ended, and says why
         async for data in typed:
             batch = pa.RecordBatch.from_arrays([one_content(data)], schema=TYPED)
-            await off_loop(handed.put, batch, len(data))
+            await off_loop(handed.put, batch, weight(batch, len(data)))
         handed.finish()

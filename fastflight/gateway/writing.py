@@ -19,6 +19,7 @@ from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.service.source import Sent, Summary
 from fastflight.service.stream import Stream
+from fastflight.service.weight import weight
 
 # What waits on the way to a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
 HANDIN_BYTES = 1024 * 1024
@@ -93,7 +94,7 @@ async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> bool:
         size = pa.ipc.get_record_batch_size(batch)
         stream.count(batch.num_rows, size)
         try:
-            await off_loop(handed.put, batch, size)
+            await off_loop(handed.put, batch, weight(batch, size))
         except Stopped:
             return False
     handed.finish()

@@ -30,6 +30,7 @@ from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
 from fastflight.service.stream import Stream
+from fastflight.service.weight import weight
 from fastflight.tables.bare import empty
 
 # The last message of an answer that has failed.
@@ -118,7 +119,7 @@ def _refuse(writer: flight.MetadataRecordBatchWriter, schema: pa.Schema, stream:
 def _take(incoming: Incoming, batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]) -> None:
     try:
         for batch in incoming:
-            batches.put(batch, pa.ipc.get_record_batch_size(batch))
+            batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)))
     except Stopped:
         batches.finish()  # the client has left, or the source takes no more: both know by themselves
     except FastFlightError as error:

@@ -38,6 +38,7 @@ from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer
 from fastflight.service.stream import Stream
+from fastflight.service.weight import weight
 from fastflight.tables.vetting import vet_batch, vet_schema
 
 # App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.
@@ -211,7 +212,7 @@ def _carry_out(
     stream.when_stopped(lambda: batches.fail(Stopped(stream.why_stop, hint="Ask again"), at_once=True))
     try:
         for batch in incoming:
-            batches.put(batch, pa.ipc.get_record_batch_size(batch))
+            batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)))
         batches.finish()
         while not concurrent.futures.wait([writing], POLL_SECONDS).done:
             stream.check()

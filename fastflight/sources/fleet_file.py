@@ -29,6 +29,7 @@ from fastflight.errors import UnknownName, nearest
 from fastflight.service import dispatch
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source, Takes
+from fastflight.service.weight import weight
 from fastflight.sources.fleet_rows import FleetRows, columns_asked
 
 Item: TypeAlias = pa.RecordBatch | Noted
@@ -231,7 +232,8 @@ class _AsyncBatches(AsyncIterator[Item]):
 
 
 def _size(item: Item) -> int:
-    return int((item.batch if isinstance(item, Noted) else item).nbytes)
+    batch = item.batch if isinstance(item, Noted) else item
+    return weight(batch, batch.nbytes)
 
 
 def _close(reading: Reading) -> None:

@@ -28,6 +28,7 @@ from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.service.requests import Request
 from fastflight.service.source import Acknowledge, AsyncIncoming, Incoming, Kept, Progress, Refused, Summary
+from fastflight.service.weight import weight
 
 # What waits on the way to the worker, which has as much again.
 HANDIN_BYTES = 1024 * 1024
@@ -97,7 +98,7 @@ async def feed(batches: AsyncIterable[pa.RecordBatch], handed: Inbox[pa.RecordBa
     try:
         async for batch in batches:
             try:
-                await off_loop(handed.put, batch, batch.nbytes)
+                await off_loop(handed.put, batch, weight(batch, batch.nbytes))
             except Stopped:
                 return  # the writer has ended, and says why
     except asyncio.CancelledError:

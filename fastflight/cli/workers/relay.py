@@ -23,6 +23,7 @@ from fastflight.concurrency import Governor, HandIn, off_loop
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError
 from fastflight.service.source import Noted, Summary
+from fastflight.service.weight import weight
 from fastflight.service.wire import parse
 from fastflight.tables.bare import empty
 
@@ -194,4 +195,5 @@ class AsyncBatches(AsyncIterator[Item]):
 
 def size_of(item: Item) -> int:
     """What an item holds while it waits."""
-    return int((item.batch if isinstance(item, Noted) else item).nbytes)
+    batch = item.batch if isinstance(item, Noted) else item
+    return weight(batch, batch.nbytes)
