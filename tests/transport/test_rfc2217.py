@@ -255,6 +255,35 @@ def test_an_answer_comes_while_another_task_waits_for_data(port: Rfc2217Port) ->
     assert port.settings.baud == 300
 
 
+def test_the_answer_to_a_cancelled_call_is_not_taken_for_that_to_the_next() -> None:
+    server = Rfc2217Server()
+
+    async def main(theirs: socket.socket, port: Rfc2217Port) -> None:
+        def answer() -> None:
+            asked: list[SetDtr] = []
+            while not asked:
+                asked += [event for event in server.feed(theirs.recv(1000)) if isinstance(event, SetDtr)]
+            server.answer(asked[0])
+            theirs.sendall(server.take())
+
+        cancelled = asyncio.ensure_future(port.aassign(PATIENCE, dtr=False))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        answer()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        following = asyncio.ensure_future(port.aassign(PATIENCE, dtr=True))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        answer()
+        await following
+
+    with connected() as (theirs, port):
+        theirs.sendall(server.take())
+        asyncio.run(main(theirs, port))
+
+
 def test_an_answer_comes_while_another_thread_waits_for_data(port: Rfc2217Port) -> None:
     received: list[bytes] = []
     thread = threading.Thread(target=lambda: received.append(port.read(PATIENCE)))
