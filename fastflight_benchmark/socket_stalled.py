@@ -18,6 +18,8 @@ import psutil
 import typer
 from websockets.sync.client import connect
 
+from fastflight.client import FastFlightClient
+from fastflight.errors import TransportError
 from fastflight_benchmark import ending, machine
 from fastflight_benchmark.spawned import spawned
 
@@ -39,6 +41,7 @@ def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many
             before = _settled(process)
             _stall(port, clients, parts)
             after = _settled(process)
+            _refuse_fewer(server.location, 2 + clients)
     typer.echo(f"{clients} clients that do not read: {(after - before) / clients / MIB:.2f} MiB each")
     typer.echo(f"the server before: {before / MIB:.0f} MiB")
     typer.echo(machine.in_one_line(machine.describe()))
@@ -52,6 +55,14 @@ def _stall(port: int, clients: int, parts: ExitStack) -> None:
             connect(address, max_queue=1, ping_interval=None, compression=None, close_timeout=0)
         )
         client.send(REQUEST)
+
+
+def _refuse_fewer(location: str, streams: int) -> None:
+    """`TransportError` unless so many are open: those that were refused would cost nothing."""
+    with FastFlightClient(location) as client:
+        there = client.stats()["open"]
+    if there != streams:
+        raise TransportError(f"{there} streams are open of {streams}", where=location, hint="The log has the reason")
 
 
 def _settled(process: psutil.Process) -> int:
