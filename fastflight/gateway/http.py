@@ -181,6 +181,7 @@ class HttpConnection(HttpToolsProtocol):
             before = self.cycle
             super().on_headers_complete()
             if self.cycle is not before:  # it is not for a WebSocket
+                self.cycle.__class__ = _Cycle  # uvicorn has no other place for one
                 self.cycle.transport = _Way(self.transport, self._end)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
@@ -251,6 +252,15 @@ class HttpConnection(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
+
+
+class _Cycle(RequestResponseCycle):
+    """One request and its answer, which says so where it is the last: what is still to come is not looked at."""
+
+    def send(self, message: Any) -> Any:
+        if self.more_body and not self.response_started:
+            self.keep_alive = False
+        return super().send(message)
 
 
 class _Way:

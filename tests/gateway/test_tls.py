@@ -88,3 +88,14 @@ def test_who_does_not_shake_hands_gets_nothing(monkeypatch: pytest.MonkeyPatch, 
         with socket.create_connection(("127.0.0.1", served.gateway.port), SOON) as plain:
             plain.sendall(sent)
             assert not b"".join(iter(lambda: plain.recv(100), b"")).startswith(b"HTTP")
+
+
+def test_one_that_is_refused_while_it_sends_is_told_why_and_may_ask_again() -> None:
+    """TLS has no end of one direction: only the answer can say that nothing more is taken on its connection."""
+    with ExitStack() as parts:
+        client = parts.enter_context(closing(served_with(ssl.CERT_OPTIONAL, parts).client("logger@lab.example")))
+        for _ in range(2):
+            client.request("PUT", "/", bytes(5_000_000), {"host": "bench.example"})
+            answer = client.getresponse()
+            assert answer.status == 200
+            assert json.loads(answer.read())["name"] == "logger@lab.example"
