@@ -121,10 +121,11 @@ def main() -> None:
 
     files = FileSystem(chosen.files, capacity=chosen.capacity, heap=lambda: chosen.heap, faults=chosen.fault)
     sys.setswitchinterval(SWITCH_SECONDS)
-    sending = (Line.send, type(link).send, Faults.on_send, say)
+    sending = (Line.send, type(link).send, Faults.on_send, Control.struck, say)
     OWN_FILES.update(function.__code__.co_filename for function in sending)
     signal.signal(signal.SIGINT, lambda *_: leave())
-    signal.signal(POKE, uart.on_signal)
+    # There is nothing to stop yet: what the host has asked for by then the board finds when it runs.
+    signal.signal(POKE, signal.SIG_IGN)
     if link.address:
         say(link.address)
     if chosen.control:
@@ -134,7 +135,9 @@ def main() -> None:
     line.start(uart, rate, chosen.slice / 1000)
     Wall(chosen.files, own=LINE_EVENTS).install()
     gc.freeze()
-    Board(uart, new_runtime, raw_paste=not chosen.no_raw_paste).run()
+    board = Board(uart, new_runtime, raw_paste=not chosen.no_raw_paste)
+    signal.signal(POKE, uart.on_signal)
+    board.run()
 
 
 if __name__ == "__main__":

@@ -20,19 +20,11 @@ RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 class Client:
     """The transport's end of a board's line."""
 
-    def __init__(self, files: Path, *options: str) -> None:
+    def __init__(self, files: Path, *options: str, program: tuple[str, ...] = ("-m", "fastflight.simulator")) -> None:
         listener = socket.create_server(("127.0.0.1", 0))
         listener.settimeout(PATIENCE)
         port = listener.getsockname()[1]
-        command = [
-            sys.executable,
-            "-m",
-            "fastflight.simulator",
-            "--connect",
-            f"127.0.0.1:{port}",
-            "--files",
-            str(files),
-        ]
+        command = [sys.executable, *program, "--connect", f"127.0.0.1:{port}", "--files", str(files)]
         self.process = subprocess.Popen(
             [*command, *options], env={**os.environ, "FASTFLIGHT_SIMULATOR_TOKEN": TOKEN}, stderr=subprocess.PIPE
         )

@@ -189,6 +189,34 @@ def test_a_reset_in_mid_transfer(start: Start, fault: str) -> None:
     assert board.exec("print(1)") == (b"1\r\n", b"")
 
 
+# A board that is not done with starting before it has been asked to reset, and its main thread was poked to.
+LATE = """
+import fastflight.simulator.__main__ as simulator
+poked = []
+class Uart(simulator.Uart):
+    def __init__(self, *arguments, poke, **options):
+        super().__init__(*arguments, poke=lambda: poked.append(poke()), **options)
+class Wall(simulator.Wall):
+    def install(self):
+        while not poked:
+            pass
+        super().install()
+simulator.Uart, simulator.Wall = Uart, Wall
+simulator.main()
+"""
+
+
+def test_a_reset_that_strikes_while_the_board_starts(tmp_path: Path) -> None:
+    board = Client(tmp_path, "--telemetry", "0", "--fault", "reset-after-rx=1", program=("-c", LATE))
+    try:
+        board.send(b"\r")
+        board.until(PROMPT)
+        board.enter_raw()
+        assert board.exec("print(1)") == (b"1\r\n", b"")
+    finally:
+        assert board.close() == 0
+
+
 def test_a_reset_stops_a_program_that_catches_everything(start: Start) -> None:
     board = start("--fault", "reset-after-rx=100")
     board.until(PROMPT)
