@@ -92,6 +92,12 @@ class Uart:
             before, self.received = self.received, self.received + len(data)
             data, event = self._faults.on_receive(data, before)
             data = self._without_interrupts(data)
+            # Here, as who was told of it may `mend` it from now on, and has to find what struck.
+            if event == "stall":
+                self._stalled = True
+            elif event == "reset":
+                self._ask_for_reset()
+                data = b""
         self._poke_main()
         with self._change:
             while data:
@@ -105,17 +111,11 @@ class Uart:
                     break
                 if not self._change.wait(PEER_CHECK_INTERVAL):
                     self._peer_check()
-        if event == "reset":
-            self.reset()
-        elif event == "stall":
-            self._stalled = True
 
     def reset(self) -> None:
         """Ask for a reset from outside: the button on the board."""
         with self._change:
-            self._pending = BoardReset
-            self.ring.clear()
-            self._change.notify_all()
+            self._ask_for_reset()
         self._poke_main()
 
     def inject(self, specs: Iterable[str]) -> None:
@@ -137,6 +137,11 @@ class Uart:
         with self._change:
             self._closed = True
             self._change.notify_all()
+
+    def _ask_for_reset(self) -> None:
+        self._pending = BoardReset
+        self.ring.clear()
+        self._change.notify_all()
 
     def _without_interrupts(self, data: bytes) -> bytes:
         if self.interrupt_char >= 0 and self.interrupt_char in data:
@@ -233,10 +238,11 @@ class Uart:
             if self._pacer:
                 count = min(count, self._pacer.due())
             if count:
-                left, event = self._faults.on_send(view[:count], self.sent)
-                # First, as who sees the byte may ask for a fault at the next one, or for the end of this.
-                self.sent += count
-                self._stalled = self._stalled or event == "stall"
+                with self._change:  # as in `arrive`
+                    left, event = self._faults.on_send(view[:count], self.sent)
+                    # First, as who sees the byte may ask for a fault at the next one, or for the end of this.
+                    self.sent += count
+                    self._stalled = self._stalled or event == "stall"
                 self._send(memoryview(left))
                 view = view[count:]
                 if self._pacer:

@@ -9,6 +9,9 @@ import pytest
 from fastflight.simulator.faults import Faults
 from fastflight.simulator.uart import BoardReset, LineClosed, Uart
 
+# For waits that end as soon as something happens; reached only when it does not.
+SOON = 20.0
+
 
 def test_a_small_ring_overflows_and_counts() -> None:
     uart = Uart(lambda data: None, rate=1e6, ring=8)
@@ -108,3 +111,47 @@ def test_a_stalled_board_takes_nothing_more() -> None:
     uart.hang_up()
     with pytest.raises(LineClosed):
         uart.write(b"x")
+
+
+def test_a_stall_that_is_mended_as_soon_as_it_is_told_is_over() -> None:
+    """In the middle of a burst that finds no room."""
+    faults, struck = Faults.parse(["stall-after-rx=6"]), threading.Event()
+    faults.told = lambda spec: struck.set()
+    uart = Uart(lambda data: None, faults=faults)
+    uart.ring.capacity = 3
+    sender = threading.Thread(target=uart.arrive, args=(b"abcdef",))
+    sender.start()
+    assert struck.wait(SOON)
+    uart.mend()
+    with pytest.raises(BoardReset):
+        uart.write(b"x")
+    uart.restart()
+    sender.join(SOON)
+    uart.write(b"x")
+
+
+def test_a_stall_that_is_mended_as_its_byte_leaves_is_over() -> None:
+    faults = Faults.parse(["stall-after-tx=1"])
+    uart = Uart(lambda data: mending.join(SOON), faults=faults)
+    mending = threading.Thread(target=uart.mend)
+    faults.told = lambda spec: mending.start()
+    with pytest.raises(BoardReset):
+        uart.write(b"x")
+    uart.restart()
+    uart.write(b"x")
+
+
+def test_a_reset_that_was_told_is_not_still_to_come_when_all_is_mended() -> None:
+    faults, struck = Faults.parse(["reset-after-rx=6"]), threading.Event()
+    faults.told = lambda spec: struck.set()
+    uart = Uart(lambda data: None, faults=faults)
+    uart.ring.capacity = 3
+    sender = threading.Thread(target=uart.arrive, args=(b"abcdef",))
+    sender.start()
+    assert struck.wait(SOON)
+    uart.mend()
+    with pytest.raises(BoardReset):
+        uart.write(b"x")
+    uart.restart()
+    sender.join(SOON)
+    uart.write(b"x")
