@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
 # A thread and a stream at the server for each.
 MAX_PARALLEL = 64
+# For the threads of a stream that is left to end. One whose server has not answered yet ends when it does.
+LEAVE_SECONDS = 1.0
 
 Open = Callable[[], RowStream]
 
@@ -128,7 +130,7 @@ class ParallelRowStream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.cancel()
-        self._batches.close()
+        self._batches.close(LEAVE_SECONDS)
 
     def __del__(self) -> None:
         if hasattr(self, "_batches"):  # the threads would wait for ever for somebody to take their batches

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
@@ -71,11 +72,12 @@ class Gather(Iterator[T], Generic[T]):
             self._shared.gathered.close()
             self._shared.changed.notify_all()
 
-    def close(self) -> None:
-        """End it, and wait until every job has seen that."""
+    def close(self, timeout: float | None = None) -> None:
+        """End it, and wait until every job has seen that, or for `timeout` seconds."""
         self.stop()
+        deadline = None if timeout is None else time.monotonic() + timeout
         for thread in self._threads:
-            thread.join()
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
     def __del__(self) -> None:
         if hasattr(self, "_shared"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.client import AsyncFastFlightClient, FastFlightClient
+from fastflight.client import AsyncFastFlightClient, FastFlightClient, parallel
 from fastflight.client.parallel import combined
 from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, RequestError, Stopped, TransportClosed, TransportError, TransportTimeout
@@ -27,13 +28,17 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 
 class Divided(Request):
-    """Rows of the numbers 0 to 9, a part for each; part `bad` fails after its row, and part `idle` goes on."""
+    """Rows of the numbers 0 to 9, a part for each; part `bad` fails after its row, and part `idle` goes on.
+
+    Part `late` is not answered before the servers may.
+    """
 
     type: ClassVar[str] = "divided"
 
     number: int | None = None
     bad: int = -1
     idle: int = -1
+    late: int = -1
     other: int = -1
 
 
@@ -45,6 +50,9 @@ class Servers:
         self.where: Callable[[int], list[str]] = lambda number: []
         self.asked: list[tuple[int, int]] = []
         self.ended = threading.Semaphore(0)
+        self.may_answer = threading.Event()
+        # Whether the late part waited for that, and not for ever.
+        self.answered: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self.locations: list[str] = []
         self.ordered = True
         self.broken: TransportError | None = None
@@ -72,6 +80,8 @@ class Servers:
         self.asked.append((index, number))
         if self.broken is not None:
             raise self.broken
+        if number == request.late:
+            self.answered.put(self.may_answer.wait(SOON))
         schema = pa.schema([("other", pa.int64())]) if number == request.other else SCHEMA
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -160,6 +170,29 @@ def test_closing_ends_all_endpoints(servers: Servers) -> None:
         next(iter(stream))
     for _ in servers.asked:
         assert servers.ended.acquire(timeout=SOON)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_leaving_does_not_wait_for_an_endpoint_without_an_answer(
+    servers: Servers, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "LEAVE_SECONDS", 0.01)
+    location, request = servers.start(), Divided(mode="sync", late=1)
+
+    async def main() -> None:
+        async with (
+            AsyncFastFlightClient(location) as client,
+            await client.read_parallel(request, ordered=False) as stream,
+        ):
+            assert (await anext(stream)).num_rows == 1
+
+    if kind == "async":
+        asyncio.run(main())
+    else:
+        with FastFlightClient(location) as client, client.read_parallel(request, ordered=False) as rows:
+            assert next(iter(rows)).num_rows == 1
+    servers.may_answer.set()
+    assert servers.answered.get(timeout=2 * SOON)
 
 
 def test_an_async_stream_that_is_left_ends_all_endpoints(servers: Servers) -> None:
