@@ -257,6 +257,19 @@ def test_a_worker_that_ends_while_it_speaks_is_told(monkeypatch: pytest.MonkeyPa
     worker.join(SECONDS)
 
 
+def test_a_worker_that_cannot_be_looked_after_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that has no process left has no thread, either: it is tried again later, and nothing stays of it."""
+
+    def no_thread(timer: threading.Timer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("fastflight.cli.workers.pool.threading.Timer.start", no_thread)
+    worker = pool.Worker(0, ServeSettings("grpc://127.0.0.1:0", {}), Governor())
+    with pytest.raises(TransportError, match="worker 0 has no thread"):
+        worker.start()
+    assert worker._process is None
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux which processes there are")
 def test_a_worker_that_hangs_is_killed_and_the_other_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.cli.workers.pool.STOP_SECONDS", 0.5)

@@ -42,6 +42,7 @@ FIRST_PAUSE_SECONDS = 0.25
 MAX_PAUSE_SECONDS = 30.0
 # One that ran for so long has lasted.
 LASTING_SECONDS = 60.0
+NO_ROOM = "The system has no room for one: end others"
 # Actions take as long as the board takes: the limit is the client's, whose end cancels nothing here.
 ACTION_SECONDS = 86_400.0
 
@@ -79,37 +80,46 @@ class Worker:
 
     def start(self) -> None:
         """Have a process; returns when it serves. Raises what kept it from starting."""
+        late = threading.Timer(START_SECONDS, self._kill)
+        try:
+            late.start()
+        except RuntimeError as error:  # Python's word for a system that gives none
+            raise TransportError(f"worker {self.number} has no thread", hint=NO_ROOM) from error
+        try:
+            self._start()
+        finally:
+            late.cancel()
+
+    def _start(self) -> None:
         with self._lock:
             if self._stopping:
                 raise TransportClosed("the server shuts down")
             try:
                 process = self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603  # our own program, no shell
             except OSError as error:
-                raise TransportError(
-                    f"worker {self.number} has no process: {error.strerror}", hint="It has no room for one: end others"
-                ) from error
+                raise TransportError(f"worker {self.number} has no process: {error.strerror}", hint=NO_ROOM) from error
         assert process.stdin is not None and process.stdout is not None
         settings = share.elsewhere(self.settings) if self._elsewhere else self.settings
         _tell(process.stdin, share.encode(settings) + b"\n")
-        late = threading.Timer(START_SECONDS, process.kill)
-        late.start()
-        try:
-            with process.stdout as said:
-                word = _word(said.readline())
-            if "location" not in word:
-                process.wait()
-                _close(process.stdin)
-                told = of_description(word.get("error"))
-                self._elsewhere = told is not None and told.where == settings.location
-                raise told or TransportError(
-                    f"worker {self.number} ended before it served", hint="Its log is among the server's own"
-                )
-        finally:
-            late.cancel()
+        with process.stdout as said:
+            word = _word(said.readline())
+        if "location" not in word:
+            process.wait()
+            _close(process.stdin)
+            told = of_description(word.get("error"))
+            self._elsewhere = told is not None and told.where == settings.location
+            raise told or TransportError(
+                f"worker {self.number} ended before it served", hint="Its log is among the server's own"
+            )
         self._elsewhere = False
         self.settings = replace(self.settings, location=word["location"])
         self.bridges = {name: Ports(**ports) for name, ports in word["bridges"].items()}
         self._connection = Connection(self.location, ACTION_SECONDS, self._credentials)
+
+    def _kill(self) -> None:
+        """It has not begun to serve in time."""
+        if self._process is not None:
+            self._process.kill()
 
     def wait(self) -> int:
         """Wait for the process to end; its exit code."""
