@@ -103,7 +103,8 @@ class Connections:
         for connection in list(self._open):
             if connection.due is not None and connection.due <= now and not connection.postponed():
                 self.late += not connection.resting
-                self.gone(connection)
+                # It is told so, and has gone when it has read that; until then it is one that does not read.
+                connection.due = None
                 connection.cut(late=True)
             elif self._unread.is_stalled(connection, connection.waiting(), now):
                 self.not_read += 1

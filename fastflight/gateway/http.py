@@ -235,6 +235,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _refuse(self, error: Refused) -> None:
         """End the connection, with an answer that is not the application's if one may stand there."""
+        self.due = None
         if self._is_next:
             self.transport.write(last_words(error, {}))
             self.transport.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
@@ -17,6 +18,7 @@ from fastflight.errors import TransportError
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.connections import Connections
 from fastflight.gateway.http import MAX_HEAD_BYTES
+from fastflight.gateway.page import files
 
 from ..server.conftest import SOON
 from .asking import HERE, UPGRADE, Answered, Client, scope, up_to
@@ -81,6 +83,37 @@ def test_an_answer_that_nobody_reads_gives_its_device_back(
             assert running.trials.closed.wait(SOON)
             assert running.ledger.wait_empty(SOON)
     assert (connections.not_read, connections.late) == (1, 0)
+
+
+@pytest.mark.parametrize("behind", [b"G", b"no HTTP\r\n\r\n"])
+def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
+    running: Running, monkeypatch: pytest.MonkeyPatch, behind: bytes
+) -> None:
+    path, _ = max(files().items(), key=lambda each: each[1].stat().st_size)
+    monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
+    connections = Connections()
+
+    async def small() -> None:
+        for connection in connections._open:
+            connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # type: ignore[attr-defined]
+
+    async def cut() -> None:
+        while not connections.not_read:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+
+    with listen(running.app, running.shard, 0, connections=connections) as gateway, socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.connect(("127.0.0.1", gateway.port))
+        raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        up_to(raw, b'{"status": "serving"}')
+        running.run(small())
+        raw.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+        assert raw.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
+        for name in ("http.HEAD_SECONDS", "unread.STALL_SECONDS"):
+            monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
+        raw.sendall(behind)
+        running.run(cut())
+    assert connections.open == 0
 
 
 def test_a_head_without_end_is_refused(listening: Gateway) -> None:
