@@ -2,7 +2,8 @@
 """The benchmark's table, served by the `fastflight` of PyPI: another project, with the same import name as this one.
 
 It runs in an environment of its own, where `fastflight` is that one; nothing of this project can be imported. So the
-table is made here again, and the pace of its source is the file named on the command line.
+table is made here again, and the pace of its source is the file named on the command line; without a pace neither table
+lets its event loop turn.
 
 A ticket is what that server takes: JSON with the parameters' class as `param_type`. The service behind `SyncTable` has
 `get_batches` only, the one behind `AsyncTable` `aget_batches` only: with both, that server never takes the second. The
@@ -64,8 +65,6 @@ class AsyncService(BaseDataService[AsyncTable]):  # type: ignore[misc]
             if params.delay_per_row:
                 await asyncio.sleep(pacer.begin(batch.num_rows * params.delay_per_row))
                 pacer.end()
-            else:
-                await asyncio.sleep(0)
             yield batch
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -12,7 +17,7 @@ from pyarrow import flight
 
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.requests import Mock
-from fastflight.sources import mock
+from fastflight.sources import mock, pacer
 from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKES, PEERS
 from fastflight_benchmark.loading.reading import read
 from fastflight_benchmark.mock_data_service import check
@@ -88,6 +93,37 @@ def test_a_ticket_says_the_same_to_each_in_its_own_words() -> None:
             "delay_per_row": 0.0,
             "columns": 50,
         }
+
+
+def taken_at_once(batches: AsyncIterator[object]) -> int:
+    """How many come without the event loop's help."""
+    count = 0
+    while True:
+        following = batches.__anext__()
+        try:
+            following.__await__().send(None)
+        except StopIteration:
+            count += 1
+        except StopAsyncIteration:
+            return count
+        else:
+            raise AssertionError(f"after {count} batches it waits")
+
+
+def test_without_a_pace_neither_async_table_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Base:
+        def __class_getitem__(cls, _: object) -> type[Base]:
+            return cls
+
+    there = SimpleNamespace(BaseDataService=Base, BaseParams=Base, FastFlightServer=Base)
+    monkeypatch.setitem(sys.modules, "fastflight", cast(ModuleType, there))
+    theirs = runpy.run_path(str(running.NAMESAKE_SCRIPT))
+    monkeypatch.undo()
+    theirs["AsyncService"].aget_batches.__globals__["Pacer"] = pacer.Pacer
+    asked = SimpleNamespace(total_rows=100, rows_per_batch=40, delay_per_row=0.0, columns=2)
+
+    assert taken_at_once(theirs["AsyncService"]().aget_batches(asked)) == 3
+    assert taken_at_once(mock._abatches(TABLE, mock._shape(TABLE))) == 3
 
 
 def refuse(*_: object) -> Path:
