@@ -24,12 +24,14 @@ NOTE = "Boards, server and readers share the cores. Medians of runs; cores are o
 
 
 def sessions(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
-    """All plots of a result."""
-    measured = result[result["p50_ms"].notna()]
-    return {"latency": latency(measured, description), "cost": cost(measured, description)}
+    """All plots of a result. Cells that failed are not in them, and their number is told."""
+    right = (result["failed"] == 0) & result["p50_ms"].notna()
+    note = NOTE if right.all() else f"{NOTE}. {(~right).sum()} cells failed, and are not here"
+    measured = result[right]
+    return {"latency": latency(measured, description, note), "cost": cost(measured, description, note)}
 
 
-def latency(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
+def latency(cells: pd.DataFrame, description: Mapping[str, Any], note: str) -> Figure:
     """Milliseconds from print to reader, median and a whisker up to p99, on a scale of powers of ten."""
     figure, axes = plt.subplots(figsize=(12.5, 4.8))
     for place, row in enumerate(cells.to_dict("records")):
@@ -48,11 +50,11 @@ def latency(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
     figure.suptitle("From the line to the reader", x=0.02, ha="left", fontsize=12)
     _legend(figure, axes)
     few = f"p99 of fewer than {P99_ROWS} rows is about their highest"
-    finish(figure, f"{NOTE}. Bars: median, lines: up to p99; {few}. flush_ms 0", description)
+    finish(figure, f"{note}. Bars: median, lines: up to p99; {few}. flush_ms 0", description)
     return figure
 
 
-def cost(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
+def cost(cells: pd.DataFrame, description: Mapping[str, Any], note: str) -> Figure:
     """The server's cores and its memory, cell by cell."""
     figure, (cores, memory) = plt.subplots(2, 1, figsize=(12.5, 6.4), sharex=True)
     for axes, name, target, unit, digits in (
@@ -69,7 +71,7 @@ def cost(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
     cores.spines[["top", "right"]].set_visible(False)
     figure.suptitle("What the server uses", x=0.02, ha="left", fontsize=12)
     _legend(figure, cores)
-    finish(figure, NOTE, description)
+    finish(figure, note, description)
     return figure
 
 

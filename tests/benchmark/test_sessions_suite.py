@@ -13,10 +13,12 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 import pytest
+from matplotlib import pyplot as plt
 from rich.console import Console
 
 from fastflight_benchmark import plot_benchmark_results
 from fastflight_benchmark.live import measuring
+from fastflight_benchmark.live import plots as live_plots
 from fastflight_benchmark.live.counting import JSON_SCHEMA, Rows, Traffic
 from fastflight_benchmark.live.measuring import Cell
 from fastflight_benchmark.live.printing import Printed
@@ -24,6 +26,7 @@ from fastflight_benchmark.live.reading import Seen
 from fastflight_benchmark.live.report import targets
 from fastflight_benchmark.live.rows import frame, summarize
 from fastflight_benchmark.suites import Options, sessions
+from tests.benchmark.test_plots import DESCRIPTION
 
 SCOPE = sessions.Scope((), 20, 3, (), 0.3, 2, 0.0, 0.0, 1_000_000)
 
@@ -104,6 +107,17 @@ def test_a_target_of_a_cell_that_failed_is_missed() -> None:
         told = [[target.met for target in targets(summarize(each), log)] for each in (good, bad)]
         assert told[0].count(True) == len(told[0]) - 2, part  # the log was not measured
         assert not any(told[1]) and len(told[1]) > 2
+
+
+@pytest.mark.usefixtures("fonts")
+def test_a_cell_that_failed_is_in_no_plot_and_its_absence_is_told() -> None:
+    used = {"boards_cores": 0.1, "readers_cores": 0.1, "bytes_per_second": 0.0}
+    cells = [measured("boards", 10, **used), measured("boards", 100, error="cut", **used)]
+    for figure in live_plots.sessions(summarize(frame(cells)), DESCRIPTION).values():
+        named = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
+        assert [name.split()[0] for name in named] == ["10"]
+        assert "1 cells failed, and are not here" in figure.texts[-1].get_text().replace("\n", " ")
+        plt.close(figure)
 
 
 def rows(*numbers: int, board: int = 7) -> pa.RecordBatch:
