@@ -21,6 +21,8 @@ from fastflight_benchmark.ways import DOWNLOAD, UPLOAD
 PALEST, FULL = 50.0, 100.0
 # And at which those of text end: deflate moves it faster than the line.
 COMPRESSED = 400.0
+# A cell's `status` where it was run, well or not.
+RUN = "run"
 MPREMOTE_COLOUR, TERMINAL_COLOUR = "#c44e52", "#e5a6a8"
 LIMIT_NOTE = "Limit: the line rate, for uploads at most ring / round trip; without a pace a bare loop on the board"
 
@@ -35,7 +37,7 @@ def transfer(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, 
     compared = steady[steady["mpremote_seconds"].notna()]
     if len(compared):
         figures["mpremote"] = against_mpremote(compared, description)
-    tuned = result[(result["kind"] == TUNING) & (result["status"] == "run")]
+    tuned = result[(result["kind"] == TUNING) & (result["status"] == RUN)]
     if len(tuned):
         figures["chunk_drain"] = chunk_and_drain(tuned, description)
     return figures
@@ -51,7 +53,8 @@ def of_limit(cells: pd.DataFrame, content: str, description: Mapping[str, Any]) 
         for path, axes in zip(("sync", "async"), row, strict=True):
             chosen = cells[(cells["operation"] == operation) & (cells["path"] == path)]
             shares = 100 * chosen.pivot(index="line", columns="size", values="of_limit").reindex(lines, columns=sizes)
-            labels = shares.map(lambda share: "not run" if share != share else f"{share:.0f} %")
+            labels = shares.map(lambda share: f"{share:.0f} %")
+            status = chosen.pivot(index="line", columns="size", values="status").reindex(lines, columns=sizes)
             sns.heatmap(
                 shares.fillna(0),
                 ax=axes,
@@ -65,7 +68,7 @@ def of_limit(cells: pd.DataFrame, content: str, description: Mapping[str, Any]) 
                 annot_kws={"fontsize": 8.5},
                 cbar=False,
             )
-            _mark_missing(axes, shares)
+            _mark_missing(axes, shares, status.map(lambda said: "failed" if said == RUN else "not run"))
             axes.set_title(f"{operation}, {path}", loc="left", fontsize=10)
             axes.set_xlabel("")
             axes.set_ylabel("line, baud" if path == "sync" else "")
@@ -196,11 +199,12 @@ def _boards_note(result: pd.DataFrame, description: Mapping[str, Any]) -> str:
     )
 
 
-def _mark_missing(axes: Axes, shares: pd.DataFrame) -> None:
+def _mark_missing(axes: Axes, shares: pd.DataFrame, words: pd.DataFrame) -> None:
     for row, values in enumerate(shares.to_numpy()):
         for column, share in enumerate(values):
             if share != share:
-                axes.text(column + 0.5, row + 0.5, "not run", ha="center", va="center", fontsize=8, color="#777777")
+                word = str(words.iat[row, column])
+                axes.text(column + 0.5, row + 0.5, word, ha="center", va="center", fontsize=8, color="#777777")
 
 
 def _content_name(content: str) -> str:

@@ -13,11 +13,12 @@ import pytest
 from matplotlib import pyplot as plt
 from rich.console import Console
 
-from fastflight_benchmark import plot_benchmark_results, transfer_report, transfer_summary
+from fastflight_benchmark import plot_benchmark_results, transfer_plots, transfer_report, transfer_summary
 from fastflight_benchmark.contents import KINDS, make
 from fastflight_benchmark.suites import Options, transfer
 from fastflight_benchmark.transfer_summary import RAW_COLUMNS, STEADY
 from fastflight_benchmark.ways import DOWNLOAD, UPLOAD
+from tests.benchmark.test_plots import DESCRIPTION
 
 needs_terminals = pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
 
@@ -140,6 +141,24 @@ def test_a_target_is_missed_where_a_transfer_failed(others: list[dict[str, objec
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert re.search(r"of limit: 0.96 in the worst of . cells, and 1 with transfers that failed; .*: missed", text)
+
+
+@pytest.mark.usefixtures("fonts")
+def test_a_cell_that_failed_is_not_said_not_to_have_been_run() -> None:
+    made = raw(
+        [
+            {"path": path, "run": 1, "size": size, "operation": operation, "seconds": seconds, "error": error}
+            for path in ("sync", "async")
+            for operation in (UPLOAD, DOWNLOAD)
+            for size, seconds, error in ((1_000, 0.1, ""), (10_000, float("nan"), "lost"))
+        ]
+    )
+    skipped = dataclasses.asdict(transfer.Cell(115_200, "random", 1_000_000, skipped="too long"))
+    description = DESCRIPTION | {"suite": "transfer"}
+    figure = transfer_plots.of_limit(transfer_summary.aggregate(made, [skipped]), "random", description)
+    for axes in figure.axes:
+        assert sorted(text.get_text() for text in axes.texts) == ["87 %", "failed", "not run"]
+    plt.close(figure)
 
 
 @needs_terminals
