@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fastflight.concurrency.offload import unbroken
-from fastflight.errors import TransportTimeout
+from fastflight.errors import ProtocolError, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import (
     ModemState,
     Purge,
@@ -50,6 +50,10 @@ class Rfc2217Address:
         requests: list[Request] = [SetBaud(self.baud), SetDataBits(None), SetParity(None), SetStopBits(None)]
         try:
             port.begin([*requests, *_controls(self.dtr, self.rts, None)], left())
+        except ProtocolError as error:
+            port.close()
+            hint = "It may be a raw line: open it as socket:// instead"
+            raise TransportError(error.what, where=self.url, hint=hint) from error
         except BaseException:
             port.close()
             raise

@@ -333,6 +333,22 @@ def flooding(stream: socket.socket, data: bytes) -> Iterator[None]:
     thread.join()
 
 
+def test_a_server_that_floods_and_agrees_to_nothing_cannot_be_opened() -> None:
+    """Whoever opens a line tries it again after a `TransportError`, and ends with any other."""
+
+    def flood() -> None:
+        with listener.accept()[0] as theirs, suppress(OSError):
+            while True:
+                theirs.sendall(bytes(1 << 20))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=flood)
+        thread.start()
+        with pytest.raises(TransportError, match="sent .* bytes, and no answer"):
+            parse_url(f"rfc2217://127.0.0.1:{listener.getsockname()[1]}").open(PATIENCE)
+        thread.join()
+
+
 def test_a_server_that_talks_only_telnet_is_silent() -> None:
     with connected() as (theirs, port), flooding(theirs, FLOOD):
         with pytest.raises(TransportTimeout, match="sent nothing for 0.05 s"):
