@@ -40,6 +40,8 @@ MAX_CLIENTS = 64
 MAX_CLIENTS_OF_ONE = 16
 # What clients get to read that the relay shuts down.
 CLOSE_SECONDS = 2.5
+# What one that is refused gets to read that.
+REFUSED_SECONDS = 5.0
 # What an answer of a status has to say beside its text.
 _HEADERS = {401: 'www-authenticate: Bearer realm="fastflight"\r\n', 426: "sec-websocket-version: 13\r\n"}
 # After which a place may be free.
@@ -129,6 +131,8 @@ class Relay:
         except Exception as error:
             transport.write(last_words(error, _HEADERS))
             transport.close()
+            # Nobody looks after it any more, and it may not have read what it was answered before.
+            asyncio.get_running_loop().call_later(REFUSED_SECONDS, transport.abort)
             return
         if yielding:
             self._put_out(yielding[-1])

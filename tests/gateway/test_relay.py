@@ -79,6 +79,27 @@ def test_one_that_comes_as_the_relay_closes_is_let_go() -> None:
     assert asyncio.run(main()) == b""
 
 
+def test_one_that_is_refused_and_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.gateway.relay.REFUSED_SECONDS", 0.05)
+
+    async def main() -> None:
+        relay, loop = Relay(AllowedTargets(LOCAL), Door()), asyncio.get_running_loop()
+        lost = loop.create_future()
+
+        class Answered(asyncio.Protocol):
+            def connection_lost(self, exc: Exception | None) -> None:
+                lost.set_result(None)
+
+        theirs, ours = socket.socketpair()
+        with theirs:
+            transport, _ = await loop.connect_accepted_socket(Answered, ours)
+            transport.write(bytes(16 * 1024 * 1024))
+            relay.take_over(transport, [])
+            await asyncio.wait_for(lost, SOON)
+
+    asyncio.run(main())
+
+
 def test_no_extension_is_ever_agreed_on(gateway: Gateway) -> None:
     sock, answer = handshake(gateway, Sec_WebSocket_Extensions="permessage-deflate")
     with sock:
