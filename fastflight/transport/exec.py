@@ -52,10 +52,7 @@ class ExecAddress:
                 self._folder = tempfile.TemporaryDirectory(prefix="fastflight-exec-")
             ours, theirs = pty.openpty()
         except OSError as error:
-            missing = os.strerror(error.errno) if error.errno else str(error)
-            raise TransportError(
-                f"no terminal for the command ({missing})", where=self.url, hint="Try again when fewer are open"
-            ) from error
+            raise self._no_terminal(error) from error
         folder = self.cwd or (self._folder.name if self._folder else ".")
         try:
             tty.setraw(theirs)
@@ -76,7 +73,17 @@ class ExecAddress:
             ) from error
         finally:
             os.close(theirs)
-        return ExecPort(ours, self.url, child)
+        try:
+            return ExecPort(ours, self.url, child)
+        except OSError as error:
+            _end(ours, child)
+            raise self._no_terminal(error) from error
+
+    def _no_terminal(self, error: OSError) -> TransportError:
+        missing = os.strerror(error.errno) if error.errno else str(error)
+        return TransportError(
+            f"no terminal for the command ({missing})", where=self.url, hint="Try again when fewer are open"
+        )
 
     def dispose(self) -> None:
         if self._folder is not None:

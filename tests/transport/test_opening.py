@@ -1,6 +1,7 @@
 """Addresses that cannot be opened say why and what to do; the simulated board opens, answers and ends."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import AsyncAddress, Port, parse_url
+from fastflight.transport.descriptor import DescriptorPort
 from fastflight.transport.exec import ExecPort
 from fastflight.transport.sim import _accept
 
@@ -93,6 +95,21 @@ def test_opening_that_is_cancelled_leaves_nothing_open(monkeypatch: pytest.Monke
 def test_a_command_that_is_not_installed() -> None:
     address = parse_url("exec:no-such-command-anywhere")
     with pytest.raises(TransportError, match="cannot start the command .*installed and on PATH"):
+        address.open(PATIENCE)
+    address.dispose()
+
+
+def test_a_child_that_there_is_no_descriptor_left_to_wait_for_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = os.pipe
+
+    def taken() -> tuple[int, int]:
+        if sys._getframe(1).f_code is DescriptorPort.__init__.__code__:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return pipe()
+
+    monkeypatch.setattr(os, "pipe", taken)
+    address = parse_url(f"exec:{sys.executable} -c 'input()'")
+    with pytest.raises(TransportError, match="no terminal for the command .Too many open files"):
         address.open(PATIENCE)
     address.dispose()
 
