@@ -170,7 +170,9 @@ def look_at_boards(client: FastFlightClient, folder: Path, promised: Promised, r
                 repl.send("print(6 * 7)\r")
                 repl.read_until(b"42\r\n>>> ")
             client.info(name)
-            run.hold(client.read(name, READINGS).to_arrow().num_rows == READ_ROWS, f"{name}: {READINGS} is another one")
+            same = (folder / name / READINGS[1:]).read_text() == FILE
+            same = same and client.read(name, READINGS).to_arrow().num_rows == READ_ROWS
+            run.hold(same, f"{name}: {READINGS} is another one")
         except FastFlightError as error:
             run.amiss.append(f"{name} cannot be used: {error}")
     for name in SHARED_BOARDS:

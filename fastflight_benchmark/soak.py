@@ -56,8 +56,8 @@ POLL_SECONDS = 0.5
 SPARE_DESCRIPTORS = 8
 # Sampled so often, and less often where it takes hours.
 INTERVAL_SECONDS, MOST_SAMPLES = 2.0, 5000
-# Fewer say nothing.
-LEAST_SAMPLES = 20
+# Fewer say nothing: of samples, and of visits of a kind.
+LEAST_SAMPLES = LEAST_VISITS = 20
 SAID = {True: "held       ", False: "FAILED     ", None: "cannot tell"}
 
 
@@ -79,6 +79,8 @@ class Soaked:
         grew = self.slope
         warm_up = warm_up_of(self.samples)
         told = warm_up is not None and len(warmed(self.samples, warm_up)) >= LEAST_SAMPLES
+        rows = self.outcome.rows
+        without = [kind for kind, visits in self.outcome.visits.items() if visits >= LEAST_VISITS and not rows[kind]]
         since = f"after {warm_up:.0f} s" if warm_up is not None else "so far, and the recordings not compacted yet"
         return {
             f"memory is flat: {grew.mb_per_hour:+.1f} MB per hour {since}, 95 % within {grew.low:+.1f} and "
@@ -97,6 +99,7 @@ class Soaked:
             ),
             f"of {counted.read} rows read and {counted.written} written {counted.wrong} are wrong "
             f"({counted.told_missing} gaps were told)": counted.wrong == 0 and counted.read > 0,
+            f"each kind of visit has had rows, without any: {without}": not without,
             f"errors have a code: {dict(self.outcome.errors)}": not self.outcome.untyped,
         }
 
@@ -221,6 +224,7 @@ def main(
         "start": asdict(found.start),
         "end": asdict(found.end),
         "visits": dict(found.outcome.visits),
+        "rows": dict(found.outcome.rows),
         "errors": dict(found.outcome.errors),
         "untyped": found.outcome.untyped,
         "verdicts": verdicts,

@@ -29,9 +29,10 @@ MAX_SHOWN = 20
 
 @dataclass(slots=True)
 class Outcome:
-    """All visits together. `errors` are those with a code, `untyped` texts of all others."""
+    """All visits, and the rows that they read, by kind. `errors` are those with a code, `untyped` texts of others."""
 
     visits: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
     counted: Counted = field(default_factory=Counted)
     errors: Counter[str] = field(default_factory=Counter)
     untyped: list[str] = field(default_factory=list)
@@ -91,6 +92,7 @@ class Coming:
             untyped = f"{kind}: {type(error).__name__}: {error}"
         with self._lock:
             self.outcome.visits[kind] += 1
+            self.outcome.rows[kind] += counted.read
             for name in ("read", "written", "wrong", "told_missing"):
                 total = self.outcome.counted
                 setattr(total, name, getattr(total, name) + getattr(counted, name))

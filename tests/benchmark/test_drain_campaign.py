@@ -69,6 +69,7 @@ def test_what_was_promised_and_is_not_there_is_noticed(tmp_path: Path) -> None:
     (half / WRITTEN[1:]).write_text("n,generation\n0,2\n")
     (left / "written.csv.part").write_text("left")
     (gone / READINGS[1:]).write_text("n,x\n0,0\n")
+    (tmp_path / TYPED / READINGS[1:]).write_text(FILE.replace("1,919\n", "1,918\n", 1))
     (tmp_path / HELD / SILENT[1:]).write_text("half of a new one")
     promised = Promised(acknowledged=dict.fromkeys(SHARED_BOARDS, 2), begun=dict.fromkeys(SHARED_BOARDS, 3))
     promised.acknowledged[left.name] = 0
@@ -79,6 +80,7 @@ def test_what_was_promised_and_is_not_there_is_noticed(tmp_path: Path) -> None:
             look_at_boards(client, tmp_path, promised, run)
     assert run.amiss == [
         f"{gone.name}: {READINGS} is another one",
+        f"{TYPED}: {READINGS} is another one",
         f"{half.name}: {WRITTEN} is none of {{2, 3}}",
         f"{gone.name}: {WRITTEN} is gone",
         f"{HELD}: the old file is gone",

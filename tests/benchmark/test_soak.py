@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from collections import Counter
 from dataclasses import replace
 from http.client import IncompleteRead
 from pathlib import Path
@@ -87,12 +88,13 @@ def good() -> soak.Soaked:
 def test_all_holds_or_is_named() -> None:
     assert all(good().verdicts().values())
     bad = soaked(
-        Outcome(counted=Counted(read=1, wrong=1), untyped=["KeyError"]),
+        Outcome(Counter(replaying=20, reading=20), Counter(reading=1), Counted(read=1, wrong=1), untyped=["KeyError"]),
         replace(REST, descriptors=100, lasting_threads=11, tasks=6, streams=1),
         Kept(rows=99),
         Slope(50.0, 20.0, 80.0),
     )
     assert not any(bad.verdicts().values())
+    assert "each kind of visit has had rows, without any: ['replaying']" in bad.verdicts()
 
 
 def test_what_is_not_known_at_the_end_did_not_hold() -> None:
