@@ -7,6 +7,7 @@ and the Content-Security-Policy lets a browser load none: scripts are those of t
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -71,7 +72,7 @@ class Page:
     def _content(self, path: str) -> tuple[bytes, bytes]:
         if path in self._files:
             file = self._files[path]
-            return TYPES[file.suffix], file.read_bytes()
+            return TYPES[file.suffix], _read(file)
         plots = self._found_plots()
         name = path.removeprefix("/plots").removeprefix("/")
         if not name:
@@ -93,6 +94,15 @@ def files() -> Mapping[str, Path]:
     for name, folder in LIBRARIES.items():
         found |= {f"/page/{name}/{file.name}": file for file in _installed(folder).iterdir() if file.suffix in TYPES}
     return {"/": STATIC / "index.html", **found}
+
+
+@functools.cache
+def _read(file: Path) -> bytes:
+    """One of the page's own files, which do not change: 2 MB, once for all who have not taken theirs yet.
+
+    Whoever reaches the port may ask for them, and not read.
+    """
+    return file.read_bytes()
 
 
 def _installed(folder: str) -> Path:

@@ -49,6 +49,10 @@ def test_a_file_that_a_browser_has_is_not_sent_again() -> None:
     assert get("/page/page.js", method="PUT").status == 405
 
 
+def test_strangers_who_ask_for_the_page_and_do_not_read_share_one_of_each_file() -> None:
+    assert get("/page/echarts/index.js").parts[0] is get("/page/echarts/index.js").parts[0]
+
+
 def test_nothing_else_is_served() -> None:
     for path in ("/page/", "/page/../page.py", "/page/page.py", "/page/%2e%2e/page.py", "/static/page.js", "/devices"):
         assert get(path).status == 418
