@@ -80,7 +80,7 @@ class Traffic(Count):
         return self.bytes >= end
 
     def take(self, batch: pa.RecordBatch, note: Mapping[str, Any], now: int) -> Numbers:
-        """Count a batch that came at `now`. Nanoseconds since the last row in it was printed."""
+        """Count a batch that came at `now`. Nanoseconds since the first and the last row in it were printed."""
         if "gap" in note:
             first, last = note["gap"]["first"], note["gap"]["last"]
             self.gaps += 1
@@ -95,8 +95,9 @@ class Traffic(Count):
         data = contents(batch.column("data"))
         self.bytes += len(data)
         self.crc = zlib.crc32(data, self.crc)
-        clocks = CLOCK.findall(data[-2 * ROW_BYTES :])
-        return np.array([now - int(clocks[-1])], np.int64) if clocks else NONE
+        # The newest alone would say nothing of how long the others waited for it.
+        first, last = CLOCK.search(data[: 2 * ROW_BYTES]), CLOCK.findall(data[-2 * ROW_BYTES :])
+        return now - np.array([int(first[1]), int(last[-1])], np.int64) if first and last else NONE
 
 
 def contents(column: pa.BinaryArray) -> memoryview:

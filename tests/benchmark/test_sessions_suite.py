@@ -154,6 +154,15 @@ def test_rows_that_are_lost_or_come_twice_or_are_anothers_are_seen(
     assert (counted.count, counted.lost, counted.wrong) == (count, lost, wrong)
 
 
+def test_of_a_batch_of_bytes_the_oldest_row_is_timed_as_well() -> None:
+    said = b"cut}\n" + b"".join(b'{"board": 7, "n": %d, "ns": %d}\n' % (n, 1000 + n) for n in range(50)) + b'{"boa'
+    schema = pa.schema([("seq", pa.uint64()), ("data", pa.binary())])
+    batch = pa.RecordBatch.from_pylist([{"seq": 0, "data": said[:900]}, {"seq": 1, "data": said[900:]}], schema=schema)
+    assert Traffic(7).take(batch, {}, 2000).tolist() == [1000, 951]
+    alone = pa.RecordBatch.from_pylist([{"seq": 0, "data": b"no row\n"}], schema=schema)
+    assert Traffic(7).take(alone, {}, 2000).tolist() == []
+
+
 @pytest.mark.parametrize(
     ("batches", "count", "lost", "wrong"),
     [
