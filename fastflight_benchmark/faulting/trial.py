@@ -102,8 +102,9 @@ class Ledger:
     """What the server has served of the talker's recording: it must be there, and the same, ever after."""
 
     rows: dict[int, bytes] = field(default_factory=dict)
-    # From where rows are to be looked at, and up to where they were promised when the fault struck.
+    # From where rows are to be looked at; up to where they were promised before the fault, and since it struck.
     start: int = 0
+    before: int = 0
     promised: int = 0
     acknowledged: int = 0
 
@@ -130,7 +131,7 @@ class Trials:
         works = [*(WORKS if not self._quick else WORKS[:-1]), *(REMOTE if stage.has_gateway else ())]
         work = chance.choices([made for _, made in works], [weight for weight, _ in works])[0](stage, chance)
         strikes = strike(stage, work, chance, quick=self._quick)
-        self._ledger.promised = max(self._ledger.promised, stage.promised())
+        self._ledger.before = self._ledger.promised = max(self._ledger.promised, stage.promised())
         work.prepare()
         strikes.apply()
         began = time.monotonic()
@@ -138,7 +139,7 @@ class Trials:
         seconds = time.monotonic() - began
         struck = strikes.end()
         ended, code, reason = self._judged(work, attempt)
-        if code == BROKEN and not strikes.may_break(work.way):
+        if ended == TYPED and code == BROKEN and not strikes.may_break(work.way):
             ended, reason = UNTYPED, f"where nothing breaks a connection: {reason}"
         if stage.server.is_alive:
             self._ledger.promised = max(self._ledger.promised, stage.promised())
@@ -213,11 +214,9 @@ class Trials:
         kept = recorded(self._stage.direct(), TALKER, max(0, ledger.start - AGAIN), READ_SECONDS)
         missing = {seq for first, last in kept.missing if last - first < RUN for seq in range(first, last + 1)}
         expected = range(ledger.start, ledger.promised)
-        gone = [
-            seq
-            for seq in expected
-            if seq not in kept.rows and (seq not in missing or strikes.kind not in (FULL, FULL_DISK))
-        ]
+        # Of a disk that was full, what came meanwhile may be missing, and said to be; what was kept before may not.
+        excused = {seq for seq in missing if seq >= ledger.before and strikes.kind in (FULL, FULL_DISK)}
+        gone = [seq for seq in expected if seq not in kept.rows and seq not in excused]
         ledger.acknowledged += len(expected)
         other = [seq for seq, data in kept.rows.items() if ledger.rows.get(seq, data) != data]
         if isinstance(work, Rows):

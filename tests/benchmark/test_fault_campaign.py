@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -23,7 +24,7 @@ from fastflight_benchmark.faulting.browsing import BROKEN, HttpPut, WebSession, 
 from fastflight_benchmark.faulting.campaign import Campaign
 from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.faulting.stage import BROWSER_GATEWAY, GATEWAY_SERVER, SOCKET, Stage
-from fastflight_benchmark.faulting.strikes import BOARD, KILLED, SERVER, Strike
+from fastflight_benchmark.faulting.strikes import BOARD, FULL_DISK, KILLED, SERVER, Strike
 from fastflight_benchmark.faulting.talker import Kept, flaw, stretches
 from fastflight_benchmark.faulting.trial import BAD, Outcome, Trials, warm_up
 from fastflight_benchmark.faulting.works import (
@@ -173,6 +174,32 @@ def test_what_ends_a_websocket_too_early_is_judged_by_what_it_says(error: Except
 )
 def test_a_browsers_connection_may_break_only_where_it_was_struck(way: str, hop: str, kind: str, may: bool) -> None:
     assert Strike(kind, hop, "", lambda: None, lambda: True).may_break(way) is may
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing", "lost"),
+    [
+        (FULL_DISK, (5, 6), 0),
+        (FULL_DISK, (4, 6), 1),  # one was promised before the disk was full
+        ("kill -9", (5, 6), 2),
+        (FULL_DISK, None, 2),
+    ],
+)
+def test_a_full_disk_excuses_no_row_that_was_promised_before(
+    monkeypatch: pytest.MonkeyPatch, kind: str, missing: tuple[int, int] | None, lost: int
+) -> None:
+    told = [missing] if missing else []
+    away = range(missing[0] if missing else 5, 7)
+    kept = Kept({seq: b"" for seq in range(10) if seq not in away}, missing=told)
+    stage = cast(Stage, SimpleNamespace(direct=lambda: None))
+    monkeypatch.setattr(trial, "recorded", lambda *_: kept)
+    monkeypatch.setattr(Trials, "_records", lambda trials: "")
+    trials = Trials(stage, SEED)
+    trials._ledger.before, trials._ledger.promised = 5, 8
+    found = trials._look(Recording(cast(Stage, None), random.Random(1)), Strike(kind, "", "", print, lambda: True))
+    assert found == (
+        (trial.LOST, f"{lost} rows that were promised are not there, the first is {away[0]}") if lost else None
+    )
 
 
 @pytest.mark.timeout(300)  # processes that start on a busy machine
