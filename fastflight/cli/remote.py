@@ -18,7 +18,7 @@ from fastflight.cli.standing import Standing
 from fastflight.client.aio import worked
 from fastflight.client.call import single
 from fastflight.client.connection import Connection
-from fastflight.client.interaction import Interaction
+from fastflight.client.interaction import Interaction, left
 from fastflight.client.meaning import text, understood
 from fastflight.client.rows import Rows
 from fastflight.client.stream import RowStream
@@ -124,7 +124,7 @@ class RemoteBackend:
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[Answer]:
         self._refuse_while_scarce()
-        interaction = await off_loop(self._of(caller).interaction, request, discard=Interaction.cancel)
+        interaction = await off_loop(self._of(caller).interaction, request, discard=left)
         sending = asyncio.ensure_future(_send(typed, interaction))
         try:
             async with _answered(interaction.rows, ahead_bytes, self.governor) as answer:

@@ -20,7 +20,7 @@ from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
-from fastflight.client.interaction import Interaction
+from fastflight.client.interaction import left
 from fastflight.client.interaction_aio import AsyncInteraction
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
@@ -426,7 +426,7 @@ class AsyncFastFlightClient:
         A context manager: leaving it gives the line back.
         """
         request = call.build(DeviceSession, device=device, format=format, schema=schema, flush_ms=flush_ms, mode=mode)
-        interaction = await off_loop(self._connection.interaction, request, discard=Interaction.cancel)
+        interaction = await off_loop(self._connection.interaction, request, discard=left)
         return AsyncInteraction(interaction, AsyncRowStream(interaction.rows, None))
 
     async def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:

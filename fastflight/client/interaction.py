@@ -106,6 +106,12 @@ class Interaction:
         return error
 
 
+def left(interaction: Interaction) -> None:
+    """Leave one that nobody reads: a writer that is not closed complains when it goes."""
+    interaction.cancel()
+    interaction.settle()
+
+
 class Sending:
     """The client's side of an exchange: open until it is done."""
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fastflight.client.interaction import Interaction, Seeking
 from fastflight.client.stream_aio import AsyncRowStream
-from fastflight.concurrency.offload import off_loop
+from fastflight.concurrency.offload import off_loop, unbroken
 
 
 class AsyncInteraction:
@@ -55,6 +55,9 @@ class AsyncInteraction:
             if kind is None:
                 await self.aclose()
         finally:
-            async with self.rows:
-                await off_loop(self._interaction.cancel)
-            await off_loop(self._interaction.settle)
+            await unbroken(self._leave())
+
+    async def _leave(self) -> None:
+        async with self.rows:
+            await off_loop(self._interaction.cancel)
+        await off_loop(self._interaction.settle)

@@ -205,3 +205,47 @@ def test_the_loop_goes_on_while_a_session_is_ended_whose_send_was_given_up(serve
             await closing
 
     asyncio.run(main())
+
+
+def test_a_session_that_is_cancelled_as_it_is_opened_is_given_back_whole(
+    server: HandmadeServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.acknowledge.clear()
+
+    async def main() -> None:
+        async with AsyncFastFlightClient(server.location) as client:
+            opening = asyncio.ensure_future(client.interact("late"))
+            await asyncio.sleep(0)
+            assert server.took.wait(SOON)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            server.acknowledge.set()
+
+    asyncio.run(main())
+    assert capfd.readouterr().err == ""  # where Arrow complains of a writer that nobody has closed
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_session_that_is_cancelled_again_as_it_is_left_is_given_back_whole(
+    server: HandmadeServer, capfd: pytest.CaptureFixture[str], turns: int
+) -> None:
+    async def talk(client: AsyncFastFlightClient) -> None:
+        async with await client.interact("demo"):
+            talking.set()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with AsyncFastFlightClient(server.location) as client:
+            task = asyncio.ensure_future(talk(client))
+            await talking.wait()
+            task.cancel()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    talking = asyncio.Event()
+    asyncio.run(main())
+    assert capfd.readouterr().err == ""
