@@ -237,8 +237,9 @@ def _follow(batches: Iterator[tuple[pa.RecordBatch, list[Missed]]], counted: Cou
             counted.told_missing += len(gaps) - told
             told, last = len(gaps), -1
         for number in numbers:
-            # None: a line of which the session has seen the end only.
+            # A line of which the session has seen the end only has none, and is the first of a run.
             if number is None:
+                counted.wrong += last >= 0
                 continue
             counted.wrong += last >= 0 and number != last + 1
             last = number

@@ -14,6 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from fastflight.client import Missed
 from fastflight.errors import BusyError, FastFlightError
 from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import soak
@@ -169,6 +170,27 @@ def test_rows_are_right_that_are_those_of_the_file_and_not_only_as_many(
     monkeypatch.setattr(visits, "lines", lambda http, board: said)
     over_http = visits.fetching(PLACE, random.Random(1), "a")
     assert (over_http.read, over_http.wrong) == (len(came), wrong)
+
+
+@pytest.mark.parametrize(
+    ("batches", "wrong"),
+    [
+        ([([None, 4, 5], 0), ([6], 0)], 0),
+        ([([4, 5], 0), ([7], 0)], 1),
+        ([([4, 5], 0), ([5], 0)], 1),
+        ([([4, 5], 0), ([9], 1)], 0),
+        ([([4, 5], 0), ([None, None], 0)], 2),
+        ([([4, 5], 0), ([None, 9], 1)], 0),
+    ],
+)
+def test_rows_of_a_board_go_on_from_the_last_one_or_are_told_to_be_missing(
+    batches: list[tuple[list[int | None], int]], wrong: int
+) -> None:
+    gap = Missed(0, 0)
+    rows = [(pa.record_batch({"n": pa.array(numbers, pa.int64())}), [gap] * gaps) for numbers, gaps in batches]
+    counted = Counted()
+    visits._follow(iter(rows), counted, slow=False)
+    assert (counted.wrong, counted.read) == (wrong, sum(len(numbers) for numbers, _ in batches))
 
 
 def test_a_client_that_does_not_leave_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
