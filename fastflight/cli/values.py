@@ -1,7 +1,7 @@
 """The values of a batch as Python's, for the screen and for JSON.
 
 Arrow's calendar reaches further than Python's, which has the years 1 to 9999: a device, or a file of one, may hold a
-time that Python has none for. It is text here.
+time that Python has none for, or one in a zone that this computer does not know. It is text here.
 """
 
 from __future__ import annotations
@@ -28,4 +28,8 @@ def _value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
-        return str(scalar.cast(pa.string())) if pa.types.is_temporal(scalar.type) else BEYOND
+        if not pa.types.is_temporal(scalar.type):
+            return BEYOND
+        if pa.types.is_timestamp(scalar.type) and scalar.type.tz is not None:
+            scalar = scalar.cast(pa.timestamp(scalar.type.unit, "UTC"))  # nobody here may know its zone
+        return str(scalar.cast(pa.string()))

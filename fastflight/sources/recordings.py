@@ -108,7 +108,7 @@ class _Kept:
         self.recorder.end()
         if self.ended is None:
             ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-            threading.Thread(target=self._finish, args=(ended,), name="recording-end", daemon=True).start()
+            threading.Thread(target=self._finish, args=(ended,), name="recordings-end", daemon=True).start()
             self.ended = ended
         return self.ended
 

@@ -23,11 +23,12 @@ def test_what_a_device_calls_its_files_does_not_reach_the_terminal_as_it_is(caps
     assert err == f"error: {SHOWN}\n\tline 2\n"
 
 
-# Year 0, which Arrow has and Python has not, and one that neither has.
+# Year 0, which Arrow has and Python has not, one that neither has, and a zone that nobody knows.
 TIMES = [
     (pa.date32(), -719_528, "0000-01-01"),
     (pa.timestamp("s"), -62_167_219_200, "0000-01-01 00:00:00"),
     (pa.timestamp("s"), 2**40, "<value out of range: 1099511627776>"),
+    (pa.timestamp("s", "Nowhere/At_All"), 5, "1970-01-01 00:00:05Z"),
 ]
 
 
