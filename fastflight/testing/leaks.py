@@ -45,12 +45,14 @@ def held() -> Held:
 def leaked(before: Held, within: float = GRACE_SECONDS) -> list[str]:
     """A line for each thing that is held now and was not `before`, once nothing has gone away `within` seconds."""
     deadline = time.monotonic() + within
-    lines = _new(before)
-    if lines:
-        gc.collect()
-        lines = _new(before)
-    while lines and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
+    lines, collected = _new(before), list[str]()
+    while lines and (not collected or time.monotonic() < deadline):
+        if lines != collected:
+            # What has ended since the last time may hold the rest in circles.
+            collected = lines
+            gc.collect()
+        else:
+            time.sleep(POLL_SECONDS)
         lines = _new(before)
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -54,6 +55,38 @@ def test_a_thread_that_ends_in_time_is_no_leak_and_one_that_stays_is() -> None:
     assert leaked(before, within=0) == ["thread 'stray'"]
     done.set()
     assert leaked(before) == []
+
+
+@linux
+def test_what_a_thread_leaves_in_a_circle_when_it_ends_is_no_leak() -> None:
+    """However late it does: here right after the first look for such circles."""
+
+    class Circle:
+        def __init__(self) -> None:
+            self.descriptor, self.way_back = os.open(os.devnull, os.O_RDONLY), self
+
+        def __del__(self) -> None:
+            os.close(self.descriptor)
+
+    def collected(phase: str, info: object) -> None:
+        if phase == "stop":
+            done.set()
+
+    def hold() -> None:
+        circle = Circle()
+        held_now.set()
+        done.wait()
+        del circle
+
+    before, held_now, done = held(), threading.Event(), threading.Event()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held_now.wait()
+    gc.callbacks.append(collected)
+    try:
+        assert leaked(before) == []
+    finally:
+        gc.callbacks.remove(collected)
 
 
 def test_a_daemon_thread_holds_nobody_up() -> None:
