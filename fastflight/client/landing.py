@@ -8,9 +8,11 @@ and no other copy has, and takes its place when it is whole.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -57,9 +59,16 @@ class Landed:
         self._place = folder
         self._part = folder
         self._size = 0
+        self._sha256 = hashlib.sha256()
+        # The sha256 of each file that is to come, as far as the server has said it.
+        self._told: deque[str] = deque()
         self.path = ""
         self.paths: list[str] = []
         self.bytes = 0
+
+    def expect(self, digests: Iterable[str]) -> None:
+        """These are what the device sent of the files that are not whole here yet, in order."""
+        self._told.extend(digests)
 
     def add(self, path: str, offset: int, data: bytes) -> None:
         """Take the next piece: of the file under way, or the first of another."""
@@ -69,6 +78,7 @@ class Landed:
         if self._file is None or offset != self._size:
             raise ProtocolError("the pieces of a file do not follow each other", where=path)
         self._file.write(data)
+        self._sha256.update(data)
         self._size += len(data)
         self.bytes += len(data)
 
@@ -80,6 +90,7 @@ class Landed:
             self._finish()
         elif self._file is not None:
             self._drop(self._file)
+        self._told.clear()
 
     def _begin(self, path: str) -> None:
         if path not in self._there or path in self.paths:
@@ -88,7 +99,7 @@ class Landed:
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.exists() and not place.is_file():
             raise RequestError("is not a file", where=str(place), hint="Remove it, or copy to another folder")
-        self.path, self._place, self._size = path, place, 0
+        self.path, self._place, self._size, self._sha256 = path, place, 0, hashlib.sha256()
         # Short, whatever the file is called: its own name may be as long as names can be.
         self._part = place.with_name(f".fastflight-{secrets.token_hex(8)}.part")
         self._file = self._part.open("xb")
@@ -99,6 +110,8 @@ class Landed:
         file = self._file
         try:
             file.close()
+            if self._told and self._told.popleft() != self._sha256.hexdigest():
+                raise DataError("what arrived is not what the device sent", where=self.path, hint="Try again")
             told = self._there[self.path]
             if told.digest and not agrees(self._part, told.algorithm, told.digest):
                 raise DataError("a file is not what it was", where=self.path, hint="It changed meanwhile: try again")

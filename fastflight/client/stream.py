@@ -30,8 +30,8 @@ PATH_KEY = b"fastflight.path"
 Summary = Mapping[str, Any]
 Note = Mapping[str, Any]
 
-# What a live stream, or one of many devices, says between rows; any other message is the server's last.
-NOTES = ("gap", "outage", "recording", "alignments", "failure")
+# What a live stream, or one of many devices or files, says between rows; any other message is the server's last.
+NOTES = ("gap", "outage", "recording", "alignments", "failure", "digests")
 BESIDE = "what the server says of its rows"
 # The newest that are kept; a reader that is always too slow would gather them without end.
 MAX_KEPT_GAPS = 1000

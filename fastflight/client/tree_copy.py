@@ -27,6 +27,7 @@ from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
 from fastflight.client.meaning import content, text, understood, whole
 from fastflight.client.rows import Rows
+from fastflight.client.stream import Note
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
 from fastflight.service.requests import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES, DeviceListing, DeviceTree
@@ -161,7 +162,8 @@ class GetTree(Steps):
         sha256 = hashlib.sha256()
         stream = self._connection.stream(self._request.model_copy(update={"files": tuple(lot)}))
         with stream, self.step(stream.cancel), landed:
-            for batch in stream:
+            for batch, note in stream.pieces():
+                landed.expect(_digests(note))
                 for path, offset, data in _rows(batch):
                     landed.add(path, offset, data)
                     sha256.update(data)
@@ -237,6 +239,12 @@ def _rows(batch: pa.RecordBatch) -> list[tuple[str, int, bytes]]:
     """The rows of a tree, as a server sends them."""
     with understood("a piece of a file"):
         return [(text(row["path"]), whole(row["offset"]), content(row["data"])) for row in batch.to_pylist()]
+
+
+def _digests(note: Note | None) -> list[str]:
+    """What a server says of the files that it has sent. One that is older says nothing."""
+    with understood("the digests of files"):
+        return [text(each) for each in (note or {}).get("digests", ())]
 
 
 def _pieces(entries: Sequence[LocalEntry]) -> Iterator[tuple[str, int, bytes]]:

@@ -3,6 +3,9 @@
 Rows are `path, offset, data`: the path of a file relative to the folder, and a piece of the file with its offset. The
 rows of a file follow each other without a gap and without those of another between them, the first at offset 0; an
 empty file is one row without data. `TreeRows` makes them from what is read, `TreeContent` takes them apart.
+
+Of what is read, a note says `{"digests": [...]}`: the sha256 of each file that has ended and was not told of, in order;
+at the latest with the first row of the file after it, or at the end.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ import pyarrow as pa
 from fastflight.device import WrittenTree
 from fastflight.errors import DataError
 from fastflight.service.requests import MAX_FILES, MAX_PATH_CHARACTERS
-from fastflight.service.source import Acknowledge, Progress, Summary
+from fastflight.service.source import Acknowledge, Noted, Progress, Summary
 from fastflight.sources.reading import Lot
+from fastflight.tables.bare import empty
 
 SCHEMA = pa.schema(
     [
@@ -44,6 +48,9 @@ class TreeRows:
         self._waiting: list[tuple[str, int, bytes]] = []
         self._waiting_bytes = 0
         self._sha256 = hashlib.sha256()
+        # Of the file that is read now, and of those that have ended and were not told of.
+        self._file_sha256 = hashlib.sha256()
+        self._digests: list[str] = []
         self._offset = 0
         self._files = 0
         self._bytes = 0
@@ -60,22 +67,29 @@ class TreeRows:
         """The file at `path` has ended."""
         if not self._offset:
             self._add(path, b"")
+        self._digests.append(self._file_sha256.hexdigest())
+        self._file_sha256 = hashlib.sha256()
         self._offset = 0
         self._files += 1
 
     def flush(self) -> Lot:
-        """What waits."""
-        if not self._waiting:
-            return []
-        paths, offsets, pieces = zip(*self._waiting, strict=True)
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        columns = [pa.array(paths, pa.string()), pa.array(offsets, pa.int64()), pa.array(pieces, pa.binary())]
-        return [pa.record_batch(columns, schema=SCHEMA)]
+        """What waits, and what is to be said of files that have ended."""
+        digests, self._digests = self._digests, []
+        batch = self._batch() if self._waiting else empty(SCHEMA)
+        if digests:
+            return [Noted(batch, {"digests": digests})]
+        return [batch] if batch.num_rows else []
 
     def summary(self) -> Summary:
         """What was read; `sha256` is that of all `data`, in order."""
         return {"files": self._files, "bytes": self._bytes, "sha256": self._sha256.hexdigest()}
+
+    def _batch(self) -> pa.RecordBatch:
+        paths, offsets, pieces = zip(*self._waiting, strict=True)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        columns = [pa.array(paths, pa.string()), pa.array(offsets, pa.int64()), pa.array(pieces, pa.binary())]
+        return pa.record_batch(columns, schema=SCHEMA)
 
     def _add(self, path: str, piece: bytes) -> None:
         if not self._waiting:
@@ -83,6 +97,7 @@ class TreeRows:
         self._waiting.append((path, self._offset, piece))
         self._waiting_bytes += len(piece)
         self._sha256.update(piece)
+        self._file_sha256.update(piece)
         self._offset += len(piece)
         self._bytes += len(piece)
 

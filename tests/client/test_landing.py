@@ -134,6 +134,22 @@ def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"old"
 
 
+def test_a_file_that_is_not_what_the_device_sent_does_not_take_its_place(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"old")
+    with pytest.raises(DataError, match="not what the device sent") as raised:
+        with Landed(tmp_path, {"a": RemoteEntry(3), "b": RemoteEntry(3)}) as landed:
+            landed.add("a", 0, b"ab")
+            landed.expect([ABC.digest])
+            landed.add("a", 2, b"c")
+            landed.add("b", 0, b"ab")
+            landed.expect([ABC.digest])
+            landed.add("b", 2, b"d")
+    assert raised.value.where == "b"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()) == (b"abc", b"old")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="its files have no limit to set")
 @pytest.mark.parametrize("sizes", [[600], [600, 600], [600, 9000]], ids=["at the end", "then more", "at once"])
 def test_storage_that_ends_leaves_nothing_but_the_old_file(tmp_path: Path, sizes: list[int]) -> None:

@@ -32,6 +32,8 @@ class Got:
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     schema: pa.Schema | None = None
+    # Of a tree, what is said of its files among the rows.
+    digests: list[str] = field(default_factory=list)
     trailer: dict[str, Any] | None = None
     error: Exception | None = None
 
@@ -73,8 +75,10 @@ class Board:
                 if chunk.data is not None and chunk.data.num_rows:
                     got.batches.append(chunk.data)
                 if chunk.app_metadata is not None:
-                    assert got.trailer is None, "two trailers"
-                    got.trailer = json.loads(chunk.app_metadata.to_pybytes())
+                    told = json.loads(chunk.app_metadata.to_pybytes())
+                    assert got.trailer is None, "a message after the trailer"
+                    got.digests += told.get("digests", [])
+                    got.trailer = None if "digests" in told else told
         except StopIteration:
             pass
         except (pa.ArrowException, KeyError) as error:

@@ -61,6 +61,7 @@ def test_a_tree_goes_there_and_back(board: Board, mode: str) -> None:
     assert got.trailer is not None
     assert (got.trailer["files"], got.trailer["bytes"]) == (4, sum(map(len, FILES.values())))
     assert got.trailer["sha256"] == sha256(b"".join(got.table["data"].to_pylist()))
+    assert got.digests == [sha256(content) for content in files_in(got.table).values()]
 
 
 def test_files_that_the_rows_do_not_name_stay(board: Board, mode: str) -> None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Iterator
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.service.source import Kept, Progress
+from fastflight.service.source import Kept, Noted, Progress
 from fastflight.sources.tree_rows import FLUSH_SECONDS, SCHEMA, TreeContent, TreeRows
 
 names = st.text(alphabet="abü ", min_size=1, max_size=4)
 trees = st.dictionaries(names, st.lists(st.binary(min_size=1, max_size=20), max_size=4), max_size=6)
 
 
-def rows_of(tree: dict[str, list[bytes]]) -> list[pa.RecordBatch]:
+def read(tree: dict[str, list[bytes]]) -> list[pa.RecordBatch | Noted]:
     rows = TreeRows(clock=lambda: 0.0)
-    batches = []
+    batches: list[pa.RecordBatch | Noted] = []
     for path, pieces in tree.items():
         for piece in pieces:
             batches += rows.feed(path, piece)
@@ -26,6 +27,11 @@ def rows_of(tree: dict[str, list[bytes]]) -> list[pa.RecordBatch]:
         if len(path) % 2:  # a silence of the board
             batches += rows.feed(path, b"")
     return batches + rows.flush()
+
+
+def rows_of(tree: dict[str, list[bytes]]) -> list[pa.RecordBatch]:
+    batches = [item.batch if isinstance(item, Noted) else item for item in read(tree)]
+    return [batch for batch in batches if batch.num_rows]
 
 
 async def each(batches: list[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
@@ -78,3 +84,17 @@ def test_rows_wait_no_longer_than_a_while() -> None:
     now[0] = FLUSH_SECONDS
     (batch,) = rows.feed("a", b"3")
     assert batch.column("offset").to_pylist() == [0, 1, 2]
+
+
+@given(tree=trees)
+def test_the_digest_of_a_file_comes_with_the_file_after_it_at_the_latest(tree: dict[str, list[bytes]]) -> None:
+    digests: list[str] = []
+    begun: list[str] = []
+    for item in read(tree):
+        batch = item.batch if isinstance(item, Noted) else item
+        digests += item.note["digests"] if isinstance(item, Noted) else []
+        for row in batch.to_pylist():
+            if row["path"] not in begun:
+                assert len(digests) >= len(begun)
+                begun.append(row["path"])
+    assert digests == [hashlib.sha256(b"".join(pieces)).hexdigest() for pieces in tree.values()]
