@@ -44,6 +44,8 @@ def bridged(url: str, *, takeover: bool = False) -> Iterator[Mapping[str, str]]:
             loop.call_soon_threadsafe(stop.set)
         serving.join()
         address.dispose()
+    if not started.empty() and isinstance(failure := started.get(), BaseException):
+        raise failure
 
 
 def _run(
@@ -65,5 +67,5 @@ async def _serve(
             started.put(bridge)
             await stop.wait()
     except BaseException as error:
-        # For whoever waits in `bridged`; once the bridge has started, nobody does.
+        # For `bridged`, which waits for it, or looks for it when the block has ended.
         started.put(error)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from fastflight.bridge import Ports
+from fastflight.bridge import Bridge, Ports
 from fastflight.errors import TransportError
 from fastflight.testing import bridged
 
@@ -29,3 +29,17 @@ def test_a_bridge_that_cannot_listen_says_so(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(bridged, "PORTS", Ports(socket=taken.getsockname()[1]))
         with pytest.raises(TransportError, match="cannot listen"), bridged.bridged("sim:"):
             pass
+
+
+def test_what_goes_wrong_at_its_end_is_not_kept_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = Bridge.aclose
+
+    async def fails(bridge: Bridge) -> None:
+        await closed(bridge)
+        raise TransportError("it could not be closed")
+
+    monkeypatch.setattr(Bridge, "aclose", fails)
+    with pytest.raises(TransportError, match="could not be closed"), bridged.bridged("sim:"):
+        pass
+    with pytest.raises(ValueError, match="in the block"), bridged.bridged("sim:"):
+        raise ValueError("in the block")
