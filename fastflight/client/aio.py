@@ -8,6 +8,7 @@ server is told when it has begun to answer; of an `exec`, when the code runs.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
 from fastflight.client.work import Work
 from fastflight.concurrency.offload import off_loop
+from fastflight.errors import Stopped
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
@@ -488,11 +490,19 @@ class AsyncFastFlightClient:
 
 async def worked(work: Work[T]) -> T:
     """Do `work` in a thread. Cancelled, it is given up, and has a while to leave things in order."""
-    running = asyncio.ensure_future(off_loop(work.run))
+    given_up = threading.Event()
+
+    def run() -> T:
+        if given_up.is_set():  # while it waited for a thread
+            raise Stopped("this was given up")
+        return work.run()
+
+    running = asyncio.ensure_future(off_loop(run))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        given_up.set()
         work.give_up()
         await asyncio.wait([running], timeout=GIVE_UP_SECONDS)
         raise

@@ -138,6 +138,28 @@ def test_a_cancelled_write_leaves_the_old_file(server: HandmadeServer) -> None:
     assert server.files == {}
 
 
+def test_a_write_that_is_cancelled_before_it_has_a_thread_is_not_begun(server: HandmadeServer) -> None:
+    """The server would take the device for it, and stop what runs there."""
+    go_on = threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, go_on.wait)
+        async with AsyncFastFlightClient(server.location) as client:
+            writing = asyncio.ensure_future(client.write("demo", "/new.csv", READINGS))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            writing.cancel()
+            loop.call_soon(go_on.set)
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+        await busy
+
+    asyncio.run(main())
+    assert server.asked == []
+
+
 def test_a_write_can_be_given_up_until_it_is_acknowledged(server: HandmadeServer) -> None:
     server.acknowledge.clear()
 
