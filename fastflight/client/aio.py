@@ -1,15 +1,16 @@
 """`AsyncFastFlightClient`: the same for an event loop.
 
 Flight's Python client blocks: calls run in a thread each, and a stream has a reader thread of its own (`stream_aio`).
-What has no answer yet it cannot take back: of a call that is cancelled while the server still waits for the device, the
-server is told when it has begun to answer; of an `exec`, when the code runs.
+What is cancelled before it has a thread is not asked. What has no answer yet cannot be taken back: of a call that is
+cancelled while the server still waits for the device, the server is told when it has begun to answer; of an `exec`,
+when the code runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -162,7 +163,7 @@ class AsyncFastFlightClient:
 
     async def read_request(self, request: Request, *, progress: Report | None = None) -> AsyncRowStream:
         """The rows of any request. Returns when their schema is known."""
-        stream = await off_loop(self._connection.stream, request, discard=RowStream.cancel)
+        stream = await _asked(lambda: self._connection.stream(request), RowStream.cancel)
         return AsyncRowStream(stream, progress)
 
     async def read_parallel(
@@ -172,8 +173,8 @@ class AsyncFastFlightClient:
 
         `ordered`: in the order of the endpoints; otherwise as they come.
         """
-        stream = await off_loop(
-            self._connection.parallel_stream, request, parallel, ordered, discard=ParallelRowStream.cancel
+        stream = await _asked(
+            lambda: self._connection.parallel_stream(request, parallel, ordered), ParallelRowStream.cancel
         )
         return AsyncRowStream(stream, progress)
 
@@ -428,7 +429,7 @@ class AsyncFastFlightClient:
         A context manager: leaving it gives the line back.
         """
         request = call.build(DeviceSession, device=device, format=format, schema=schema, flush_ms=flush_ms, mode=mode)
-        interaction = await off_loop(self._connection.interaction, request, discard=left)
+        interaction = await _asked(lambda: self._connection.interaction(request), left)
         return AsyncInteraction(interaction, AsyncRowStream(interaction.rows, None))
 
     async def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
@@ -469,10 +470,10 @@ class AsyncFastFlightClient:
         return await self._act_once("stats")
 
     async def _act(self, name: str, **body: Any) -> list[Any]:
-        return await off_loop(lambda: self._connection.act(name, **body))
+        return await _asked(lambda: self._connection.act(name, **body))
 
     async def _act_once(self, name: str, **body: Any) -> dict[str, Any]:
-        return await off_loop(lambda: self._connection.act_once(name, **body))
+        return await _asked(lambda: self._connection.act_once(name, **body))
 
     async def aclose(self) -> None:
         """Give the connection back. Nothing is asked after this; streams that are still open go on until left."""
@@ -491,13 +492,7 @@ class AsyncFastFlightClient:
 async def worked(work: Work[T]) -> T:
     """Do `work` in a thread. Cancelled, it is given up, and has a while to leave things in order."""
     given_up = threading.Event()
-
-    def run() -> T:
-        if given_up.is_set():  # while it waited for a thread
-            raise Stopped("this was given up")
-        return work.run()
-
-    running = asyncio.ensure_future(off_loop(run))
+    running = asyncio.ensure_future(off_loop(_begun, work.run, given_up))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -506,3 +501,20 @@ async def worked(work: Work[T]) -> T:
         work.give_up()
         await asyncio.wait([running], timeout=GIVE_UP_SECONDS)
         raise
+
+
+async def _asked(call: Callable[[], T], discard: Callable[[T], object] | None = None) -> T:
+    """What `call` gives, made in a thread. Cancelled, its result goes to `discard`."""
+    given_up = threading.Event()
+    try:
+        return await off_loop(_begun, call, given_up, discard=discard)
+    except asyncio.CancelledError:
+        given_up.set()
+        raise
+
+
+def _begun(call: Callable[[], T], given_up: threading.Event) -> T:
+    """`call()`, unless it was given up while it waited for a thread: a loop has few, and a silent server keeps them."""
+    if given_up.is_set():
+        raise Stopped("this was given up")
+    return call()

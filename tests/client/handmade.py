@@ -107,7 +107,9 @@ class HandmadeServer(flight.FlightServerBase):
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         """Take what is sent, once that is acknowledged, and say nothing of it."""
-        if json.loads(descriptor.command)["device"] == "late":
+        request = json.loads(descriptor.command)
+        self.asked.append(request)
+        if request["device"] == "late":
             self.took.set()
             self.acknowledge.wait()
         writer.begin(READINGS.schema)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -138,8 +139,20 @@ def test_a_cancelled_write_leaves_the_old_file(server: HandmadeServer) -> None:
     assert server.files == {}
 
 
-def test_a_write_that_is_cancelled_before_it_has_a_thread_is_not_begun(server: HandmadeServer) -> None:
-    """The server would take the device for it, and stop what runs there."""
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.write("demo", "/new.csv", READINGS),
+        lambda client: client.read("demo", "/readings.csv"),
+        lambda client: client.interact("demo"),
+        lambda client: client.remove("demo", "/old.csv"),
+        lambda client: client.stat("demo", "/old.csv"),
+    ],
+)
+def test_what_is_cancelled_before_it_has_a_thread_is_not_begun(
+    server: HandmadeServer, ask: Callable[[AsyncFastFlightClient], Coroutine[Any, Any, object]]
+) -> None:
+    """A write would take the device for nothing, and stop what runs there; what is removed would be gone."""
     go_on = threading.Event()
 
     async def main() -> None:
@@ -147,14 +160,15 @@ def test_a_write_that_is_cancelled_before_it_has_a_thread_is_not_begun(server: H
         loop.set_default_executor(ThreadPoolExecutor(1))
         busy = loop.run_in_executor(None, go_on.wait)
         async with AsyncFastFlightClient(server.location) as client:
-            writing = asyncio.ensure_future(client.write("demo", "/new.csv", READINGS))
+            asking = asyncio.ensure_future(ask(client))
             for _ in range(3):
                 await asyncio.sleep(0)
-            writing.cancel()
+            asking.cancel()
             loop.call_soon(go_on.set)
             with pytest.raises(asyncio.CancelledError):
-                await writing
-        await busy
+                await asking
+            await busy
+            await asyncio.to_thread(bool)  # after what waited before
 
     asyncio.run(main())
     assert server.asked == []
