@@ -78,9 +78,14 @@ class LocalBackend:
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
         call = self._actions.call(name, body, caller.identity)
-        calling = self._ledger.acall(name, call.device, lambda: caller.name)
-        async with contextlib.nullcontext() if call.at_once else calling:
-            return await off_loop(lambda: [json.loads(result) for result in call.results()])
+
+        def carry_out() -> list[Mapping[str, Any]]:
+            return [json.loads(result) for result in call.results()]
+
+        if call.at_once:
+            return await off_loop(carry_out)
+        async with self._ledger.acall(name, call.device, lambda: caller.name) as until_done:
+            return await off_loop(until_done(carry_out))
 
     @contextlib.asynccontextmanager
     async def read(

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from fastflight.concurrency import Governor
 from fastflight.errors import Stopped
@@ -25,6 +25,8 @@ from fastflight.service.process import has_descriptors
 from fastflight.service.stream import Stream
 from fastflight.service.threads import by_kind
 from fastflight.service.trace import current
+
+T = TypeVar("T")
 
 # What is counted of a source's streams once they are over.
 ENDED = ("finished", "failed", "cancelled", "rows", "bytes")
@@ -84,15 +86,35 @@ class Ledger:
                 self._admission.release(place)
 
     @asynccontextmanager
-    async def acall(self, name: str, device: str | None, who: Callable[[], str]) -> AsyncIterator[None]:
-        """The same for a coroutine; cancel it when the client goes."""
+    async def acall(
+        self, name: str, device: str | None, who: Callable[[], str]
+    ) -> AsyncIterator[Callable[[Callable[[], T]], Callable[[], T]]]:
+        """The same for a coroutine; cancel it when the client goes.
+
+        Gives what is to be put around work for a thread, which goes on then: it has the place until it has ended.
+        """
         place = CallPlace(in_thread=False)
+        handed = False
+
+        def until_done(work: Callable[[], T]) -> Callable[[], T]:
+            nonlocal handed
+            handed = True
+
+            def working() -> T:
+                try:
+                    return work()
+                finally:
+                    self._admission.release(place)
+
+            return working
+
         with self._told(name, device, who()):
             await self._admission.aacquire(place, device, who)
             try:
-                yield
+                yield until_done
             finally:
-                self._admission.release(place)
+                if not handed:
+                    self._admission.release(place)
 
     def closed(self, stream: Stream, outcome: str) -> None:
         """Take a stream out, once."""
