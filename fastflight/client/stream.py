@@ -74,6 +74,11 @@ class Outcome:
         return self._gaps, self._chunks
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the stream has ended, and all rows have come."""
+        return self._ended
+
+    @property
     def summary(self) -> Summary:
         if self._summary is None or not self._ended:
             raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
@@ -192,6 +197,8 @@ class RowStream:
                 batch = empty(self.schema)
             if batch.num_rows or not is_last:
                 yield batch, note
+        if not self._outcome.is_whole:  # who asks again after an error must not take nothing for the rest
+            raise ProtocolError("this stream has failed: rows are missing", where=self._location, hint="Ask again")
 
     def to_arrow(self) -> pa.Table:
         """The rest of the rows as one table."""

@@ -94,6 +94,16 @@ def test_a_failure_after_rows_comes_after_them(client: FastFlightClient) -> None
     assert (rows, caught.value.kind, caught.value.traceback) == (4, "ValueError", "T")
 
 
+@pytest.mark.parametrize("path", ["/raises.csv", "/short.csv", "/miscounted.csv"])
+def test_a_stream_that_failed_is_no_empty_table_afterwards(client: FastFlightClient, path: str) -> None:
+    stream = client.read("demo", path)
+    for _ in range(2):
+        with pytest.raises((DeviceException, ProtocolError)):
+            stream.to_arrow()
+    whole = client.read("demo", "/readings.csv")
+    assert [whole.to_arrow().num_rows for _ in range(2)] == [10, 0]
+
+
 def test_a_cancelled_stream_says_so(client: FastFlightClient) -> None:
     stream = client.read("demo", "/endless.csv")
     next(iter(stream))
