@@ -127,7 +127,7 @@ class LinesEncoder:
         return b""
 
     def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
-        return "".join(f"{line}\n" for line in batch.column("text").to_pylist()).encode()
+        return "".join(f"{'' if line is None else line}\n" for line in batch.column("text").to_pylist()).encode()
 
     def finish(self, trailer: Note) -> Data:
         return b""
@@ -157,12 +157,13 @@ class ParquetEncoder:
         return self._sink.take()
 
     def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
-        self._held.append(batch.replace_schema_metadata(None))
-        self._size += batch.nbytes
+        if batch.num_rows:  # else it is a sign of life, of which there may be many
+            self._held.append(batch.replace_schema_metadata(None))
+            self._size += batch.nbytes
         return self._group() if self._size >= ROW_GROUP_BYTES else b""
 
     def finish(self, trailer: Note) -> Data:
-        data = self._group() if self._size else b""
+        data = self._group() if self._held else b""
         self._writer.close()
         return data + self._sink.take()
 
