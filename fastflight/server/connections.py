@@ -29,6 +29,8 @@ def cut(port: int, peer: str | None = None) -> int:
     """
     found = 0
     wanted = None if peer is None else address(peer)
+    if peer is not None and wanted is None:
+        return 0
     for there, connection in _accepted(port):
         if wanted is None or there == wanted:
             with contextlib.suppress(OSError):  # closed since it was listed
@@ -43,9 +45,11 @@ def progress(port: int) -> dict[Address, Taken]:
     return {there: each for there, each in found if each is not None}
 
 
-def address(peer: str) -> Address:
-    """Host and port of a peer, as gRPC says it."""
+def address(peer: str) -> Address | None:
+    """Host and port of a peer, as gRPC says it; None for one that has none, at a socket of Unix."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    if not port.isdecimal():
+        return None
     return host.removeprefix("[").removesuffix("]").removeprefix("::ffff:"), int(port)
 
 

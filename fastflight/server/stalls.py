@@ -86,7 +86,7 @@ class Stalls:
         before, self._waits = self._waits, {}
         for stream in streams:
             wait = before.get(stream)
-            taken = found.get(address(stream.peer)) if found else None
+            taken = found.get(there) if found and (there := address(stream.peer)) is not None else None
             offered = stream.offered
             if not offered:
                 continue

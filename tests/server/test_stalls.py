@@ -228,7 +228,9 @@ class Line:
         self.peer = ""
 
     def __call__(self, port: int) -> Mapping[Address, Taken]:
-        return {address(self.peer): Taken(self.acknowledged, self.waits)}
+        there = address(self.peer)
+        assert there is not None
+        return {there: Taken(self.acknowledged, self.waits)}
 
 
 @pytest.mark.usefixtures("stopped")
@@ -337,6 +339,7 @@ def test_without_a_descriptor_to_look_with_it_looks_again_later(
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say")
 def test_what_the_clients_of_a_port_have_taken(running: Running, stopped: flight.FlightStreamReader) -> None:
     peer = address(Looking(running).stream().peer)
+    assert peer is not None
     assert progress(running.server.port)[peer].acknowledged > 0
     stopped.cancel()
     assert running.settled()
@@ -347,6 +350,12 @@ def asked_idly(client: flight.FlightClient) -> flight.FlightStreamReader:
     return client.do_get(
         flight.Ticket(b'{"type": "mock", "rows_per_batch": 1, "total_rows": 1000, "delay_per_row": 1}')
     )
+
+
+def test_who_comes_by_a_socket_of_unix_has_no_port_to_be_found_by() -> None:
+    """Nor does looking for one end what looks after all others."""
+    assert address("unix:/run/fastflight.sock") is None
+    assert cut(1, "unix:/run/fastflight.sock") == 0
 
 
 def test_others_have_the_board_while_the_one_that_stopped_is_still_there(tmp_path: Path, mode: str) -> None:
