@@ -8,6 +8,7 @@ told apart by their interface, the part of the location after the colon.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,9 +28,17 @@ class FoundPort(Protocol):
 Ports = Callable[[], Iterable[FoundPort]]
 
 
+# A hub that is pulled takes its ports along one after the other.
+LOOKS = 5
+
+
 def system_ports() -> list[FoundPort]:
-    """The serial ports that the system has now."""
-    return list(list_ports.comports())
+    """The serial ports that the system has now; none while they change all the time."""
+    for _ in range(LOOKS):
+        # pyserial asks for a port's files one by one: one that is pulled meanwhile has no number where it had one.
+        with contextlib.suppress(TypeError, ValueError, OSError):
+            return list(list_ports.comports())
+    return []
 
 
 @dataclass(frozen=True, slots=True)

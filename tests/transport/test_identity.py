@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from serial.tools import list_ports
 
 from fastflight.errors import TransportError
 from fastflight.transport import parse_url
@@ -128,3 +129,19 @@ def test_an_identity_that_is_not_here_is_answered_with_the_ports_that_are() -> N
         address.open(20.0)
     assert caught.value.what == "no single port here has serial_number=E66142"
     assert "/dev/ttyACM0 (serial_number=E66141, location=1-1.2:1.0)" in caught.value.hint
+
+
+def test_a_port_that_is_pulled_as_the_ports_are_listed_is_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are gone while pyserial reads them: it takes nothing for a number then."""
+    pulled = iter([True, True, False])
+
+    def comports() -> list[Port]:
+        if next(pulled, True):
+            int(None, 16)  # type: ignore[call-overload]
+        return [Port("/dev/ttyACM1")]
+
+    monkeypatch.setattr(list_ports, "comports", comports)
+    assert [port.device for port in system_ports()] == ["/dev/ttyACM1"]
+    assert system_ports() == []
+    with pytest.raises(TransportError, match="cannot open the serial port. .*Ports found here: none"):
+        parse_url("serial:///dev/no-such-port").open(1)
