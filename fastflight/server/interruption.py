@@ -43,7 +43,10 @@ class Interruptible(Iterator[T], Generic[T]):
 
     def interrupt(self) -> None:
         """The stream was stopped: close them when they are between two, and return at once. From any thread."""
-        threading.Thread(target=self._interrupt, name="interruption", daemon=True).start()
+        try:
+            threading.Thread(target=self._interrupt, name="interruption", daemon=True).start()
+        except RuntimeError:  # there is no thread left to be had: who stops streams waits, and goes on with the others
+            self._interrupt()
 
     def _interrupt(self) -> None:
         with self._stepping:
