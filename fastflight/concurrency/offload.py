@@ -32,7 +32,10 @@ async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T]
         running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         if call.abandon():
             # Not by the executor: it may be busy for long, and what waits there when the loop is closed is dropped.
-            threading.Thread(target=call.dispose, name="discard-offload", daemon=True).start()
+            try:
+                threading.Thread(target=call.dispose, name="discard-offload", daemon=True).start()
+            except RuntimeError:  # there is no thread to be had but those
+                asyncio.get_running_loop().run_in_executor(None, call.dispose)
         raise
 
 
