@@ -46,6 +46,8 @@ SIGNATURE = b"fastflight"
 # Silence after which a server is taken not to answer what it need not: questions, and all that was said before it
 # agreed to RFC 2217. Far above a round trip, and not worth waiting longer for.
 PATIENCE_SECONDS = 0.5
+# Requests that were given up and may still be answered: more than one exchange has, of a server that answers late.
+LATE_REQUESTS = 16
 # Data kept while an answer is awaited: a line of 3 Mbaud sends this in 50 s. A server that sends more will not answer.
 MAX_UNREAD_BYTES = 16 << 20
 
@@ -62,6 +64,9 @@ class Rfc2217Client:
         self._received_bytes = 0
         # What the server said last, by kind.
         self._answers: dict[type[Message], Message] = {}
+        # What is asked now, and what was given up before it was answered.
+        self._asked: Sequence[Request] = ()
+        self._late: deque[Request] = deque(maxlen=LATE_REQUESTS)
         self._purging = False
         self._modem: ModemState | None = None
         self._suspended = False
@@ -139,9 +144,15 @@ class Rfc2217Client:
 
     def exchange(self, requests: Sequence[Request], within: float) -> Conversation[None]:
         """Await an answer to each of `requests`, of which no two are of a kind. `TransportTimeout` names what lacks."""
-        yield from self._say(requests)
-        if not (yield from self._until(lambda: not self._unanswered(requests), within)):
-            raise self._silent(self._unanswered(requests))
+        self._asked = requests
+        try:
+            yield from self._say(requests)
+            if not (yield from self._until(lambda: not self._unanswered(requests), within)):
+                raise self._silent(self._unanswered(requests))
+        finally:
+            # Too late, or cancelled: what answers these answers nothing that is asked after them.
+            self._late.extend(self._unanswered(requests))
+            self._asked = ()
 
     def insist(self, requests: Sequence[Request], within: float) -> Conversation[None]:
         """`exchange`, and `TransportError` when something else than was asked for is in force."""
@@ -200,7 +211,10 @@ class Rfc2217Client:
             )
 
     def _heard(self, message: Message) -> None:
-        self._answers[type(message)] = message
+        if message in self._late and message not in self._asked:
+            self._late.remove(message)
+        else:
+            self._answers[type(message)] = message
         match message:
             case SetBaud(baud):
                 self.baud = baud

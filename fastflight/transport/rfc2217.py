@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fastflight.concurrency.offload import unbroken
 from fastflight.errors import ProtocolError, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import (
     ModemState,
@@ -139,21 +138,17 @@ class Rfc2217Port:
     async def aclose(self) -> None:
         self.close()
 
-    # Who is cancelled waits for the answer all the same: it would be taken for that to the next request of its kind.
-
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
-        await unbroken(arun(self._client.insist(_settings(settings), timeout), self._wire, timeout=timeout))
+        await arun(self._client.insist(_settings(settings), timeout), self._wire, timeout=timeout)
 
     async def aassign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
-        asked = _controls(dtr, rts, sending_break)
-        await unbroken(arun(self._client.insist(asked, timeout), self._wire, timeout=timeout))
+        await arun(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._wire, timeout=timeout)
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         if received or unsent:
-            purging = self._client.purge(Purge(received, unsent), timeout)
-            await unbroken(arun(purging, self._wire, timeout=timeout))
+            await arun(self._client.purge(Purge(received, unsent), timeout), self._wire, timeout=timeout)
 
     async def amodem(self, timeout: float) -> ModemLines:
         return _lines(await arun(self._client.modem(timeout), self._wire, timeout=timeout))

@@ -195,6 +195,40 @@ def test_what_lacks_an_answer_is_named() -> None:
         exchange.run(exchange.client.insist([SetDtr(True), SetRts(True)], 3.0))
 
 
+def test_an_answer_that_comes_too_late_is_none_to_the_next_request() -> None:
+    exchange = opened()
+    client, server = exchange.client, exchange.server
+
+    def answered(*answers: SetBaud) -> None:
+        for answer in answers:
+            server.answer(answer)
+        client.feed(server.take())
+
+    exchange._react = lambda server, event: None
+    with pytest.raises(TransportTimeout, match="did not answer SetBaud"):
+        exchange.run(client.insist([SetBaud(300)], 3.0))
+    insisting = client.insist([SetBaud(600)], 3.0)
+    assert isinstance(next(insisting), Send)
+    assert isinstance(insisting.send(b""), Receive)
+    answered(SetBaud(300))
+    assert client.baud == 300
+    assert isinstance(insisting.send(b""), Receive)
+    answered(SetBaud(600))
+    with pytest.raises(StopIteration):
+        insisting.send(b"")
+    assert client.baud == 600
+
+
+def test_what_is_asked_for_again_is_answered_once() -> None:
+    """A server that says nothing to the first request may say something to the second."""
+    exchange = opened(mute(SetBaud))
+    with pytest.raises(TransportTimeout, match="did not answer SetBaud"):
+        exchange.run(exchange.client.insist([SetBaud(300)], 3.0))
+    exchange._react = obliging
+    exchange.run(exchange.client.insist([SetBaud(300)], 3.0))
+    assert exchange.client.baud == 300
+
+
 def test_what_cannot_be_said_is_a_transport_error() -> None:
     exchange = opened()
     with pytest.raises(TransportError, match=r"cannot say SetDataBits\(bits=9\)"):
