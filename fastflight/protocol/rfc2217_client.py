@@ -66,7 +66,7 @@ class Rfc2217Client:
         self._answers: dict[type[Message], Message] = {}
         # What is asked now, and what was given up before it was answered.
         self._asked: Sequence[Request] = ()
-        self._late: deque[Request] = deque(maxlen=LATE_REQUESTS)
+        self._late: deque[Message] = deque(maxlen=LATE_REQUESTS)
         self._purging = False
         self._modem: ModemState | None = None
         self._suspended = False
