@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, State, stream_of
 from fastflight.log.disk import Disk, File
-from fastflight.log.index import MAX_SEQ, Entries, Entry, Index, load_entries
+from fastflight.log.index import MAX_SEQ, Entries, Entry, Index, stored_entries
 from fastflight.log.segment import SEGMENT_NAME, Read, named, read_exactly
 
 INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
@@ -75,13 +75,15 @@ class Compacted:
         return [self.name, *self.names]
 
     def entries(self, number: int) -> Entries | None:
+        """The entries of a stream; None where it has none here. Only those that had to be derived are kept."""
         stream = self.index.streams.get(number)
-        if stream is None:
-            return None
-        if load_entries(stream, self.disk, self.name, self._sidecar) is None:
+        if stream is None or stream.entries is not None:
+            return stream.entries if stream is not None else None
+        entries = stored_entries(stream, self.disk, self.name, self._sidecar)
+        if entries is None:
             derived = self.derived().streams.get(number)
-            stream.entries = derived.entries if derived is not None else Entries()
-        return stream.entries
+            entries = stream.entries = derived.entries if derived is not None else Entries()
+        return entries
 
     def derived(self) -> Index:
         """The index as the row groups themselves give it. One that cannot be read is damage; holes are not known."""

@@ -146,6 +146,7 @@ class _Compaction:
                 for state, codec in logs:
                     self._verify(part, state, codec)
             write_new(self._disk, part.name, list(part.encode()))
+            part.index.release()
         except BaseException:
             for name in names:
                 with suppress(OSError):

@@ -3,7 +3,8 @@
 An `Index` holds for each stream its state and its entries, in the order of their sequence numbers. It is written as a
 sidecar when a segment is closed, and derived from the part again when the sidecar is missing or damaged. A sidecar
 names every record: the batches of one log lie scattered among those of a thousand others, so that a sparse index would
-mean reading all of them. Opened again, an index reads its summary; the entries of a stream only when it is asked for.
+mean reading all of them. Opened again, an index reads its summary; the entries of a stream only when it is asked for:
+there are 600 kB of them for each GB of segments, and years of recordings may lie in a folder.
 
     sidecar   magic 8, salt u64, covered u64, created i64, streams u32, damage u32,
               size of summary u32, its crc u32; summary: a row and a state for each stream, then the places of
@@ -152,7 +153,7 @@ class Index:
         return sum(stream.rows for stream in self.streams.values())
 
     def encode(self, covered: int) -> Iterator[bytes]:
-        """The sidecar of a part of `covered` bytes. All entries must be loaded."""
+        """The sidecar of a part of `covered` bytes. All entries must be loaded; their places are known then."""
         summary: list[bytes] = []
         runs: list[bytes] = []
         at = 0
@@ -160,6 +161,7 @@ class Index:
             assert stream.entries is not None
             run = stream.entries.tobytes()
             state = encode_state(stream.state)
+            stream.stored = (at, len(run), crc32(run))
             row = (number, stream.begin, stream.next, stream.rows, stream.bytes, stream.first_time)
             summary.append(_SUMMARY.pack(*row, stream.last_time, at, len(run) // _ENTRY_BYTES, crc32(run)))
             summary.append(len(state).to_bytes(4, "little") + state)
@@ -167,10 +169,18 @@ class Index:
             at += len(run)
         summary += [_DAMAGE.pack(*place) for place in self.damage]
         text = b"".join(summary)
+        for stream in self.streams.values():
+            offset, size, crc = stream.stored
+            stream.stored = (_HEADER.size + len(text) + offset, size, crc)
         header = (_MAGIC, self.salt, covered, self.created, len(self.streams), len(self.damage), len(text))
         yield _HEADER.pack(*header, crc32(text, crc32(_HEADER.pack(*header, 0))))
         yield text
         yield from runs
+
+    def release(self) -> None:
+        """Let go of the entries: the sidecar is written, and has them."""
+        for stream in self.streams.values():
+            stream.entries = None
 
     @classmethod
     def decode(cls, read: Callable[[int, int], bytes], covered: int | None = None) -> Index | None:
@@ -197,19 +207,17 @@ class Index:
         return index
 
 
-def load_entries(stream: Stream, disk: Disk, name: str, origin: int = 0) -> Entries | None:
+def stored_entries(stream: Stream, disk: Disk, name: str, origin: int = 0) -> Entries | None:
     """The entries of `stream`, from its sidecar at `origin` of a file; None where they are damaged there, or gone."""
-    if stream.entries is None:
-        offset, size, crc = stream.stored
+    offset, size, crc = stream.stored
+    try:
+        file = disk.open(name)
         try:
-            file = disk.open(name)
-            try:
-                data = file.read(origin + offset, size)
-            finally:
-                file.close()
-        except OSError:
-            return None
-        if len(data) < size or crc32(data) != crc:
-            return None
-        stream.entries = Entries.frombytes(data)
-    return stream.entries
+            data = file.read(origin + offset, size)
+        finally:
+            file.close()
+    except OSError:
+        return None
+    if len(data) < size or crc32(data) != crc:
+        return None
+    return Entries.frombytes(data)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastflight.log.content import Codec, decode_state
 from fastflight.log.disk import Disk, File
-from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry, Index, load_entries
+from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry, Index, stored_entries
 from fastflight.log.record import (
     RECORD_HEADER,
     SEGMENT_HEADER,
@@ -89,7 +89,9 @@ class Segment:
         stream = self.index.streams.get(number)
         if stream is None:
             return None
-        if load_entries(stream, self.disk, sidecar_name(self.name)) is None:
+        if stream.entries is None:
+            stream.entries = stored_entries(stream, self.disk, sidecar_name(self.name))
+        if stream.entries is None:
             self.index = scanned(self.disk, self.name).index
             stream = self.index.streams.get(number)
         return stream.entries if stream is not None else None

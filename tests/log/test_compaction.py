@@ -12,6 +12,7 @@ import pytest
 
 from fastflight.errors import BusyError, Stopped
 from fastflight.log import Range, Rows, Store, StoreReader, compact
+from fastflight.log.compacted import Compacted
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
 SMALL = 2000
@@ -50,6 +51,21 @@ def test_the_same_is_read_before_and_after(tmp_path: Path) -> None:
         assert numbers(log.read(Range(from_time=time_of(5), until_time=time_of(20)))) == set(range(5, 20))
         log.append(batch_of("a", log.next_seq, 1)).result()
         assert max(numbers(log.read())) == log.next_seq - 1
+
+
+def test_where_its_batches_lie_is_left_on_the_disk(tmp_path: Path) -> None:
+    """A folder that grows for years does not take more and more memory of who has it open."""
+    filled(tmp_path)
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        before = everything(store)
+        compact(store)
+        assert everything(store) == before
+        parts = [part for part in store.snapshot(store.log("a").number).parts if isinstance(part, Compacted)]
+        assert parts
+        assert all(stream.entries is None for part in parts for stream in part.index.streams.values())
+        for part in parts:  # where they cannot be read they are told from the rows
+            (tmp_path / part.name).write_bytes(b"")
+        assert everything(store) == {name: (rows, [(23, 25, "damaged")]) for name, (rows, _) in before.items()}
 
 
 def test_stopped_anywhere_it_leaves_everything_as_it_was(tmp_path: Path) -> None:
