@@ -2,14 +2,16 @@
 
 Whoever takes it through a pipe must go on reading: a full pipe holds up what logs, and so devices and their clients.
 Lines are few, two for each client, so a reader that is merely slow holds nothing up. To lose lines instead would be to
-lose them without a sign, when they matter most.
+lose them without a sign, when they matter most. One that has gone loses them: what logs goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO, cast
 
 import structlog
 import typer
@@ -40,5 +42,21 @@ def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
             *(for_machines if as_json else for_people),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Heard(sys.stderr))),
     )
+
+
+class _Heard(io.TextIOBase):
+    """`stream`, while somebody reads it: to log is the end of no thread that has more to do."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -41,8 +42,9 @@ def lines(text: str) -> None:
 
 def complain(text: str) -> None:
     """Something went wrong, or wants to be noticed. What a device said of it may have several lines."""
-    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody reads it any more: that is no reason to leave what was to be done
+        sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
+        sys.stderr.flush()
 
 
 def printable(text: str) -> str:

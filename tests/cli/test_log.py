@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import sys
 
 import pytest
 import structlog
 
+from fastflight.cli import screen
 from fastflight.cli.log import log_to_stderr
 
 
@@ -34,3 +38,17 @@ def test_a_traceback_has_no_values_of_variables(as_json: bool, capsys: pytest.Ca
     said = capsys.readouterr().err
     assert "not expected of 16" in said and "in fail" in said.replace('"name": "fail"', "in fail")
     assert "ff_secret" not in said
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe that nobody reads is another error there")
+def test_who_logs_goes_on_when_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As behind `2>&1 | tee` when that was ended: the thread that starts workers again ended with its next line."""
+    read, write = os.pipe()
+    os.close(read)
+    gone = open(write, "w")
+    monkeypatch.setattr(sys, "stderr", gone)
+    log_to_stderr(as_json=True)
+    structlog.get_logger("test").warning("a worker ended")
+    screen.complain("stopping")
+    with contextlib.suppress(BrokenPipeError):
+        gone.close()
