@@ -19,7 +19,7 @@ from fastflight.errors import StorageError
 from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_names, places_of, share
 from fastflight.log.content import Codec, State
 from fastflight.log.disk import Disk, File, failure, write_all, write_new
-from fastflight.log.index import BEGINNING, END_OF_TIME, Entry
+from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry
 from fastflight.log.reading import Part
 from fastflight.log.segment import Segment
 from fastflight.log.store import Store
@@ -154,15 +154,15 @@ class _Compaction:
             raise
         return part
 
-    def _write(self, name: str, logs: Sequence[tuple[State, Codec]]) -> list[tuple[int, Entry]]:
-        """One Parquet file; the entries of its logs, in order, whose offset is the number of their row group."""
+    def _write(self, name: str, logs: Sequence[tuple[State, Codec]]) -> dict[int, Entries]:
+        """One Parquet file; the entries of its logs by stream, whose offset is the number of their row group."""
         with suppress(FileNotFoundError):
             self._disk.remove(name)
         schema = logs[0][1].schema
         wide = pa.schema(
             [pa.field(LOG_COLUMN, pa.string()), pa.field(SEQ_COLUMN, pa.uint64()), *schema], schema.metadata
         )
-        located: list[tuple[int, Entry]] = []
+        located = {state.stream: Entries() for state, _ in logs}
         group = 0
         file = self._disk.create(name)
         try:
@@ -170,7 +170,8 @@ class _Compaction:
                 with pq.ParquetWriter(pa.PythonFile(_Sink(file), "w"), wide, compression="zstd") as writer:
                     for state, codec in logs:
                         for runs in _grouped(self._runs(state.stream, codec)):
-                            located += [(state.stream, entry._replace(offset=group)) for entry, _ in runs]
+                            for entry, _ in runs:
+                                located[state.stream].add(entry._replace(offset=group))
                             batches = [
                                 _widened(batch, wide, state.name, entry.first)
                                 for entry, batch in runs
@@ -233,10 +234,16 @@ class _Compaction:
                             size = entry.size * rows // entry.rows + 1
                             yield Entry(0, size, at, rows, *codec.times(piece)), piece
 
-    def _describe(self, part: Compacted, written: Sequence[Sequence[tuple[int, Entry]]]) -> None:
+    def _describe(self, part: Compacted, written: Sequence[dict[int, Entries]]) -> None:
         """Fill in the places and the index, from what was written."""
+        for logs in self._files.values():
+            for state, _ in logs:
+                shares = [s for segment in self._run if (s := segment.index.streams.get(state.stream)) is not None]
+                first = self._firsts[state.stream]
+                begin, next_ = max(shares[0].begin, first), max(max(s.next for s in shares), first)
+                stream = part.index.state(shares[-1].state._replace(name=state.name, schema=state.schema, first=first))
+                stream.begin, stream.next = begin, next_
         footers = []
-        located: list[tuple[int, Entry]] = []
         for number, name in enumerate(part.names):
             file = self._disk.open(name)
             try:
@@ -246,27 +253,20 @@ class _Compaction:
                 file.close()
             footers.append(footer)
             rows: Counter[int] = Counter()
-            for _, entry in written[number]:
-                rows[entry.offset] += entry.rows if entry.size else 0
-            for stream_number, entry in written[number]:
-                if entry.size:
-                    size = share(places[entry.offset], entry.rows, rows[entry.offset])
-                    entry = entry._replace(offset=len(part.places) + entry.offset, size=size)
-                located.append((stream_number, entry))
+            for entries in written[number].values():
+                for entry in entries:
+                    rows[entry.offset] += entry.rows if entry.size else 0
+            for stream_number, entries in written[number].items():
+                stream = part.index.streams[stream_number]
+                end = stream.next
+                for entry in entries:
+                    if entry.size:
+                        size = share(places[entry.offset], entry.rows, rows[entry.offset])
+                        entry = entry._replace(offset=len(part.places) + entry.offset, size=size)
+                    stream.add(entry)
+                stream.next = max(end, stream.next)
             part.places += places
         part.places += footers
-        for logs in self._files.values():
-            for state, _ in logs:
-                shares = [s for segment in self._run if (s := segment.index.streams.get(state.stream)) is not None]
-                first = self._firsts[state.stream]
-                begin, next_ = max(shares[0].begin, first), max(max(s.next for s in shares), first)
-                stream = part.index.state(shares[-1].state._replace(name=state.name, schema=state.schema, first=first))
-                stream.begin, stream.next = begin, next_
-        for stream_number, entry in located:
-            stream = part.index.streams[stream_number]
-            end = stream.next
-            stream.add(entry)
-            stream.next = max(end, stream.next)
 
     def _verify(self, part: Compacted, state: State, codec: Codec) -> None:
         """Compare what the files give with what the segments gave; `StorageError` where it is not the same."""
