@@ -41,6 +41,8 @@ from fastflight.service.stream import Stream
 from fastflight.service.weight import weight
 from fastflight.tables.vetting import vet_batch, vet_schema
 
+# What the client of a write that has failed is told while it says nothing: it ends its side then, and has the error.
+REFUSED = b'{"refused": true}'
 # App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.
 ABORT = b'{"abort": true}'
 # Of what comes beside a batch, only `ABORT` is heeded; what other clients put there is passed over.
@@ -263,6 +265,7 @@ class _Acks:
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
         self._ended = False
+        self._writing = False
         # Those that were acknowledged.
         self.rows = 0
         self._thread = threading.Thread(target=self._run, name="acks", daemon=True)
@@ -272,7 +275,7 @@ class _Acks:
         if isinstance(state, Progress):
             self.rows = state.rows
         if isinstance(state, Refused):
-            self._add({"refused": True})
+            self._put(REFUSED)
         else:
             self._add({"resume": asdict(state)} if isinstance(state, Kept) else asdict(state))
 
@@ -289,29 +292,43 @@ class _Acks:
             self._ended = True
             if kind is not None:
                 self._waiting.clear()
+                if self._writing:  # its client may read all the same, and wait for word: then it has one
+                    self._waiting.append(REFUSED)
             self._changed.notify()
         # Flight's writer must not be left while a thread is in it. A client that neither reads nor was answered yet is
         # still sending: taking that is what lets it come to the end, where it reads.
         self._thread.join(POLL_SECONDS)
-        while self._thread.is_alive() and self._incoming.discard():
-            self._thread.join(0)
+        while self._busy() and self._incoming.discard():
+            pass
         with self._incoming.awaited():
             self._thread.join()
 
-    def _add(self, message: Summary) -> None:
+    def _busy(self) -> bool:
+        """Whether there is something that the client has to take. A thread that has nothing to write ends by itself."""
         with self._changed:
+            return self._thread.is_alive() and (self._writing or bool(self._waiting))
+
+    def _add(self, message: Summary) -> None:
+        self._put(json.dumps(message, default=str).encode())
+
+    def _put(self, message: bytes) -> None:
+        with self._changed:
+            if self._ended:  # by a writer that was given up
+                return
             if len(self._waiting) >= MAX_WAITING_ACKS:
                 self._waiting.clear()
-            self._waiting.append(json.dumps(message, default=str).encode())
+            self._waiting.append(message)
             self._changed.notify()
 
     def _run(self) -> None:
         while True:
             with self._changed:
+                self._writing = False
                 self._changed.wait_for(lambda: self._waiting or self._ended)
                 if not self._waiting:
                     return
                 message = self._waiting.popleft()
+                self._writing = True
             try:
                 self._writer.write(pa.py_buffer(message))
             except (pa.ArrowException, OSError):  # the client has left: reading says so, too

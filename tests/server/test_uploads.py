@@ -20,6 +20,7 @@ from fastflight.concurrency import HandIn
 from fastflight.concurrency.inbox import Inbox
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import Stopped
+from fastflight.server import uploads
 from fastflight.server.uploads import ABORT, MAX_APP_METADATA_BYTES
 from fastflight.service import Source
 from fastflight.service.source import Acknowledge, Progress, Summary
@@ -87,6 +88,29 @@ def test_a_batch_with_bad_offsets_is_refused_and_the_server_lives_on(running: Ru
     assert running.trials.broke_off == ["DataError"]
     assert running.settled()
     assert running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all().num_rows == 3
+
+
+def test_a_refusal_waits_for_no_word_of_a_client_that_waits_for_one(
+    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the thread of the acknowledgements ends, as on a busy machine: it has nothing to write any more."""
+    run = uploads._Acks._run
+
+    def late(acks: uploads._Acks) -> None:
+        run(acks)
+        never.wait(10 * uploads.POLL_SECONDS)
+
+    never = threading.Event()
+    monkeypatch.setattr(uploads._Acks, "_run", late)
+    options = flight.FlightCallOptions(timeout=SOON)
+    writer, reader = running.client.do_put(command(type="trial", mode=mode), corrupt().schema, options)
+    writer.write_batch(pa.record_batch([["ab"]], names=["text"]))
+    assert json.loads(reader.read().to_pybytes())["rows"] == 1
+    writer.write_batch(corrupt())
+    with pytest.raises(pa.ArrowInvalid, match="a batch is corrupt"):
+        acks(reader)
+        writer.close()
+    assert running.settled()
 
 
 def test_a_writers_error_reaches_the_client(running: Running, mode: str) -> None:
