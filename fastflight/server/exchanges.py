@@ -25,16 +25,13 @@ from fastflight.concurrency.inbox import Inbox
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.server import answers
 from fastflight.server.silence import Silence
-from fastflight.server.uploads import HANDIN_BYTES, Incoming
+from fastflight.server.uploads import HANDIN_BYTES, REFUSED, Incoming
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
 from fastflight.service.stream import Stream
 from fastflight.service.weight import weight
 from fastflight.tables.bare import empty
-
-# The last message of an answer that has failed.
-REFUSED = b'{"refused": true}'
 
 
 def talk(

@@ -41,7 +41,7 @@ from fastflight.service.stream import Stream
 from fastflight.service.weight import weight
 from fastflight.tables.vetting import vet_batch, vet_schema
 
-# What the client of a write that has failed is told while it says nothing: it ends its side then, and has the error.
+# The last message of what has failed while its client says nothing: it ends its side then, and has the error.
 REFUSED = b'{"refused": true}'
 # App metadata by which a client ends an upload as a failure: Flight itself has no way to, a stream only ends.
 ABORT = b'{"abort": true}'
