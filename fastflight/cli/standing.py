@@ -18,7 +18,8 @@ from fastflight.service.identity import unproven
 # From one answer to the next question, a small call for each caller who has something open: what is revoked ends
 # within so long, and what the server and those who look take to notice.
 ASK_SECONDS = 5.0
-# A server that is started again is back by then. A relay's connection has no need of it, and would stay for ever.
+# A server that is started again is back by then. A relay's connection has no need of it, and would stay for ever. While
+# nothing is open nobody asks, so that time is no silence: who has something open looks more often than it is asked.
 SILENT_SECONDS = 60.0
 
 # Asks who shows what a caller showed.
@@ -51,6 +52,8 @@ class Standing:
         if word is None:
             self._forget(now)
             word = self._words[caller] = _Word(now, now, now)
+        if now - word.checked > ASK_SECONDS:
+            word.heard = now
         word.checked = now
         if word.asking is None and now >= word.next:
             word.asking = asyncio.ensure_future(self._ask(caller, word))

@@ -92,15 +92,13 @@ def test_a_server_that_says_nothing_is_believed_for_so_long(how: str) -> None:
         server.error = TransportError("nobody there")
         if how == "silent":
             server.gate.clear()
-        standing.check(ADA)
-        await answered()
-        server.now = SILENT_SECONDS
-        standing.check(ADA)
-        await answered()
-        server.now += 1
+        while server.now <= SILENT_SECONDS:
+            standing.check(ADA)
+            await answered()
+            server.now += ASK_SECONDS
         with pytest.raises(TransportError, match="the server behind does not say whether this still holds"):
             standing.check(ADA)
-        assert len(server.asked) == (2 if how == "away" else 1)
+        assert len(server.asked) == (SILENT_SECONDS / ASK_SECONDS + 1 if how == "away" else 1)
         server.error = None
         server.gate.set()
         server.now += ASK_SECONDS
@@ -108,6 +106,21 @@ def test_a_server_that_says_nothing_is_believed_for_so_long(how: str) -> None:
             standing.check(ADA)
         await answered()
         standing.check(ADA)
+
+    watched(work)
+
+
+@pytest.mark.parametrize("last", [None, TransportError("nobody there")], ids=["answered", "away"])
+def test_a_time_in_which_nothing_was_open_is_no_silence(last: FastFlightError | None) -> None:
+    async def work(server: Server, standing: Standing) -> None:
+        server.error = last
+        standing.check(ADA)
+        await answered()
+        server.now, server.error = SILENT_SECONDS + 1, None
+        for _ in range(2):
+            standing.check(ADA)
+            await answered()
+        assert len(server.asked) == 2
 
     watched(work)
 
