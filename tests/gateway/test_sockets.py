@@ -248,11 +248,11 @@ def test_what_is_typed_is_answered(served: Served) -> None:
         client.send("\x03")
         until(client, b">>> ")
         client.send("print(6 * 7)\r")
-        assert b"42\r\n" in until(client, b">>> ")
+        until(client, b"42\r\n")  # a prompt alone may be that of the board's start, or the one for Ctrl-C
         client.send(b"while True: pass\r\r\r")
         until(client, b"\r\n... \r\n")
         client.send(b"\x03")
-        assert b"KeyboardInterrupt" in until(client, b">>> ")
+        until(client, b"KeyboardInterrupt")
 
 
 def test_a_second_one_is_told_who_has_the_line(served: Served) -> None:
