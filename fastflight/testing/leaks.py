@@ -12,6 +12,7 @@ while `pyarrow.flight` is not loaded) and the helper process of `multiprocessing
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import time
@@ -29,17 +30,18 @@ _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Descriptors with what they refer to, threads, and the process ids of children."""
+    """Descriptors with what they refer to, threads, and the process ids of children, at `ticks` since the boot."""
 
     descriptors: frozenset[tuple[int, str]]
     threads: frozenset[threading.Thread]
     children: frozenset[int]
+    ticks: int
 
 
 def held() -> Held:
     """What this process holds now."""
     threads = frozenset(thread for thread in threading.enumerate() if not thread.daemon)
-    return Held(_descriptors(), threads, _children())
+    return Held(_descriptors(), threads, _children(), _ticks())
 
 
 def leaked(before: Held, within: float = GRACE_SECONDS) -> list[str]:
@@ -62,7 +64,12 @@ def _new(before: Held) -> list[str]:
     return [
         *(f"descriptor {number}: {target}" for number, target in sorted(now.descriptors - before.descriptors)),
         *(f"thread {thread.name!r}" for thread in now.threads - before.threads),
-        *(f"child process {pid}: {_command(pid)}" for pid in sorted(now.children - before.children)),
+        *(
+            f"child process {pid}: {_command(pid)}"
+            for pid in sorted(now.children - before.children)
+            # While the thread that has started one ends, it may be in no list, and was not seen.
+            if _started(pid) >= before.ticks
+        ),
     ]
 
 
@@ -90,6 +97,21 @@ def _children() -> frozenset[int]:
         except OSError:
             continue  # The thread ended meanwhile; its children are listed under another one.
     return frozenset(pid for pid in found if not any(helper in _command(pid) for helper in _HELPERS))
+
+
+def _ticks() -> int:
+    if not _PROCESS.is_dir():
+        return 0
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def _started(pid: int) -> int:
+    """When a process began, in ticks since the boot."""
+    try:
+        # What comes first, its name, is in parentheses and may hold any character.
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+    except OSError:
+        return 0  # it has ended meanwhile
 
 
 def _command(pid: int) -> str:

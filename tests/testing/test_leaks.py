@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -108,3 +109,14 @@ def test_a_child_is_named_by_its_command_until_it_is_waited_for() -> None:
     assert f"child process {child.pid}" in process and "input()" in process
     child.communicate(b"\n")
     assert leaked(before) == []
+
+
+@linux
+def test_a_child_that_was_there_before_is_none_though_it_was_not_seen() -> None:
+    """The system lists children by the thread that started them: one whose thread just ends is in no list."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        born = held().ticks
+        while (before := replace(held(), children=frozenset())).ticks == born:
+            pass
+        assert leaked(before, within=0) == []
+        child.communicate(b"\n")
