@@ -96,6 +96,9 @@ class _Connection:
     async def _pump(self, source: socket.socket, sink: socket.socket, course: Course) -> None:
         loop = asyncio.get_running_loop()
         while data := await loop.sock_recv(source, READ_BYTES):
+            # Neither that nor sending waits while there are bytes and room: nothing else would have its turn, and what
+            # struck would never break the connection.
+            await asyncio.sleep(0)
             if self._silent:
                 continue
             for step in course.feed(data):

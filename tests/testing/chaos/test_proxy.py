@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from fastflight.testing.chaos import AsyncChaosProxy, ChaosProxy, Kind
+from fastflight.testing.chaos import proxy as proxies
 
 SOON = 20.0
 DATA = bytes(range(256)) * 40
@@ -152,6 +153,25 @@ def test_silence_without_an_end_lasts_until_it_is_mended(proxy: ChaosProxy) -> N
         proxy.mend()
         with pytest.raises(ConnectionResetError):
             client.recv(1)
+
+
+@pytest.mark.parametrize("spec", ["cut:back@100", "end:back@100", "silence:back@100=0.1"])
+def test_it_breaks_in_front_of_a_target_that_never_stops(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxies, "READ_BYTES", 1)  # so that there is always more to read
+
+    def flood() -> None:
+        target, _ = listener.accept()
+        with target, suppress(OSError):
+            while True:
+                target.sendall(DATA)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ChaosProxy(*listener.getsockname(), [spec]) as proxy:
+        flooding = threading.Thread(target=flood)
+        flooding.start()
+        with suppress(ConnectionResetError), connected(proxy) as client:
+            assert DATA.startswith(heard(client, 101)[:100])
+            assert client.recv(1) == b""
+        flooding.join(SOON)
 
 
 def test_a_time_comes_without_a_byte(proxy: ChaosProxy) -> None:
