@@ -154,13 +154,14 @@ class Compacted:
             return None
 
     def _columns(self, place: Place, metadata: pq.FileMetaData, names: Sequence[str]) -> pa.Table | None:
-        """Columns of a row group; None where it is damaged, which without an index only Arrow may notice."""
+        """Columns of a row group; None where it is damaged, which without an index only its pages' checksums tell."""
         data = self._verified(place)
         if data is None:
             return None
         size = metadata.serialized_size + place.offset + place.size
         try:
-            with pq.ParquetFile(_Window(place.offset, data, size), metadata=metadata) as file:
+            window = _Window(place.offset, data, size)
+            with pq.ParquetFile(window, metadata=metadata, page_checksum_verification=True) as file:
                 return file.read_row_group(place.group, columns=list(names), use_threads=False)
         except UNREADABLE:
             return None
@@ -343,10 +344,11 @@ def _sound(file: File) -> list[bool]:
     To look at the metadata of one that it cannot may end the process, where reading it raises.
     """
     found: list[bool] = []
-    with pq.ParquetFile(_Window(0, read_exactly(file, 0, file.size()))) as parquet:
+    window = _Window(0, read_exactly(file, 0, file.size()))
+    with pq.ParquetFile(window, page_checksum_verification=True) as parquet:
         for group in range(parquet.num_row_groups):
             try:
-                parquet.read_row_group(group, use_threads=False)
+                parquet.read_row_group(group, use_threads=False).validate(full=True)
                 found.append(True)
             except UNREADABLE:
                 found.append(False)

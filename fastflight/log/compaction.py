@@ -167,7 +167,8 @@ class _Compaction:
         file = self._disk.create(name)
         try:
             try:
-                with pq.ParquetWriter(pa.PythonFile(_Sink(file), "w"), wide, compression="zstd") as writer:
+                sink = pa.PythonFile(_Sink(file), "w")
+                with pq.ParquetWriter(sink, wide, compression="zstd", write_page_checksum=True) as writer:
                     for state, codec in logs:
                         for runs in _grouped(self._runs(state.stream, codec)):
                             for entry, _ in runs:

@@ -159,14 +159,17 @@ def test_any_flipped_bit_of_a_compacted_part_of_several_logs(folder: Path) -> No
 
 
 def test_any_flipped_bit_of_a_compacted_part_without_its_index(folder: Path) -> None:
-    """Without an index no checksum says which rows are good. It opens, and is read, all the same."""
+    """Its rows have checksums of their own. The footer has none; the part opens, and is read, all the same."""
     state = several(folder)
     del state[next(name for name in state if name.endswith(".parts"))]
     for name in [name for name in state if name.endswith(".parquet")]:
-        for at, changed in list(flips(state[name]))[::13]:
+        footer = len(state[name]) - pq.read_metadata(pa.BufferReader(state[name])).serialized_size - 8
+        for at, changed in list(flips(state[name]))[::7]:
             with Store(folder, disk=MemoryDisk(state | {name: changed})) as store:
                 for log in store.names():
-                    assert all(item.first <= item.last for item in store.log(log).read()), (name, at)
+                    items = store.log(log).read()
+                    read = checked(log, items, LOGS[log]) if at < footer and log != "last" else items
+                    assert all(item.first <= item.last for item in read), (name, at)
 
 
 def test_a_damaged_row_group_costs_its_rows_alone_without_an_index_too(folder: Path) -> None:
