@@ -99,7 +99,7 @@ class Compacted:
             try:
                 if table is None or metadata is None:
                     raise ValueError("a row group that is damaged")
-                _derive(index, number, place, table, metadata.schema.to_arrow_schema())
+                _derive(index, number, place, table, _schema(metadata))
             except UNREADABLE:
                 index.damage.append((place.offset, place.size))
         return index
@@ -144,8 +144,7 @@ class Compacted:
         return pq.read_metadata(pa.BufferReader(data))
 
     def _group(self, place: Place, metadata: pq.FileMetaData, codec: Codec) -> _Group | None:
-        names = [name for name in metadata.schema.to_arrow_schema().names if name != LOG_COLUMN]
-        table = self._columns(place, metadata, names)
+        table = self._columns(place, metadata, [name for name in _schema(metadata).names if name != LOG_COLUMN])
         if table is None:
             return None
         try:
@@ -177,6 +176,12 @@ class Compacted:
         finally:
             file.close()
         return data if len(data) == place.size and crc32(data) == place.crc else None
+
+
+def _schema(metadata: pq.FileMetaData) -> pa.Schema:
+    """Not by `metadata.schema`: the two hold each other, and all of the footer, until Python looks for cycles."""
+    with pq.ParquetFile(_Window(0, b"", metadata.serialized_size), metadata=metadata) as file:
+        return file.schema_arrow
 
 
 class _Group(NamedTuple):

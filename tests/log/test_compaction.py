@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 from pathlib import Path
@@ -66,6 +67,23 @@ def test_where_its_batches_lie_is_left_on_the_disk(tmp_path: Path) -> None:
         for part in parts:  # where they cannot be read they are told from the rows
             (tmp_path / part.name).write_bytes(b"")
         assert everything(store) == {name: (rows, [(23, 25, "damaged")]) for name, (rows, _) in before.items()}
+
+
+def test_a_footer_is_held_by_nothing_once_it_was_read(tmp_path: Path) -> None:
+    """It takes megabytes, and Python's collector of cycles does not know that."""
+    filled(tmp_path)
+    gc.collect()
+    gc.disable()
+    try:
+        with Store(tmp_path, segment_bytes=SMALL) as store:
+            assert compact(store) and everything(store)
+            for part in tmp_path.glob("*.parts"):
+                part.unlink()
+        with Store(tmp_path, segment_bytes=SMALL) as store:
+            assert everything(store)
+        assert not [held for held in gc.get_objects() if isinstance(held, pq.FileMetaData)]
+    finally:
+        gc.enable()
 
 
 def test_stopped_anywhere_it_leaves_everything_as_it_was(tmp_path: Path) -> None:
