@@ -144,7 +144,7 @@ class RemoteBackend:
         try:
             async for batch in batches:
                 with contextlib.suppress(Stopped):  # the write has ended, and says why
-                    await off_loop(handed.put, batch, weight(batch, batch.nbytes))
+                    await off_loop(handed.put, batch, weight(batch))
                 if writing.done():
                     break
             handed.finish()
@@ -191,4 +191,4 @@ async def _answered(stream: RowStream, ahead_bytes: int, governor: Governor) -> 
 
 
 def _size(piece: Piece) -> int:
-    return weight(piece[0], piece[0].nbytes)
+    return weight(piece[0])

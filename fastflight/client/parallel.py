@@ -57,7 +57,7 @@ class ParallelRowStream:
             jobs,
             limit=parallel,
             max_bytes=MAX_AHEAD_BYTES,
-            size_of=_size,
+            size_of=weight,
             ordered=ordered,
             name="fastflight-endpoint",
         )
@@ -201,7 +201,3 @@ def _rows(lanes: _Lanes, number: int, endpoint: Open, schema: pa.Schema) -> Iter
         stream.cancel()
         raise ProtocolError("an endpoint has other columns than the first", hint="Read the whole with one stream")
     yield from stream
-
-
-def _size(batch: pa.RecordBatch) -> int:
-    return weight(batch, batch.nbytes)

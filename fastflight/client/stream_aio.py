@@ -116,7 +116,7 @@ class AsyncRowStream:
 def _read_ahead(stream: RowStream | ParallelRowStream, batches: HandIn[pa.RecordBatch]) -> None:
     try:
         for batch in stream:
-            batches.put(batch, weight(batch, batch.nbytes))
+            batches.put(batch, weight(batch))
     except BaseException as error:
         stream.cancel()
         batches.fail(error)

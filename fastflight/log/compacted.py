@@ -77,8 +77,10 @@ class Compacted:
     def entries(self, number: int) -> Entries | None:
         """The entries of a stream; None where it has none here. Only those that had to be derived are kept."""
         stream = self.index.streams.get(number)
-        if stream is None or stream.entries is not None:
-            return stream.entries if stream is not None else None
+        if stream is None:
+            return None
+        if stream.entries is not None:
+            return stream.entries
         entries = stored_entries(stream, self.disk, self.name, self._sidecar)
         if entries is None:
             derived = self.derived().streams.get(number)
@@ -144,7 +146,7 @@ class Compacted:
         return pq.read_metadata(pa.BufferReader(data))
 
     def _group(self, place: Place, metadata: pq.FileMetaData, codec: Codec) -> _Group | None:
-        table = self._columns(place, metadata, [name for name in _schema(metadata).names if name != LOG_COLUMN])
+        table = self._columns(place, metadata)
         if table is None:
             return None
         try:
@@ -152,8 +154,11 @@ class Compacted:
         except UNREADABLE:
             return None
 
-    def _columns(self, place: Place, metadata: pq.FileMetaData, names: Sequence[str]) -> pa.Table | None:
-        """Columns of a row group; None where it is damaged, which without an index only its pages' checksums tell."""
+    def _columns(self, place: Place, metadata: pq.FileMetaData, names: Sequence[str] = ()) -> pa.Table | None:
+        """Columns of a row group, all but the log's name where none are named.
+
+        None where it is damaged, which without an index only its pages' checksums tell.
+        """
         data = self._verified(place)
         if data is None:
             return None
@@ -161,7 +166,8 @@ class Compacted:
         try:
             window = _Window(place.offset, data, size)
             with pq.ParquetFile(window, metadata=metadata, page_checksum_verification=True) as file:
-                return file.read_row_group(place.group, columns=list(names), use_threads=False)
+                wanted = list(names) or [name for name in file.schema_arrow.names if name != LOG_COLUMN]
+                return file.read_row_group(place.group, columns=wanted, use_threads=False)
         except UNREADABLE:
             return None
 

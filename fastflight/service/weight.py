@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fastflight.service.source import Noted
+
 # As measured with pyarrow 26: 600 to 950 bytes, for numbers, text and dictionaries.
 COLUMN_BYTES = 768
 # The batch itself, and its place in a queue.
 BATCH_BYTES = 256
 
 
-def weight(batch: pa.RecordBatch, values: int) -> int:
-    """The bytes of a batch whose values have so many."""
-    return int(values + BATCH_BYTES + COLUMN_BYTES * batch.num_columns)
+def weight(item: pa.RecordBatch | Noted, values: int | None = None) -> int:
+    """The bytes of a batch. Of its values there are `values`, where that is known better than by `nbytes`."""
+    batch = item.batch if isinstance(item, Noted) else item
+    return int((batch.nbytes if values is None else values) + BATCH_BYTES + COLUMN_BYTES * batch.num_columns)

@@ -102,7 +102,7 @@ class FleetFiles:
                 [partial(device, name) for name in rows.names],
                 limit=MAX_SIDE_BY_SIDE,
                 max_bytes=AHEAD_BYTES,
-                size_of=_size,
+                size_of=weight,
                 ordered=request.ordered,
                 idle=rows.silence,
                 name="fleet",
@@ -137,7 +137,7 @@ class FleetFiles:
         def there(name: str) -> AsyncGenerator[Item, None]:
             if name in opened:
                 return opened[name]
-            return across(self._shard_of(name), partial(device, name), max_bytes=AHEAD_BYTES, size_of=_size)
+            return across(self._shard_of(name), partial(device, name), max_bytes=AHEAD_BYTES, size_of=weight)
 
         async def job(name: str) -> AsyncGenerator[Item, None]:
             if rows.has_failed(name):
@@ -157,7 +157,7 @@ class FleetFiles:
                 [partial(job, name) for name in rows.names],
                 limit=MAX_SIDE_BY_SIDE,
                 max_bytes=AHEAD_BYTES,
-                size_of=_size,
+                size_of=weight,
                 ordered=request.ordered,
                 governor=self._shard_of(rows.names[0]).governor,
             )
@@ -229,11 +229,6 @@ class _AsyncBatches(AsyncIterator[Item]):
     async def aclose(self) -> None:
         await self._gather.aclose()
         await self._opened.aclose()
-
-
-def _size(item: Item) -> int:
-    batch = item.batch if isinstance(item, Noted) else item
-    return weight(batch, batch.nbytes)
 
 
 def _close(reading: Reading) -> None:

@@ -98,7 +98,7 @@ async def feed(batches: AsyncIterable[pa.RecordBatch], handed: Inbox[pa.RecordBa
     try:
         async for batch in batches:
             try:
-                await off_loop(handed.put, batch, weight(batch, batch.nbytes))
+                await off_loop(handed.put, batch, weight(batch))
             except Stopped:
                 return  # the writer has ended, and says why
     except asyncio.CancelledError:

@@ -127,7 +127,7 @@ class Batches(Iterator[Item]):
             [lambda: relayed],
             limit=1,
             max_bytes=AHEAD_BYTES,
-            size_of=size_of,
+            size_of=weight,
             idle=lambda: silence,
             name="forward",
             governor=governor,
@@ -186,14 +186,8 @@ class AsyncBatches(AsyncIterator[Item]):
                 if not closed:
                     self._handed.put(relayed, 0)
                     for item in relayed:
-                        self._handed.put(item, size_of(item))
+                        self._handed.put(item, weight(item))
         except BaseException as error:
             self._handed.fail(error)
         else:
             self._handed.finish()
-
-
-def size_of(item: Item) -> int:
-    """What an item holds while it waits."""
-    batch = item.batch if isinstance(item, Noted) else item
-    return weight(batch, batch.nbytes)
