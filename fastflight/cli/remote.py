@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.cli.standing import Standing
-from fastflight.client.aio import worked
+from fastflight.client.asking import worked
 from fastflight.client.call import single
 from fastflight.client.connection import Connection
 from fastflight.client.interaction import Interaction, left

@@ -8,15 +8,14 @@ when the code runs.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from fastflight.client import call
+from fastflight.client.asking import asked, worked
 from fastflight.client.call import Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import Connection
 from fastflight.client.copied import Copied, CopiedTree
@@ -29,9 +28,6 @@ from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
-from fastflight.client.work import Work
-from fastflight.concurrency.offload import off_loop
-from fastflight.errors import Stopped
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
@@ -49,11 +45,6 @@ from fastflight.service.requests import (
 
 if TYPE_CHECKING:
     from fastflight.client.rows import Writable
-
-T = TypeVar("T")
-
-# What work that is given up gets to end: the server stores the batch that is on the line, and settles the file.
-GIVE_UP_SECONDS = 10.0
 
 
 class AsyncFastFlightClient:
@@ -163,7 +154,7 @@ class AsyncFastFlightClient:
 
     async def read_request(self, request: Request, *, progress: Report | None = None) -> AsyncRowStream:
         """The rows of any request. Returns when their schema is known."""
-        stream = await _asked(lambda: self._connection.stream(request), RowStream.cancel)
+        stream = await asked(lambda: self._connection.stream(request), RowStream.cancel)
         return AsyncRowStream(stream, progress)
 
     async def read_parallel(
@@ -173,7 +164,7 @@ class AsyncFastFlightClient:
 
         `ordered`: in the order of the endpoints; otherwise as they come.
         """
-        stream = await _asked(
+        stream = await asked(
             lambda: self._connection.parallel_stream(request, parallel, ordered), ParallelRowStream.cancel
         )
         return AsyncRowStream(stream, progress)
@@ -429,7 +420,7 @@ class AsyncFastFlightClient:
         A context manager: leaving it gives the line back.
         """
         request = call.build(DeviceSession, device=device, format=format, schema=schema, flush_ms=flush_ms, mode=mode)
-        interaction = await _asked(lambda: self._connection.interaction(request), left)
+        interaction = await asked(lambda: self._connection.interaction(request), left)
         return AsyncInteraction(interaction, AsyncRowStream(interaction.rows, None))
 
     async def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
@@ -470,10 +461,10 @@ class AsyncFastFlightClient:
         return await self._act_once("stats")
 
     async def _act(self, name: str, **body: Any) -> list[Any]:
-        return await _asked(lambda: self._connection.act(name, **body))
+        return await asked(lambda: self._connection.act(name, **body))
 
     async def _act_once(self, name: str, **body: Any) -> dict[str, Any]:
-        return await _asked(lambda: self._connection.act_once(name, **body))
+        return await asked(lambda: self._connection.act_once(name, **body))
 
     async def aclose(self) -> None:
         """Give the connection back. Nothing is asked after this; streams that are still open go on until left."""
@@ -487,34 +478,3 @@ class AsyncFastFlightClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-async def worked(work: Work[T]) -> T:
-    """Do `work` in a thread. Cancelled, it is given up, and has a while to leave things in order."""
-    given_up = threading.Event()
-    running = asyncio.ensure_future(off_loop(_begun, work.run, given_up))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        given_up.set()
-        work.give_up()
-        await asyncio.wait([running], timeout=GIVE_UP_SECONDS)
-        raise
-
-
-async def _asked(call: Callable[[], T], discard: Callable[[T], object] | None = None) -> T:
-    """What `call` gives, made in a thread. Cancelled, its result goes to `discard`."""
-    given_up = threading.Event()
-    try:
-        return await off_loop(_begun, call, given_up, discard=discard)
-    except asyncio.CancelledError:
-        given_up.set()
-        raise
-
-
-def _begun(call: Callable[[], T], given_up: threading.Event) -> T:
-    """`call()`, unless it was given up while it waited for a thread: a loop has few, and a silent server keeps them."""
-    if given_up.is_set():
-        raise Stopped("this was given up")
-    return call()
