@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
-from serial.tools import list_ports
 
 import fastflight
 from fastflight.cli import screen
 from fastflight.client import Credentials, FastFlightClient
 from fastflight.device import Capabilities, Inventory, Session
 from fastflight.errors import BusyError, FastFlightError, TransportTimeout
+from fastflight.transport.identity import system_ports
 from fastflight.transport.url import shown
 
 Level = Literal["ok", "note", "problem"]
@@ -65,7 +65,7 @@ def installation() -> Subject:
 
 def serial_ports() -> dict[str, str]:
     """Serial ports with hardware behind them: path to description."""
-    return {port.device: port.description for port in list_ports.comports() if port.hwid != "n/a"}
+    return {port.device: port.description for port in system_ports() if port.hwid != "n/a"}
 
 
 def device(name: str, url: str, *, asked: bool, interrupt: bool) -> Subject:

@@ -21,6 +21,8 @@ class FoundPort(Protocol):
     """A port of this computer, as `serial.tools.list_ports` describes it."""
 
     device: str
+    description: str
+    hwid: str
     serial_number: str | None
     location: str | None
 

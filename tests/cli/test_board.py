@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from click.testing import Result
+from serial.tools import list_ports
 
 Run = Callable[..., Result]
 
@@ -63,6 +64,14 @@ def test_the_doctor_says_what_is_wrong_with_a_device(run: Run) -> None:
     gone = next(subject for subject in told["subjects"] if subject["name"].startswith("gone"))
     assert [finding["level"] for finding in gone["findings"]] == ["problem"]
     assert gone["findings"][0]["advice"]
+
+
+def test_the_doctor_goes_on_where_a_port_is_pulled_as_it_lists_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def comports() -> list[str]:
+        raise TypeError("int() argument must be a string")  # as pyserial does then
+
+    monkeypatch.setattr(list_ports, "comports", comports)
+    assert run("doctor").exit_code == 0
 
 
 def test_the_doctor_does_without_a_server(run: Run) -> None:
