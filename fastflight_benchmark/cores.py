@@ -51,7 +51,7 @@ def peak_bytes() -> int:
         return next(1024 * int(line.split()[1]) for line in STATUS.read_text().splitlines() if line.startswith(MOST))
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS says it in bytes
 
 
 def idle_percent(before: Any, after: Any) -> float:
