@@ -4,7 +4,8 @@
 code  means
 ====  ==========================================================================
 0     done
-1     the server or the device said no, or a local file could not be written
+1     the server or the device said no, a local file could not be written, or
+      nobody reads what is printed any more (nothing is said of that)
 2     the command line is wrong
 3     the server, or the line to the device, cannot be reached
 130   interrupted (Ctrl-C, SIGTERM)
@@ -54,6 +55,8 @@ def told_in_one_line() -> Iterator[None]:
         # Hints speak of the request's keys; here the key is an option.
         screen.complain(f"error: {error}".replace("interrupt=true", "--interrupt"))
         raise typer.Exit(REFUSED) from error
+    except BrokenPipeError:
+        raise  # `tail | head`: typer ends quietly
     except OSError as error:
         screen.complain(f"error: {error.filename or 'this computer'}: {error.strerror or error}")
         raise typer.Exit(REFUSED) from error

@@ -25,7 +25,8 @@ def http_address(text: str, access: AccessSettings = OPEN) -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else DEFAULT_HOST
-    if not (port.isascii() and port.isdigit() and len(port) <= MAX_PORT_DIGITS) or int(port) > MAX_PORT or not host:
+    is_port = port.isascii() and port.isdigit() and len(port) <= MAX_PORT_DIGITS and int(port) <= MAX_PORT
+    if not is_port or not host or "/" in host:
         raise RequestError(
             "not an address", where=f"--http {text[:100]}", hint="Give a port or HOST:PORT, as in --http 8000"
         )

@@ -7,7 +7,6 @@ lose them without a sign, when they matter most. One that has gone loses them: w
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 import sys
@@ -18,6 +17,7 @@ import typer
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.types import Processor
 
+from fastflight.cli import screen
 from fastflight.service.trace import with_ids
 
 AsJsonLines = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.")]
@@ -53,10 +53,10 @@ class _Heard(io.TextIOBase):
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with contextlib.suppress(OSError, ValueError):
+        with screen.unread_or_not(self._stream):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
+        with screen.unread_or_not(self._stream):
             self._stream.flush()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -42,9 +42,25 @@ def lines(text: str) -> None:
 
 def complain(text: str) -> None:
     """Something went wrong, or wants to be noticed. What a device said of it may have several lines."""
-    with contextlib.suppress(OSError):  # nobody reads it any more: that is no reason to leave what was to be done
+    with unread_or_not(sys.stderr):
         sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
         sys.stderr.flush()
+
+
+@contextmanager
+def unread_or_not(stream: TextIO) -> Iterator[None]:
+    """Write to `stream`: that nobody reads it any more is no reason to leave what was to be done.
+
+    What it holds goes nowhere then. Python would try it again as it ends, and make that the exit code.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # a full disk, or it is closed
+        pass
 
 
 def printable(text: str) -> str:

@@ -180,6 +180,7 @@ def test_where_the_gateway_listens(text: str, address: tuple[str, int]) -> None:
     [
         ("", "not an address"),
         ("http://127.0.0.1:8000/", "not an address"),
+        ("http://127.0.0.1:8000", "not an address"),
         ("70000", "not an address"),
         (":8000", "not an address"),
         ("0.0.0.0:8000", "TLS and tokens alone"),

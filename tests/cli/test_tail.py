@@ -83,6 +83,20 @@ def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
     assert re.search(rb"interrupted: [\d,]+ rows in \d+\.\d s", said)
 
 
+@pytest.mark.parametrize("form", [[], ["--json"], ["--raw"]], ids=["text", "json", "raw"])
+def test_a_reader_that_has_enough(location: str, form: list[str]) -> None:
+    """`tail demo | head -1`: nothing is wrong, and nothing is said."""
+    command = [sys.executable, "-m", "fastflight", "tail", "demo", *form]
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location}
+    )
+    assert child.stdout is not None and child.stderr is not None
+    assert child.stdout.readline()
+    child.stdout.close()
+    assert (child.stderr.read(), child.wait()) == (b"", 1)
+    child.stderr.close()
+
+
 def test_the_bytes_as_they_are_have_no_columns(run: Run) -> None:
     result = run("tail", "demo", "--raw", "--columns", "data", "-n", "1")
     assert (result.exit_code, "leave --columns out" in result.stderr) == (2, True)
