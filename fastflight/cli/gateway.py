@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arenas import few_arenas
+from fastflight.cli.arenas import hold_little
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.descriptors import raise_limit
 from fastflight.cli.ending import END_SECONDS, bounded, leave
@@ -52,7 +52,7 @@ def gateway(
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         raise_limit()
-        few_arenas()
+        hold_little()
         with (
             on_signals() as wait_for_signal,
             contextlib.ExitStack() as ending,

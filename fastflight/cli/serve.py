@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arenas import few_arenas
+from fastflight.cli.arenas import hold_little
 from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.descriptors import raise_limit, watched
@@ -168,7 +168,7 @@ def serve(
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         raise_limit()
-        few_arenas()
+        hold_little()
         with (
             on_signals() as wait_for_signal,
             contextlib.ExitStack() as ending,

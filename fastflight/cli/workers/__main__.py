@@ -15,7 +15,7 @@ import sys
 import threading
 from dataclasses import asdict
 
-from fastflight.cli.arenas import few_arenas
+from fastflight.cli.arenas import hold_little
 from fastflight.cli.compose import open_server
 from fastflight.cli.ending import END_SECONDS, leave
 from fastflight.cli.log import log_to_stderr
@@ -36,7 +36,7 @@ def main() -> int:
         signal.signal(number, lambda *_: None)
     settings = share.decode(sys.stdin.buffer.readline())
     log_to_stderr(as_json=settings.log_json, debug=settings.log_debug)
-    few_arenas()
+    hold_little()
     try:
         running = open_server(settings)
     except FastFlightError as error:
