@@ -12,7 +12,7 @@ untyped.
 
 Memory is judged from where all has been filled once that is filled at all: the taps, and what it takes to compact a GB
 of recordings. A run that is over before, as one of ten minutes, says of memory that it cannot tell; so does one whose
-slope is not known well enough to say on which side of flat it is.
+slope is not known well enough to say on which side of flat it is. Ctrl-C or SIGTERM ends a run early, and judges it.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Soaked:
     end: Sample
     slope: Slope
     samples: Sequence[Sample]
+    seconds: float
 
     def verdicts(self) -> dict[str, bool | None]:
         """What was promised, and whether it held. None: it was too short to tell. What is not known did not hold."""
@@ -142,7 +143,7 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, 
         with sampling:
             coming.start()
             try:
-                time.sleep(seconds)
+                lasted = _lasted(seconds)
             finally:
                 coming.stop()
             samples = list(sampling.samples)
@@ -151,7 +152,7 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, 
         kept = replayed(server.location, printed)
     rows = sum(board.rows for board in printed)
     judged = warmed(samples, warm_up_of(samples) or TAPS_FULL_SECONDS)
-    return Soaked(coming.outcome, kept, rows, start, end, slope(judged), samples)
+    return Soaked(coming.outcome, kept, rows, start, end, slope(judged), samples, lasted)
 
 
 def warm_up_of(samples: Sequence[Sample]) -> float | None:
@@ -166,6 +167,17 @@ def warm_up_of(samples: Sequence[Sample]) -> float | None:
 def warmed(samples: Sequence[Sample], warm_up: float) -> list[Sample]:
     """Those after the warm-up."""
     return [each for each in samples if each.seconds - samples[0].seconds >= warm_up]
+
+
+def _lasted(seconds: float) -> float:
+    """Wait so long, or until Ctrl-C or SIGTERM: what a day has shown is not lost because it was to be two."""
+    began = time.monotonic()
+    try:
+        time.sleep(seconds)
+    except KeyboardInterrupt:
+        seconds = round(time.monotonic() - began, 1)
+        typer.echo(f"ended after {seconds} s: clients leave, and what there was is judged")
+    return seconds
 
 
 def _rested(sampling: Sampling, start: Sample | None) -> Sample:
@@ -214,7 +226,7 @@ def main(
     frame = pd.DataFrame([asdict(each) for each in found.samples])
     description: dict[str, Any] = {
         "suite": "soak",
-        "seconds": seconds,
+        "seconds": found.seconds,
         "boards": boards,
         "clients": clients,
         "seed": seed,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from http.client import IncompleteRead
 from pathlib import Path
@@ -79,7 +81,7 @@ def compacted_at(seconds: float) -> list[Sample]:
 
 
 def soaked(outcome: Outcome, end: Sample, kept: Kept, grew: Slope) -> soak.Soaked:
-    return soak.Soaked(outcome, kept, 100, REST, end, grew, compacted_at(250.0))
+    return soak.Soaked(outcome, kept, 100, REST, end, grew, compacted_at(250.0), 600.0)
 
 
 def good() -> soak.Soaked:
@@ -215,7 +217,29 @@ def test_a_client_that_does_not_leave_is_a_defect(monkeypatch: pytest.MonkeyPatc
 
 def test_a_few_boards_for_a_few_seconds() -> None:
     found = soak.soak(6.0, 4, 6, seed=2, interval=0.5)
+    assert found.seconds == 6.0
     failed = [text for text, held in found.verdicts().items() if held is False]
     assert not failed, (failed, found.outcome.untyped)
     assert set(found.outcome.visits) == set(VISITS)
     assert found.samples and found.printed_rows > 0
+
+
+def test_one_that_is_ended_early_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak, "_lasted", ended_after(3.0, soak._lasted))
+    found = soak.soak(86_400.0, 2, 2, seed=3, interval=0.5)
+    assert 3.0 <= found.seconds < 86_400.0
+    assert found.samples and False not in found.verdicts().values()
+
+
+def ended_after(seconds: float, wait: Callable[[float], float]) -> Callable[[float], float]:
+    """`wait`, interrupted after `seconds`."""
+
+    def interrupted(all_of_it: float) -> float:
+        ended = threading.Timer(seconds, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+        ended.start()
+        try:
+            return wait(all_of_it)
+        finally:
+            ended.join()
+
+    return interrupted
