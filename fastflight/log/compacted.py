@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, State, stream_of
 from fastflight.log.disk import Disk, File
 from fastflight.log.index import MAX_SEQ, Entries, Entry, Index, stored_entries
+from fastflight.log.places import FOOTER, Place, Places, places_of
 from fastflight.log.segment import SEGMENT_NAME, Read, named, read_exactly
 
 INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
@@ -36,22 +37,8 @@ DERIVED = [(LOG_COLUMN, pa.string()), (SEQ_COLUMN, pa.uint64()), (TIME_COLUMN, T
 # What reading a file may raise that is not as it was written. Arrow's own errors of reading are `OSError` as well.
 UNREADABLE = (pa.ArrowException, OSError, ValueError, struct.error)
 
-# The end of a Parquet file: the footer's size, and a magic.
-_PARQUET_END = struct.Struct("<I4s")
 _TABLE = struct.Struct("<8sQII")
-_PLACE = struct.Struct("<IiQQI")
 _MAGIC = b"FFPRT 1\n"
-FOOTER = -1
-
-
-class Place(NamedTuple):
-    """Bytes of a file with their crc32: row group `group` of file number `file`, or its `FOOTER`."""
-
-    file: int
-    group: int
-    offset: int
-    size: int
-    crc: int
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +49,7 @@ class Compacted:
     ordinal: int
     last_ordinal: int
     names: list[str]
-    places: list[Place]
+    places: Places
     size: int
     index: Index = field(default_factory=Index)
 
@@ -109,7 +96,7 @@ class Compacted:
     @property
     def _sidecar(self) -> int:
         """Where the sidecar begins in the index file."""
-        return _TABLE.size + len(self.places) * _PLACE.size
+        return _TABLE.size + len(self.places.packed)
 
     def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
         footers: dict[int, pq.FileMetaData | None] = {}
@@ -132,7 +119,7 @@ class Compacted:
 
     def encode(self) -> Iterator[bytes]:
         """The index file."""
-        table = b"".join(_PLACE.pack(*place) for place in self.places)
+        table = self.places.packed
         start = _TABLE.pack(_MAGIC, self.size, len(self.places), 0)
         yield _TABLE.pack(_MAGIC, self.size, len(self.places), crc32(table, crc32(start)))
         yield table
@@ -250,27 +237,6 @@ class _Window(io.RawIOBase):
         return data
 
 
-def places_of(file: File, number: int, groups: Sequence[int] | None = None) -> list[Place]:
-    """The row groups, all or these, and the footer of a Parquet file that was just written, or is believed."""
-    size = file.size()
-    length, _ = _PARQUET_END.unpack(file.read(size - _PARQUET_END.size, _PARQUET_END.size))
-    start = size - _PARQUET_END.size - length
-    if start < 0:
-        raise pa.ArrowInvalid("the footer is longer than the file")
-    footer = read_exactly(file, start, size - start)
-    metadata = pq.read_metadata(pa.BufferReader(footer))
-    places: list[Place] = []
-    for group in range(metadata.num_row_groups) if groups is None else groups:
-        columns = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]
-        begins = [c.dictionary_page_offset if c.has_dictionary_page else c.data_page_offset for c in columns]
-        begin = min(begins)
-        end = max(at + c.total_compressed_size for at, c in zip(begins, columns, strict=True))
-        if not 0 <= begin <= end <= start:
-            raise pa.ArrowInvalid("a row group that is not in the file")
-        places.append(Place(number, group, begin, end - begin, crc32(read_exactly(file, begin, end - begin))))
-    return [*places, Place(number, FOOTER, start, size - start, crc32(footer))]
-
-
 def parquet_names(first: int, last: int, count: int) -> list[str]:
     """The files of a part, in the order of the numbers that places know them by."""
     return [f"{first:012d}-{last:012d}.{number}of{count}.parquet" for number in range(1, count + 1)]
@@ -304,11 +270,10 @@ def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> 
         if len(start) < _TABLE.size:
             return None
         magic, size, count, crc = _TABLE.unpack(start)
-        table = file.read(_TABLE.size, count * _PLACE.size)
+        table = file.read(_TABLE.size, Places.bytes_of(count))
         if magic != _MAGIC or crc32(table, crc32(_TABLE.pack(magic, size, count, 0))) != crc:
             return None
-        places = [Place(*place) for place in _PLACE.iter_unpack(table)]
-        part = Compacted(disk, first, last, names, places, size)
+        part = Compacted(disk, first, last, names, Places(table), size)
         sidecar = Index.decode(lambda at, length: file.read(part._sidecar + at, length), size)
         if sidecar is None:
             return None
@@ -322,8 +287,9 @@ def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> 
 
 def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collection[str]) -> Compacted:
     """A compacted part told from its Parquet files alone. One that cannot be read, or is not `listed`, is damage."""
-    part = Compacted(disk, first, last, names, [], 0)
+    part = Compacted(disk, first, last, names, Places(), 0)
     damage: list[tuple[int, int]] = []
+    groups: list[Place] = []
     footers: list[Place] = []
     for number, name in enumerate(names):
         if name not in listed:
@@ -333,17 +299,17 @@ def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collect
         try:
             part.size += file.size()
             sound = _sound(file)
-            *groups, footer = places_of(file, number, [group for group, good in enumerate(sound) if good])
+            *sound_ones, footer = places_of(file, number, [group for group, good in enumerate(sound) if good])
         except UNREADABLE:
             damage.append((0, file.size()))
         else:
             if not all(sound):
                 damage.append((0, footer.offset))
-            part.places += groups
+            groups += sound_ones
             footers.append(footer)
         finally:
             file.close()
-    part.places += footers
+    part.places = Places.of([*groups, *footers])
     part.index = part.derived()
     part.index.damage += damage
     return part

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastflight.errors import StorageError
-from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_names, places_of, share
+from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_names, share
 from fastflight.log.content import Codec, State
 from fastflight.log.disk import Disk, File, failure, write_all, write_new
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry
+from fastflight.log.places import Place, Places, places_of
 from fastflight.log.reading import Part
 from fastflight.log.segment import Segment
 from fastflight.log.store import Store
@@ -137,7 +138,7 @@ class _Compaction:
         """Write, read back, and put in place."""
         first, last = self._run[0].ordinal, self._run[-1].ordinal
         names = parquet_names(first, last, len(self._files))
-        part = Compacted(self._disk, first, last, names, [], 0)
+        part = Compacted(self._disk, first, last, names, Places(), 0)
         part.index.salt, part.index.created = 0, self._run[0].index.created
         try:
             written = [self._write(name, logs) for name, logs in zip(names, self._files.values(), strict=True)]
@@ -244,7 +245,8 @@ class _Compaction:
                 begin, next_ = max(shares[0].begin, first), max(max(s.next for s in shares), first)
                 stream = part.index.state(shares[-1].state._replace(name=state.name, schema=state.schema, first=first))
                 stream.begin, stream.next = begin, next_
-        footers = []
+        groups: list[Place] = []
+        footers: list[Place] = []
         for number, name in enumerate(part.names):
             file = self._disk.open(name)
             try:
@@ -263,11 +265,11 @@ class _Compaction:
                 for entry in entries:
                     if entry.size:
                         size = share(places[entry.offset], entry.rows, rows[entry.offset])
-                        entry = entry._replace(offset=len(part.places) + entry.offset, size=size)
+                        entry = entry._replace(offset=len(groups) + entry.offset, size=size)
                     stream.add(entry)
                 stream.next = max(end, stream.next)
-            part.places += places
-        part.places += footers
+            groups += places
+        part.places = Places.of([*groups, *footers])
 
     def _verify(self, part: Compacted, state: State, codec: Codec) -> None:
         """Compare what the files give with what the segments gave; `StorageError` where it is not the same."""
