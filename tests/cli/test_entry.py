@@ -19,24 +19,29 @@ try:
     runpy.run_module("fastflight", run_name="__main__")
 except SystemExit:
     import pyarrow
-    print(pyarrow.default_memory_pool().backend_name)
+    pool = pyarrow.default_memory_pool()
+    print(pool.backend_name, flush=True)
+    {then}
 """
 
 
-def pool_of(**settings: str) -> str:
-    own = {name: value for name, value in os.environ.items() if name != entry.POOL}
-    done = subprocess.run([sys.executable, "-c", ASKED], env=own | settings, capture_output=True, text=True, timeout=60)
-    assert not done.stderr
-    return done.stdout.splitlines()[-1]
+def pool_of(then: str = "", **settings: str) -> tuple[str, str]:
+    """Where a process of the command has Arrow's memory from, and what it says on stderr when it does `then`."""
+    own = {name: value for name, value in os.environ.items() if name not in (entry.POOL, entry.JEMALLOC)}
+    command = [sys.executable, "-c", ASKED.format(then=then)]
+    done = subprocess.run(command, env=own | settings, capture_output=True, text=True, timeout=60)
+    return done.stdout.splitlines()[-1], done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Arrow's own choice stays")
-def test_the_command_has_what_gives_memory_back() -> None:
-    assert pool_of() == "jemalloc"
+@pytest.mark.parametrize(("settings", "caches"), [({}, "false"), ({entry.JEMALLOC: "narenas:2"}, "true")])
+def test_the_command_has_what_gives_memory_back(settings: dict[str, str], caches: str) -> None:
+    pool, said = pool_of("pool.print_stats()", **settings)
+    assert (pool, f"opt.tcache: {caches}" in said) == ("jemalloc", True)
 
 
 def test_whoever_says_which_has_it() -> None:
-    assert pool_of(**{entry.POOL: "system"}) == "system"
+    assert pool_of(**{entry.POOL: "system"}) == ("system", "")
 
 
 def test_elsewhere_nothing_is_chosen() -> None:
