@@ -73,6 +73,19 @@ def receive(port: serial.Serial, most: int, timeout: float | None) -> bytes:
     if os.name != "posix":
         data: bytes = port.read(1)
         return data + port.read(min(port.in_waiting, most - len(data))) if data else data
+    if not readable(port, timeout):
+        return b""
+    try:
+        data = os.read(port.fileno(), most)
+    except BlockingIOError:  # somebody else got it
+        return b""
+    if not data:
+        raise serial.SerialException("the device says that there is data, and has none: it was unplugged")
+    return data
+
+
+def readable(port: serial.Serial, timeout: float | None) -> bool:
+    """Wait until data is there, and leave it there. False after `timeout` or `port.cancel_read()`. Not on Windows."""
     cancelled = port.pipe_abort_read_r
     if cancelled is None:
         raise serial.PortNotOpenError
@@ -82,16 +95,8 @@ def receive(port: serial.Serial, most: int, timeout: float | None) -> bytes:
     ready = [descriptor for descriptor, _ in coming.poll(None if timeout is None else timeout * 1000)]
     if cancelled in ready:
         os.read(cancelled, 1000)
-        return b""
-    if not ready:
-        return b""
-    try:
-        data = os.read(port.fileno(), most)
-    except BlockingIOError:  # somebody else got it
-        return b""
-    if not data:
-        raise serial.SerialException("the device says that there is data, and has none: it was unplugged")
-    return data
+        return False
+    return bool(ready)
 
 
 class Lines:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ import serial
 
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.serial_lines import FAILURES, receive, send
+from fastflight.transport.serial_lines import FAILURES, readable, receive, send
 
 # The reader thread stops here until somebody takes bytes: the rest waits in the system, and then in the device.
 MAX_RECEIVED_BYTES = READ_BYTES
@@ -50,7 +51,8 @@ class Pump:
         self._receivers = 0
         self._changed = threading.Condition()
         self._waiters: list[_Waiter] = []
-        # Held while bytes that are known to be there are read, so that a purge does not take them from under it.
+        # Held from when bytes are taken out of the system until they are in `received`, so that a purge does not take
+        # some from under it and leave others in its hand.
         self._taking = threading.Lock()
         port.timeout = None
         port.write_timeout = None
@@ -115,7 +117,10 @@ class Pump:
             self._ring()
 
     def purge(self) -> None:
-        """Throw away what was received and what the system holds of it; a byte that comes now may survive."""
+        """Throw away what was received and what the system holds of it; a byte that comes now may survive.
+
+        On Windows, where nothing waits for bytes but a read, it may have come just before.
+        """
         with self._taking:
             self._port.reset_input_buffer()
             self._received.clear()
@@ -146,14 +151,18 @@ class Pump:
                 self._changed.wait_for(lambda: self._stopping.is_set() or len(self._received) < MAX_RECEIVED_BYTES)
                 if self._stopping.is_set():
                     return
-            data = receive(self._port, 1, None)
-            if not data:  # cancelled
+            data = b""
+            if os.name != "posix":
+                data = self._port.read(1)
+                if not data:  # cancelled
+                    continue
+            elif not readable(self._port, None):
                 continue
             with self._taking:
                 data += receive(self._port, MAX_RECEIVED_BYTES, 0)
-            with self._changed:
-                self._received += data
-                self._ring()
+                with self._changed:
+                    self._received += data
+                    self._ring()
 
     def _write(self) -> None:
         while True:

@@ -11,8 +11,8 @@ import pytest
 import serial
 
 from fastflight.errors import TransportClosed, TransportError
-from fastflight.transport import LineSettings, SerialControl, parse_url
-from fastflight.transport.serial_lines import Lines
+from fastflight.transport import LineSettings, SerialControl, parse_url, serial_pump
+from fastflight.transport.serial_lines import Lines, receive
 
 from .serial_bench import PATIENCE, SHORT, Bench, alone, awaited
 
@@ -88,6 +88,31 @@ def test_received_bytes_can_be_thrown_away(bench: Bench) -> None:
     bench.port.purge(PATIENCE, received=True)
     bench.give(b"third")
     assert bench.port.read(PATIENCE) == b"third"
+
+
+@pytest.mark.parametrize("writer", ["thread"])
+def test_what_is_just_being_taken_is_thrown_away_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte that the reader thread had in its hand stayed, and began the next answer."""
+    in_hand, go_on = threading.Event(), threading.Event()
+
+    def slow(port: serial.Serial, most: int, timeout: float | None) -> bytes:
+        data = receive(port, most, timeout)
+        if data:
+            in_hand.set()
+            go_on.wait(PATIENCE)
+        return data
+
+    monkeypatch.setattr(serial_pump, "receive", slow)
+    bench.port._attached()
+    bench.give(b"o")
+    assert in_hand.wait(PATIENCE)
+    purging = threading.Thread(target=bench.port.purge, args=(PATIENCE,), kwargs={"received": True})
+    purging.start()
+    purging.join(SHORT)
+    go_on.set()
+    purging.join(PATIENCE)
+    bench.give(b"new")
+    assert bench.port.read(PATIENCE) == b"new"
 
 
 def test_a_closed_port_cannot_be_controlled(bench: Bench) -> None:
