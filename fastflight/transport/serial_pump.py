@@ -151,15 +151,19 @@ class Pump:
                 self._changed.wait_for(lambda: self._stopping.is_set() or len(self._received) < MAX_RECEIVED_BYTES)
                 if self._stopping.is_set():
                     return
-            data = b""
-            if os.name != "posix":
-                data = self._port.read(1)
-                if not data:  # cancelled
-                    continue
-            elif not readable(self._port, None):
+            first = b""
+            if os.name == "posix":
+                there = readable(self._port, None)
+            else:
+                first = self._port.read(1)
+                there = bool(first)
+            if not there:  # cancelled
                 continue
             with self._taking:
-                data += receive(self._port, MAX_RECEIVED_BYTES, 0)
+                if os.name == "posix":
+                    data = receive(self._port, MAX_RECEIVED_BYTES, 0)
+                else:  # what has come besides: `receive` would wait for one byte more
+                    data = first + self._port.read(min(self._port.in_waiting, MAX_RECEIVED_BYTES - 1))
                 with self._changed:
                     self._received += data
                     self._ring()
