@@ -2,8 +2,8 @@
 
 A file has the columns of its logs and two more: the log's name and the row's number. A row group holds rows of one log,
 in order; an entry of the index is a run of them whose numbers have no hole, and names the group. Beside the files lies
-their index: the crc32 of each row group and of each footer, then a sidecar like a segment's. What is decoded is bytes
-that were read and summed first, as everywhere.
+their index: the crc32 of each row group and of each footer, then a sidecar like a segment's. Where it is lost, the seal
+of each file has those crc32s. What is decoded is bytes that were read and summed first, as everywhere.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, State, stream_of
-from fastflight.log.disk import Disk, File
+from fastflight.log.disk import Disk
 from fastflight.log.index import MAX_SEQ, Entries, Entry, Index, stored_entries
-from fastflight.log.places import FOOTER, Place, Places, places_of
+from fastflight.log.places import FOOTER, Place, Places, sealed
 from fastflight.log.segment import SEGMENT_NAME, Read, named, read_exactly
 
 INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
@@ -142,17 +142,14 @@ class Compacted:
             return None
 
     def _columns(self, place: Place, metadata: pq.FileMetaData, names: Sequence[str] = ()) -> pa.Table | None:
-        """Columns of a row group, all but the log's name where none are named.
-
-        None where it is damaged, which without an index only its pages' checksums tell.
-        """
+        """Columns of a row group, all but the log's name where none are named; None where it is damaged."""
         data = self._verified(place)
         if data is None:
             return None
         size = metadata.serialized_size + place.offset + place.size
         try:
             window = _Window(place.offset, data, size)
-            with pq.ParquetFile(window, metadata=metadata, page_checksum_verification=True) as file:
+            with pq.ParquetFile(window, metadata=metadata) as file:
                 wanted = list(names) or [name for name in file.schema_arrow.names if name != LOG_COLUMN]
                 return file.read_row_group(place.group, columns=wanted, use_threads=False)
         except UNREADABLE:
@@ -286,7 +283,7 @@ def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> 
 
 
 def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collection[str]) -> Compacted:
-    """A compacted part told from its Parquet files alone. One that cannot be read, or is not `listed`, is damage."""
+    """A compacted part told from its Parquet files alone. One without its seal, or that is not `listed`, is damage."""
     part = Compacted(disk, first, last, names, Places(), 0)
     damage: list[tuple[int, int]] = []
     groups: list[Place] = []
@@ -298,14 +295,11 @@ def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collect
         file = disk.open(name)
         try:
             part.size += file.size()
-            sound = _sound(file)
-            *sound_ones, footer = places_of(file, number, [group for group, good in enumerate(sound) if good])
+            *of_file, footer = sealed(file, number)
         except UNREADABLE:
             damage.append((0, file.size()))
         else:
-            if not all(sound):
-                damage.append((0, footer.offset))
-            groups += sound_ones
+            groups += of_file
             footers.append(footer)
         finally:
             file.close()
@@ -313,23 +307,6 @@ def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collect
     part.index = part.derived()
     part.index.damage += damage
     return part
-
-
-def _sound(file: File) -> list[bool]:
-    """For each row group of a file whether Arrow can read it.
-
-    To look at the metadata of one that it cannot may end the process, where reading it raises.
-    """
-    found: list[bool] = []
-    window = _Window(0, read_exactly(file, 0, file.size()))
-    with pq.ParquetFile(window, page_checksum_verification=True) as parquet:
-        for group in range(parquet.num_row_groups):
-            try:
-                parquet.read_row_group(group, use_threads=False).validate(full=True)
-                found.append(True)
-            except UNREADABLE:
-                found.append(False)
-    return found
 
 
 def _derive(index: Index, number: int, place: Place, table: pa.Table, wide: pa.Schema) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +20,7 @@ from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_
 from fastflight.log.content import Codec, State
 from fastflight.log.disk import Disk, File, failure, write_all, write_new
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry
-from fastflight.log.places import Place, Places, places_of
+from fastflight.log.places import Place, Places, seal
 from fastflight.log.reading import Part
 from fastflight.log.segment import Segment
 from fastflight.log.store import Store
@@ -116,6 +116,14 @@ class _Sink:
         return False
 
 
+class _Written(NamedTuple):
+    """A Parquet file: the entries of its logs by stream, whose offset is the number of their row group; its places."""
+
+    located: dict[int, Entries]
+    places: list[Place]
+    size: int
+
+
 class _Compaction:
     """One run of segments on its way to Parquet."""
 
@@ -141,7 +149,8 @@ class _Compaction:
         part = Compacted(self._disk, first, last, names, Places(), 0)
         part.index.salt, part.index.created = 0, self._run[0].index.created
         try:
-            written = [self._write(name, logs) for name, logs in zip(names, self._files.values(), strict=True)]
+            files = enumerate(zip(names, self._files.values(), strict=True))
+            written = [self._write(number, name, logs) for number, (name, logs) in files]
             self._describe(part, written)
             for logs in self._files.values():
                 for state, codec in logs:
@@ -155,8 +164,8 @@ class _Compaction:
             raise
         return part
 
-    def _write(self, name: str, logs: Sequence[tuple[State, Codec]]) -> dict[int, Entries]:
-        """One Parquet file; the entries of its logs by stream, whose offset is the number of their row group."""
+    def _write(self, number: int, name: str, logs: Sequence[tuple[State, Codec]]) -> _Written:
+        """Parquet file `number` of the part."""
         with suppress(FileNotFoundError):
             self._disk.remove(name)
         schema = logs[0][1].schema
@@ -184,10 +193,11 @@ class _Compaction:
                                 group += 1
             except pa.ArrowNotImplementedError:  # a type that Parquet does not have
                 raise _Unfit(self._run[0]) from None
+            places = seal(file, number)
             file.sync()
+            return _Written(located, places, file.size())
         finally:
             file.close()
-        return located
 
     def _runs(self, number: int, codec: Codec) -> Iterator[Run]:
         """A log's rows in lots that follow each other without a hole, and the holes that are known."""
@@ -236,7 +246,7 @@ class _Compaction:
                             size = entry.size * rows // entry.rows + 1
                             yield Entry(0, size, at, rows, *codec.times(piece)), piece
 
-    def _describe(self, part: Compacted, written: Sequence[dict[int, Entries]]) -> None:
+    def _describe(self, part: Compacted, written: Sequence[_Written]) -> None:
         """Fill in the places and the index, from what was written."""
         for logs in self._files.values():
             for state, _ in logs:
@@ -247,19 +257,14 @@ class _Compaction:
                 stream.begin, stream.next = begin, next_
         groups: list[Place] = []
         footers: list[Place] = []
-        for number, name in enumerate(part.names):
-            file = self._disk.open(name)
-            try:
-                *places, footer = places_of(file, number)
-                part.size += file.size()
-            finally:
-                file.close()
+        for located, (*places, footer), file_size in written:
+            part.size += file_size
             footers.append(footer)
             rows: Counter[int] = Counter()
-            for entries in written[number].values():
+            for entries in located.values():
                 for entry in entries:
                     rows[entry.offset] += entry.rows if entry.size else 0
-            for stream_number, entries in written[number].items():
+            for stream_number, entries in located.items():
                 stream = part.index.streams[stream_number]
                 end = stream.next
                 for entry in entries:

@@ -24,6 +24,7 @@ import serial_asyncio
 from fastflight.transport.alarm import Alarm
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.port import READ_BYTES
+from fastflight.transport.serial_lines import BY_DESCRIPTOR
 from fastflight.transport.watch import carry_out
 
 # Terminals give 4 KiB a call, Windows' drivers what they have; no need to provide `READ_BYTES` of memory for it.
@@ -32,9 +33,6 @@ CALL_BYTES = min(16 * 1024, READ_BYTES)
 TURN_CHUNKS = 16
 # As many reads, for the same reason.
 TURN_POLLS = 16
-
-# Windows has no descriptor to read and write: there pyserial does it, which does not wait with a timeout of 0.
-_BY_DESCRIPTOR = os.name == "posix"
 
 
 class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
@@ -70,7 +68,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
     def poll(self) -> bool:
         """Take what is there, without a turn of the loop, a few times in a row. True when that was something."""
         self._polls += 1
-        if self._polls > TURN_POLLS or not _BY_DESCRIPTOR:
+        if self._polls > TURN_POLLS or not BY_DESCRIPTOR:
             return False
         try:
             self._received += os.read(self._serial.fileno(), CALL_BYTES)
@@ -153,7 +151,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
             self._remove_reader()
             return
         try:
-            data = os.read(self._serial.fileno(), CALL_BYTES) if _BY_DESCRIPTOR else self._serial.read(CALL_BYTES)
+            data = os.read(self._serial.fileno(), CALL_BYTES) if BY_DESCRIPTOR else self._serial.read(CALL_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -162,7 +160,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         if data:
             self._received += data
             self._came.set_result(False)
-        elif _BY_DESCRIPTOR:
+        elif BY_DESCRIPTOR:
             self._abort(OSError("it reports bytes and has none: unplugged"))
 
     def _write_ready(self) -> None:
@@ -171,7 +169,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         for _ in range(TURN_CHUNKS):
             chunk = outbox.lend(self.chunk)
             try:
-                taken = os.write(self._serial.fileno(), chunk) if _BY_DESCRIPTOR else self._serial.write(bytes(chunk))
+                taken = os.write(self._serial.fileno(), chunk) if BY_DESCRIPTOR else self._serial.write(bytes(chunk))
             except (BlockingIOError, InterruptedError):
                 taken = 0
             except OSError as error:

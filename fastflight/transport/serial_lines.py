@@ -30,6 +30,9 @@ except ImportError:  # not a POSIX system, where pyserial raises OSError only
 
 T = TypeVar("T")
 
+# The system can wait for a port by its descriptor. Where it cannot, as on Windows, pyserial does, in the driver.
+BY_DESCRIPTOR = os.name == "posix"
+
 # What a system says of a request that this kind of port does not know.
 UNKNOWN_REQUEST = frozenset({errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP})
 
@@ -44,7 +47,7 @@ def send(port: serial.Serial, chunk: bytearray, timeout: float | None) -> int:
     `TimeoutError` when there was no room for `timeout` seconds; None waits for ever. pyserial's own `write` would spin
     in a full port, and not tell how far it came. On Windows it waits in the driver, for all of `chunk`.
     """
-    if os.name != "posix":
+    if not BY_DESCRIPTOR:
         return port.write(bytes(chunk)) or 0
     cancelled = port.pipe_abort_write_r
     if cancelled is None:
@@ -70,7 +73,7 @@ def receive(port: serial.Serial, most: int, timeout: float | None) -> bytes:
     None waits for ever. pyserial's own `read` asks `select`, which refuses descriptors from 1024 on, as a server with
     many connections has. On Windows it waits in the driver, and `port.timeout` is what counts.
     """
-    if os.name != "posix":
+    if not BY_DESCRIPTOR:
         data: bytes = port.read(1)
         return data + port.read(min(port.in_waiting, most - len(data))) if data else data
     if not readable(port, timeout):

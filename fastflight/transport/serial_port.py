@@ -11,7 +11,6 @@ A thread may use the port when no coroutine does: it sends what was gathered fir
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from typing import NoReturn
 
@@ -24,7 +23,7 @@ from fastflight.transport.outbox import Outbox
 from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
 from fastflight.transport.port import READ_BYTES, LineSettings, ModemLines
 from fastflight.transport.serial_aio import AioChannel
-from fastflight.transport.serial_lines import FAILURES, Lines, receive, send
+from fastflight.transport.serial_lines import BY_DESCRIPTOR, FAILURES, Lines, receive, send
 from fastflight.transport.serial_pump import Pump
 
 # What was gathered and is not sent yet when the port is closed has this long without progress.
@@ -233,7 +232,7 @@ class SerialPort:
     def _read(self, timeout: float) -> bytes:
         self._blocking = True
         # Setting it reconfigures the port, so only when it changed, and only where `receive` needs it.
-        if os.name != "posix" and self._port.timeout != timeout:
+        if not BY_DESCRIPTOR and self._port.timeout != timeout:
             self._port.timeout = timeout
         return receive(self._port, READ_BYTES, timeout)
 

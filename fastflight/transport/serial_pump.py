@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import serial
 
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.serial_lines import FAILURES, readable, receive, send
+from fastflight.transport.serial_lines import BY_DESCRIPTOR, FAILURES, readable, receive, send
 
 # The reader thread stops here until somebody takes bytes: the rest waits in the system, and then in the device.
 MAX_RECEIVED_BYTES = READ_BYTES
@@ -152,7 +151,7 @@ class Pump:
                 if self._stopping.is_set():
                     return
             first = b""
-            if os.name == "posix":
+            if BY_DESCRIPTOR:
                 there = readable(self._port, None)
             else:
                 first = self._port.read(1)
@@ -160,7 +159,7 @@ class Pump:
             if not there:  # cancelled
                 continue
             with self._taking:
-                if os.name == "posix":
+                if BY_DESCRIPTOR:
                     data = receive(self._port, MAX_RECEIVED_BYTES, 0)
                 else:  # what has come besides: `receive` would wait for one byte more
                     data = first + self._port.read(min(self._port.in_waiting, MAX_RECEIVED_BYTES - 1))

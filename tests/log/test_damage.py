@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.log import Missing, Range, Rows, Store, StoreReader, compact
+from fastflight.log.compacted import LOG_COLUMN
 from fastflight.log.segment import sidecar_name
 from tests.log.disks import MemoryDisk, State
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
@@ -54,6 +55,10 @@ def several(folder: Path) -> State:
         store.open("last", PLAIN).append(batch_of("last", 0, 1, PLAIN)).result()
         assert compact(store)
     return disk.state()
+
+
+def logs_in(parquet: bytes) -> set[str]:
+    return set(pq.read_table(pa.BufferReader(parquet)).column(LOG_COLUMN).to_pylist())
 
 
 def segment(state: State, ordinal: int = 0) -> str:
@@ -159,17 +164,31 @@ def test_any_flipped_bit_of_a_compacted_part_of_several_logs(folder: Path) -> No
 
 
 def test_any_flipped_bit_of_a_compacted_part_without_its_index(folder: Path) -> None:
-    """Its rows have checksums of their own. The footer has none; the part opens, and is read, all the same."""
+    """Each of its files is sealed: what says where rows lie, and what they are, is believed no more than they are."""
     state = several(folder)
     del state[next(name for name in state if name.endswith(".parts"))]
     for name in [name for name in state if name.endswith(".parquet")]:
-        footer = len(state[name]) - pq.read_metadata(pa.BufferReader(state[name])).serialized_size - 8
+        others = set(LOGS) - logs_in(state[name])
         for at, changed in list(flips(state[name]))[::7]:
             with Store(folder, disk=MemoryDisk(state | {name: changed})) as store:
-                for log in store.names():
-                    items = store.log(log).read()
-                    read = checked(log, items, LOGS[log]) if at < footer and log != "last" else items
-                    assert all(item.first <= item.last for item in read), (name, at)
+                schemas = {log: LOGS.get(log, PLAIN) for log in store.names()}
+                found = {log: numbers(checked(log, store.log(log).read(), schemas[log])) for log in schemas}
+                assert set(found) <= {*LOGS, "last"}
+                assert all(found[log] == ALL for log in others), (name, at)
+                lost = any(found.get(log) != ALL for log in LOGS)
+                assert not lost or store.statistics().damage, (name, at)
+
+
+def test_a_parquet_file_of_others_in_place_of_one_is_damage(folder: Path) -> None:
+    """Without the index nothing else says that it is what was written."""
+    state = several(folder)
+    del state[next(name for name in state if name.endswith(".parts"))]
+    name = next(name for name in state if name.endswith("1of2.parquet"))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(pa.BufferReader(state[name])), sink)
+    with Store(folder, disk=MemoryDisk(state | {name: sink.getvalue().to_pybytes()})) as store:
+        assert set(store.names()) == {"last", *LOGS} - logs_in(state[name])
+        assert [(damage.offset, damage.bytes) for damage in store.statistics().damage] == [(0, len(sink.getvalue()))]
 
 
 def test_a_damaged_row_group_costs_its_rows_alone_without_an_index_too(folder: Path) -> None:

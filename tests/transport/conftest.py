@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from fastflight.transport import parse_url
+from fastflight.transport import parse_url, serial_pump
 from fastflight.transport.pacing import Pacing, Writer
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_port import SerialPort
@@ -18,9 +18,12 @@ from fastflight.transport.serial_port import SerialPort
 from .serial_bench import NEVER_MS, PATIENCE, Bench
 
 
-@pytest.fixture(params=["asyncio", "thread"])
-def writer(request: pytest.FixtureRequest) -> Writer:
-    return "thread" if request.param == "thread" else "asyncio"
+@pytest.fixture(params=["asyncio", "thread", "thread that reads first"])
+def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Writer:
+    """The last one takes bytes as on Windows, where nothing waits for them but a read."""
+    if request.param == "thread that reads first":
+        monkeypatch.setattr(serial_pump, "BY_DESCRIPTOR", False)
+    return "asyncio" if request.param == "asyncio" else "thread"
 
 
 @pytest.fixture

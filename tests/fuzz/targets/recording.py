@@ -15,7 +15,10 @@ LOT = 3
 
 
 def kept(folder: str) -> tuple[State, ...]:
-    """A log in one segment; in a closed one and another; in a compacted part and another. The lock is in `folder`."""
+    """A log in one segment; in a closed one and another; in a compacted part and another, with and without its index.
+
+    The lock is in `folder`.
+    """
     states = []
     disk = MemoryDisk()
     with Store(folder, sync_ms=0, disk=disk) as store:
@@ -29,6 +32,7 @@ def kept(folder: str) -> tuple[State, ...]:
             if compacting:
                 assert compact(store)
         states.append(disk.state())
+    states.append({name: content for name, content in states[-1].items() if not name.endswith(".parts")})
     return tuple(states)
 
 
