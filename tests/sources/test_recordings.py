@@ -49,6 +49,38 @@ def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytes
         assert log.statistics().rows == 100
 
 
+@pytest.mark.parametrize(("waiting", "rest"), [(16, 0.02), (17, 0.02 * 16 / 17), (32, 0.01), (64, 0.005), (900, 0.005)])
+def test_compacting_rests_by_its_own_work_and_less_the_more_there_is(
+    monkeypatch: pytest.MonkeyPatch, waiting: int, rest: float
+) -> None:
+    """By the clock it took a fifth of what others left it: with a busy server it never caught up."""
+    rests: list[float | None] = []
+    worked = 0.0
+
+    class Resting(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            rests.append(timeout)
+            return False
+
+    class Waiting:
+        def closed_segments(self) -> list[None]:
+            return [None] * waiting
+
+    tidying = Tidying(cast("Store", Waiting()))
+    tidying.close()
+    monkeypatch.setattr(tidying, "_over", Resting())
+    monkeypatch.setattr(tidying, "_rested", 0.0)
+    monkeypatch.setattr("time.thread_time", lambda: worked)
+    for _ in range(1000):  # however long it waits for its turn
+        tidying._turn()
+    assert rests == []
+    for _ in range(100):
+        worked += 0.001
+        tidying._turn()
+    assert 16 <= len(rests) <= 20  # each 5 ms, or 6 by rounding
+    assert rests == pytest.approx([rest] * len(rests))
+
+
 def test_what_fails_otherwise_than_the_disk_does_not_end_tidying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
