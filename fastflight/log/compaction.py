@@ -223,13 +223,13 @@ class _Compaction:
             yield lot, pa.concat_batches(waiting)
 
     def _pieces(self, number: int, codec: Codec) -> Iterator[Run]:
-        """The batches of a log that are not trimmed, none too long; None for rows that were never written."""
+        """The rows of a log that are not trimmed, in batches, none too long; None for rows that were never written."""
         start = self._firsts[number]
         for segment in self._run:
             entries = segment.entries(number)
             if entries is None:
                 continue
-            with closing(segment.read(entries, entries.after(start), len(entries), number, codec)) as reads:
+            with closing(segment.joined(entries, entries.after(start), len(entries), number, codec)) as reads:
                 for entry, batch, reason in reads:
                     self._turn()
                     if reason:

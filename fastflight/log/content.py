@@ -7,6 +7,7 @@ that each record can be read without any other. A state is two numbers, the log'
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -99,6 +100,14 @@ class Codec:
         if self._dictionaries:
             return pa.ipc.open_stream(pa.py_buffer(self._prefix + body.to_pybytes())).read_next_batch()
         return pa.ipc.read_record_batch(body, self.schema)
+
+    def decode_joined(self, bodies: Sequence[pa.Buffer]) -> pa.RecordBatch:
+        """The rows of several bodies as one batch, by few calls to Arrow."""
+        if len(bodies) == 1:
+            return self.decode(bodies[0])
+        rows = pa.ipc.open_stream(pa.py_buffer(b"".join([self._prefix, *bodies]))).read_all()
+        (batch,) = rows.combine_chunks().to_batches()
+        return batch
 
     def times(self, batch: pa.RecordBatch) -> tuple[int, int]:
         """The earliest and the latest time in `batch`, in us UTC. `DataError` where one is missing."""
