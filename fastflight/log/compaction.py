@@ -178,6 +178,7 @@ class _Compaction:
         try:
             try:
                 sink = pa.PythonFile(_Sink(file), "w")
+                # Checksums of pages are for other tools: here the seal has those of whole row groups.
                 with pq.ParquetWriter(sink, wide, compression="zstd", write_page_checksum=True) as writer:
                     for state, codec in logs:
                         for runs in _grouped(self._runs(state.stream, codec)):

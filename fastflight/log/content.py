@@ -101,10 +101,10 @@ class Codec:
             return pa.ipc.open_stream(pa.py_buffer(self._prefix + body.to_pybytes())).read_next_batch()
         return pa.ipc.read_record_batch(body, self.schema)
 
-    def decode_joined(self, bodies: Sequence[pa.Buffer]) -> pa.RecordBatch:
+    def decode_joined(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """The rows of several bodies as one batch, by few calls to Arrow."""
         if len(bodies) == 1:
-            return self.decode(bodies[0])
+            return self.decode(pa.py_buffer(bodies[0]))
         rows = pa.ipc.open_stream(pa.py_buffer(b"".join([self._prefix, *bodies]))).read_all()
         (batch,) = rows.combine_chunks().to_batches()
         return batch

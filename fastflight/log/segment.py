@@ -111,7 +111,8 @@ class Segment:
 
         A call to Arrow lets go of the interpreter's lock: where others want it, one for each small record takes 5 ms.
         """
-        lot: list[tuple[Entry, pa.Buffer]] = []
+        # Copies: a slice would keep all of the span that it was read with, which most of is others' records.
+        lot: list[tuple[Entry, bytes]] = []
         size = 0
         with closing(self._bodies(entries, start, stop, number)) as bodies:
             for entry, body, reason in bodies:
@@ -122,7 +123,7 @@ class Segment:
                 if body is None:
                     yield Read(entry, None, reason)
                 else:
-                    lot.append((entry, body))
+                    lot.append((entry, body.to_pybytes()))
                     size += entry.size
         if lot:
             yield _joined(lot, codec)
@@ -167,7 +168,7 @@ class Segment:
                 yield entry, None, f"{self.name} is damaged at byte {entry.offset}"
 
 
-def _joined(lot: list[tuple[Entry, pa.Buffer]], codec: Codec) -> Read:
+def _joined(lot: list[tuple[Entry, bytes]], codec: Codec) -> Read:
     entries = [entry for entry, _ in lot]
     whole = Entry(
         entries[0].offset,

@@ -194,6 +194,25 @@ def test_values_that_equal_nothing_survive(tmp_path: Path) -> None:
         assert repr(first.batch.to_pylist()) == repr(batch.to_pylist())
 
 
+def test_small_batches_that_each_have_words_of_their_own_keep_them(tmp_path: Path) -> None:
+    """They are read together, and each brings its dictionary."""
+    words = ["rx", "tx", "reset", "", "rx"]
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("x", SCHEMA)
+        for seq, word in enumerate(words):
+            batch = batch_of("x", seq, 1)
+            log.append(
+                batch.set_column(1, SCHEMA.field(1), pa.array([word]).dictionary_encode().cast(SCHEMA.field(1).type))
+            )
+        log.append(batch_of("x", len(words), 1)).result()
+    with Store(tmp_path, sync_ms=0, segment_bytes=1) as store:
+        store.open("last", PLAIN).append(batch_of("last", 0, 1, PLAIN)).result()
+        assert compact(store)
+        rows = pa.concat_tables(pa.table(item.batch) for item in store.log("x").read() if isinstance(item, Rows))
+        assert rows.column("direction").to_pylist()[: len(words)] == words
+        assert rows.column("data").to_pylist() == [f"x:{seq}".encode() for seq in range(len(words) + 1)]
+
+
 def test_a_type_that_parquet_lacks_stays_in_segments(tmp_path: Path) -> None:
     schema = pa.schema([PLAIN.field(0), ("span", pa.month_day_nano_interval())])
     with Store(tmp_path, sync_ms=0, segment_bytes=1) as store:
