@@ -111,11 +111,10 @@ class Compacted:
                 footers[place.file] = self._footer(place.file)
             metadata = footers[place.file]
             if at != entry.offset:
-                at = entry.offset
+                at, group = entry.offset, None  # let go of one before the next
                 group = self._group(place, metadata, codec) if metadata is not None else None
-            batch = group.run(entry) if group is not None else None
             damaged = f"{self.names[place.file]} is damaged at byte {place.offset}"
-            yield Read(entry, batch, "" if batch is not None else damaged)
+            yield Read(entry, group.run(entry)) if group is not None else Read(entry, None, damaged)
 
     def encode(self) -> Iterator[bytes]:
         """The index file."""

@@ -22,7 +22,7 @@ from fastflight.log.disk import Disk, File, failure, write_all, write_new
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry
 from fastflight.log.places import Place, Places, seal
 from fastflight.log.reading import Part
-from fastflight.log.segment import Segment
+from fastflight.log.segment import Read, Segment
 from fastflight.log.store import Store
 
 # So many segments become one part: enough that the rows of a slow board come together.
@@ -182,15 +182,16 @@ class _Compaction:
                 with pq.ParquetWriter(sink, wide, compression="zstd", write_page_checksum=True) as writer:
                     for state, codec in logs:
                         for runs in _grouped(self._runs(state.stream, codec)):
-                            for entry, _ in runs:
-                                located[state.stream].add(entry._replace(offset=group))
                             batches = [
                                 _widened(batch, wide, state.name, entry.first)
                                 for entry, batch in runs
                                 if batch is not None
                             ]
+                            for entry in [entry for entry, _ in runs]:
+                                located[state.stream].add(entry._replace(offset=group))
+                            runs.clear()  # not to be held while the next ones are made
                             if batches:
-                                writer.write_batch(pa.concat_batches(batches), row_group_size=GROUP_ROWS * 2)
+                                writer.write_batch(_taken(batches), row_group_size=GROUP_ROWS * 2)
                                 group += 1
             except pa.ArrowNotImplementedError:  # a type that Parquet does not have
                 raise _Unfit(self._run[0]) from None
@@ -208,8 +209,8 @@ class _Compaction:
         for piece, batch in self._pieces(number, codec):
             apart = batch is None or piece.first != lot.first + lot.rows
             if waiting and (apart or lot.rows + piece.rows > GROUP_ROWS or size >= GROUP_BYTES):
-                yield lot, pa.concat_batches(waiting)
-                waiting, size = [], 0
+                yield lot, _taken(waiting)
+                size = 0
             if batch is None:
                 yield piece, None
                 continue
@@ -221,7 +222,7 @@ class _Compaction:
             waiting.append(batch)
             size += piece.size
         if waiting:
-            yield lot, pa.concat_batches(waiting)
+            yield lot, _taken(waiting)
 
     def _pieces(self, number: int, codec: Codec) -> Iterator[Run]:
         """The rows of a log that are not trimmed, in batches, none too long; None for rows that were never written."""
@@ -282,14 +283,28 @@ class _Compaction:
         entries = part.entries(state.stream)
         assert entries is not None
         reads = part.read(entries, 0, len(entries), state.stream, codec)
-        for (entry, batch), (at, copy, reason) in zip(self._runs(state.stream, codec), reads, strict=True):
+        for entry, batch in self._runs(state.stream, codec):
+            at, copy, reason = next(reads, Read(entry, None, "too few rows"))
             same = batch is copy if batch is None or copy is None else _same(batch, copy)
             if reason or not same or (entry.first, entry.rows) != (at.first, at.rows):
-                raise StorageError(
-                    f"rows {entry.first} to {entry.last} came back changed from Parquet: {reason or 'other values'}",
-                    where=state.name,
-                    hint="The segments were kept",
-                )
+                raise _changed(state, entry, reason or "other values")
+            del batch, copy  # not to be held while the next ones are read
+        if (more := next(reads, None)) is not None:
+            raise _changed(state, more.entry, "too many rows")
+
+
+def _changed(state: State, entry: Entry, why: str) -> StorageError:
+    return StorageError(
+        f"rows {entry.first} to {entry.last} came back changed from Parquet: {why}",
+        where=state.name,
+        hint="The segments were kept",
+    )
+
+
+def _taken(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """All of them as one, which may be large: nothing of them is held here, and one alone is not copied."""
+    taken, batches[:] = tuple(batches), ()
+    return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
 
 
 def _grouped(runs: Iterable[Run]) -> Iterator[list[Run]]:
@@ -297,13 +312,14 @@ def _grouped(runs: Iterable[Run]) -> Iterator[list[Run]]:
     group: list[Run] = []
     rows = size = 0
     for entry, batch in runs:
-        if batch is not None and rows and (rows + entry.rows > GROUP_ROWS or size >= GROUP_BYTES):
+        more = batch.nbytes if batch is not None else 0
+        if batch is not None and rows and (rows + entry.rows > GROUP_ROWS or size + more > GROUP_BYTES):
             yield group
             group, rows, size = [], 0, 0
         group.append((entry, batch))
         if batch is not None:
             rows += entry.rows
-            size += batch.nbytes
+            size += more
     if group:
         yield group
 

@@ -6,15 +6,18 @@ import contextlib
 import gc
 import math
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fastflight.errors import BusyError, Stopped
-from fastflight.log import Range, Rows, Store, StoreReader, compact
+from fastflight.errors import BusyError, Stopped, StorageError
+from fastflight.log import Range, Rows, Store, StoreReader, compact, compaction, segment
 from fastflight.log.compacted import Compacted
+from fastflight.log.content import TIME_TYPE
+from fastflight.log.segment import Read
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
 SMALL = 2000
@@ -160,6 +163,48 @@ def test_holes_cost_no_row_groups(tmp_path: Path) -> None:
         index.unlink()
     rebuilt = StoreReader(tmp_path)
     assert all(numbers(checked(name, rebuilt.log(name).read(), SCHEMA)) == before[name][0] for name in before)
+
+
+def test_it_holds_three_row_groups_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It works beside everything else that a server does. A row group is no larger than is said, but for one lot."""
+    monkeypatch.setattr(compaction, "GROUP_BYTES", limit := 200_000)
+    monkeypatch.setattr(segment, "JOINED_BYTES", joined := 20_000)
+    record = pa.record_batch([pa.array(range(100), TIME_TYPE), pa.array([b"x" * 100] * 100)], schema=PLAIN)
+    with Store(tmp_path, sync_ms=0, segment_bytes=1_000_000) as store:
+        for _ in range(400):
+            store.open("plain", PLAIN).append(record).result()
+    held: list[int] = []
+    with Store(tmp_path) as store:
+        before = pa.total_allocated_bytes()
+        assert compact(store, lambda: held.append(pa.total_allocated_bytes() - before))
+    assert 0 < max(held) < 3 * limit
+    (file,) = tmp_path.glob("*.parquet")
+    metadata = pq.read_metadata(file)
+    rows = max(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+    assert rows * record.nbytes / record.num_rows <= limit + joined + record.nbytes
+
+
+@pytest.mark.parametrize(
+    ("come_back", "why"),
+    [
+        (lambda reads: reads[:-1], "too few rows"),
+        (lambda reads: [*reads, reads[-1]], "too many rows"),
+        (lambda reads: [read._replace(batch=read.batch and read.batch.slice(1)) for read in reads], "other values"),
+        (lambda reads: [Read(read.entry, None, "it is damaged") for read in reads], "it is damaged"),
+    ],
+)
+def test_what_comes_back_changed_is_not_put_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, come_back: Callable[[list[Read]], list[Read]], why: str
+) -> None:
+    filled(tmp_path)
+    read = Compacted.read
+    monkeypatch.setattr(Compacted, "read", lambda *given: iter(come_back(list(read(*given)))))
+    with Store(tmp_path, segment_bytes=SMALL) as store:
+        before, files = everything(store), {path.name for path in tmp_path.iterdir()}
+        with pytest.raises(StorageError, match=f"came back changed from Parquet: {why}"):
+            compact(store)
+        assert everything(store) == before
+        assert {path.name for path in tmp_path.iterdir()} == files
 
 
 def test_trimmed_rows_do_not_come_along(tmp_path: Path) -> None:
