@@ -40,12 +40,13 @@ STORE_SYNC_MS = 100.0
 TIDY_SECONDS = 60.0
 # Closed segments, of 64 MB or an hour each, that are worth compacting: the rows of a slow board come together.
 COMPACT_SEGMENTS = 16
-# Compacting shares the interpreter's lock with every line that is read: after so much processor time it rests for so
-# long. With a fifth of a core, what a thousand boards record in an hour is compacted in a quarter of one. It rests less
-# the more segments wait, down to a quarter of it: what is recorded faster than compacted fills memory and disk.
+# Compacting shares the interpreter's lock with every line that is read: after so much processor time or more it rests
+# for so many times as long. With a fifth of a core, what a thousand boards record in an hour is compacted in a quarter
+# of one. It rests less the more segments wait, down to as long as it worked: what is recorded faster than compacted
+# fills memory and disk.
 WORK_SECONDS = 0.005
-REST_SECONDS = 0.02
-LEAST_REST = 0.25
+REST_PER_WORK = 4.0
+LEAST_REST_PER_WORK = 1.0
 # Servers give numbers that they do not keep: when killed, when the disk fails, when they are not told to record. No
 # line brings a tenth of this in a second, as a read takes 10 us and more. UNKEPT is for a clock that was set back.
 RUN = 1_000_000
@@ -269,15 +270,16 @@ class Tidying:
     def _turn(self) -> None:
         """Leave the others their share; `Stopped` when it is over."""
         # Not by the clock: where many want the interpreter's lock, most of that is waiting for it.
-        worked = time.thread_time() - self._rested >= WORK_SECONDS
-        if self._over.wait(self._rest()) if worked else self._over.is_set():
+        worked = time.thread_time() - self._rested
+        tired = worked >= WORK_SECONDS
+        if self._over.wait(worked * self._rest_per_work()) if tired else self._over.is_set():
             raise Stopped("the recordings are closed")
-        if worked:
+        if tired:
             self._rested = time.thread_time()
 
-    def _rest(self) -> float:
+    def _rest_per_work(self) -> float:
         waiting = max(len(self._store.closed_segments()), COMPACT_SEGMENTS)
-        return REST_SECONDS * max(COMPACT_SEGMENTS / waiting, LEAST_REST)
+        return max(REST_PER_WORK * COMPACT_SEGMENTS / waiting, LEAST_REST_PER_WORK)
 
 
 def first_of_run(there: LogStatistics, now: float) -> int:

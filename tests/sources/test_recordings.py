@@ -18,7 +18,7 @@ from fastflight.errors import StorageError
 from fastflight.log import LogStatistics, Store
 from fastflight.sources import recordings
 from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
-from fastflight.sources.recordings import RUN, Recordings, Tidying, first_of_run
+from fastflight.sources.recordings import RUN, WORK_SECONDS, Recordings, Tidying, first_of_run
 from fastflight.transport.tap import Chunk
 
 from .recording_parts import SOON, Line, SlowDisk
@@ -33,7 +33,7 @@ def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytes
             return super().wait(timeout)
 
     monkeypatch.setattr(recordings, "WORK_SECONDS", 0.0)
-    monkeypatch.setattr(recordings, "REST_SECONDS", 3600.0)
+    monkeypatch.setattr(recordings, "REST_PER_WORK", 1e9)
     with Store(tmp_path, sync_ms=0, segment_bytes=1000) as store:
         log = store.open("demo", KEPT_SCHEMA)
         for seq in range(100):
@@ -49,16 +49,18 @@ def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytes
         assert log.statistics().rows == 100
 
 
-@pytest.mark.parametrize(("waiting", "rest"), [(16, 0.02), (17, 0.02 * 16 / 17), (32, 0.01), (64, 0.005), (900, 0.005)])
+@pytest.mark.parametrize("work", [0.001, 0.1])
+@pytest.mark.parametrize(("waiting", "rest"), [(0, 4), (16, 4), (17, 4 * 16 / 17), (32, 2), (64, 1), (900, 1)])
 def test_compacting_rests_by_its_own_work_and_less_the_more_there_is(
-    monkeypatch: pytest.MonkeyPatch, waiting: int, rest: float
+    monkeypatch: pytest.MonkeyPatch, waiting: int, rest: float, work: float
 ) -> None:
     """By the clock it took a fifth of what others left it: with a busy server it never caught up."""
-    rests: list[float | None] = []
+    rests: list[float] = []
     worked = 0.0
 
     class Resting(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
             rests.append(timeout)
             return False
 
@@ -75,10 +77,11 @@ def test_compacting_rests_by_its_own_work_and_less_the_more_there_is(
         tidying._turn()
     assert rests == []
     for _ in range(100):
-        worked += 0.001
+        worked += work
         tidying._turn()
-    assert 16 <= len(rests) <= 20  # each 5 ms, or 6 by rounding
-    assert rests == pytest.approx([rest] * len(rests))
+    # Of all its work but the last bit, and not after each bit.
+    assert worked - (WORK_SECONDS + work) <= sum(rests) / rest <= worked + 1e-9
+    assert len(rests) <= worked / WORK_SECONDS
 
 
 def test_what_fails_otherwise_than_the_disk_does_not_end_tidying(
