@@ -11,8 +11,9 @@ lines say did not hold: memory flat after the warm-up, descriptors and threads b
 untyped.
 
 Memory is judged from where all has been filled once that is filled at all: the taps, and what it takes to compact a GB
-of recordings. A run that is over before, as one of ten minutes, says of memory that it cannot tell; so does one whose
-slope is not known well enough to say on which side of flat it is. Ctrl-C or SIGTERM ends a run early, and judges it.
+of recordings; while recordings are compacted it is held against other times that they were. A run that is over before,
+as one of ten minutes, says of memory that it cannot tell; so does one whose slope is not known well enough to say on
+which side of flat it is. Ctrl-C or SIGTERM ends a run early, and judges it.
 """
 
 from __future__ import annotations
@@ -160,7 +161,8 @@ def warm_up_of(samples: Sequence[Sample]) -> float | None:
 
     The library that Arrow has its memory from keeps what a thread had at most, and compacting takes more than answers.
     """
-    compacted = next((each.seconds - samples[0].seconds for each in samples if each.compacted), None)
+    done = (each.seconds - samples[0].seconds for each in samples if each.compacted and not each.compacting)
+    compacted = next(done, None)
     return None if compacted is None else max(compacted, TAPS_FULL_SECONDS)
 
 

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 
 from fastflight_benchmark import machine
 
-COLOUR, SHADE = "#2f6f9f", "#dddddd"
+COLOUR, SHADE, COMPACTING = "#2f6f9f", "#dddddd", "#f7ecd2"
 DPI = 120
 
 
 def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[str, Any]) -> Figure:
-    """Four panels with one axis of time. The warm-up, which the slope leaves out, is shaded."""
+    """Four panels with one axis of time. The warm-up, which the slope leaves out, is shaded, and so is compacting."""
     figure, panels = plt.subplots(4, 1, figsize=(9, 8.5), sharex=True, dpi=DPI)
     began = samples["seconds"].iloc[0]
     minutes = (samples["seconds"] - began) / 60
@@ -37,6 +37,8 @@ def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[st
         strict=True,
     ):
         axes.axvspan(0, warm_up_seconds / 60, color=SHADE, linewidth=0)
+        shaded = samples["compacting"] & (minutes >= warm_up_seconds / 60)
+        axes.fill_between(minutes, 0, 1, shaded, transform=axes.get_xaxis_transform(), color=COMPACTING, linewidth=0)
         for place, column in enumerate(columns):
             there = samples[column].where(samples[column] >= 0)
             axes.plot(minutes, there, color=COLOUR, alpha=1 if not place else 0.45, linewidth=1.2)
@@ -45,7 +47,7 @@ def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[st
         axes.margins(x=0)
         axes.grid(axis="y", linewidth=0.4)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[-1].set_xlabel("minutes (shaded: warm-up)")
+    panels[-1].set_xlabel("minutes (grey: warm-up, yellow: recordings are compacted)")
     figure.suptitle(f"{description['boards']} boards, {description['clients']} clients that come and go", fontsize=12)
     figure.text(0.01, 0.005, machine.in_one_line(description["machine"]), fontsize=6.5, color="#666666")
     figure.tight_layout(rect=(0, 0.015, 1, 1))

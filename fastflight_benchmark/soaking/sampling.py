@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import stat
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,8 @@ from fastflight.errors import FastFlightError
 MB = 1e6
 # Of samples so close in time each knows what the one before was: they are averaged to so many before a slope is taken.
 BLOCKS = 30
+# Of recordings that are compacted: the index of a part, which is written last, and the Parquet files of one.
+ENDINGS = (".parts", ".parquet")
 # What a slope's interval is to hold with.
 CONFIDENCE = 0.95
 # Memory that grows by less is called flat: a day of it is about what a server has before its first client comes.
@@ -31,7 +34,7 @@ FLAT_MB_PER_HOUR = 10.0
 class Sample:
     """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`.
 
-    `compacted`: parts that the recordings were compacted to by then.
+    `compacted`: parts that the recordings were compacted to by then; `compacting`: one more was being made.
     """
 
     seconds: float
@@ -43,6 +46,7 @@ class Sample:
     streams: int
     disk_mb: float
     compacted: int = 0
+    compacting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class Sampling:
         files = list(_files(self._folder))
         with self._process.oneshot():
             threads = self._process.num_threads()
+            compacted, compacting = compaction(name for name, _ in files)
             return Sample(
                 round(time.monotonic() - self._began, 1),
                 self._process.memory_info().rss / MB,
@@ -102,7 +107,8 @@ class Sampling:
                 tasks,
                 streams,
                 sum(size for _, size in files) / MB,
-                sum(suffix == ".parts" for suffix, _ in files),
+                compacted,
+                compacting,
             )
 
     def __enter__(self) -> Sampling:
@@ -126,29 +132,40 @@ class Sampling:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Endings and sizes."""
+    """Names and sizes."""
     for file in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # it was compacted meanwhile
             if stat.S_ISREG((status := file.stat()).st_mode):
-                yield file.suffix, status.st_size
+                yield file.name, status.st_size
+
+
+def compaction(names: Iterable[str]) -> tuple[int, bool]:
+    """How many compacted parts there are among the files of a store, and whether another one is being made."""
+    named = list(names)
+    made, begun = ({name.partition(".")[0] for name in named if name.endswith(ending)} for ending in ENDINGS)
+    return len(made), not begun <= made
 
 
 def slope(samples: Sequence[Sample]) -> Slope:
-    """Theil-Sen: the median of the slopes between all pairs of averaged samples, and Sen's interval (1968) for it.
+    """Theil-Sen by season: the median of the slopes between all pairs of averaged samples that are alike.
 
-    A step up and down again, of a large answer that was being sent, hardly moves it.
+    A step up and down again, of a large answer that was being sent, hardly moves it. Alike are those while recordings
+    are compacted, and those while they are not: compacting takes much for minutes and gives it back, and where a run
+    happens to begin and end in that is no growth. What a server keeps of it shows in both. (Hirsch and Slack 1984, with
+    Sen's interval of 1968.)
     """
     points = _blocks(samples)
+    seasons = [[(at, mb) for season, at, mb in points if season == each] for each in (False, True)]
     slopes = sorted(
         (later[1] - earlier[1]) / (later[0] - earlier[0]) * 3600
-        for place, earlier in enumerate(points)
-        for later in points[place + 1 :]
+        for season in seasons
+        for earlier, later in itertools.combinations(season, 2)
     )
     if not slopes:
         return Slope(math.nan, -math.inf, math.inf)
-    n, pairs = len(points), len(slopes)
+    pairs = len(slopes)
     z = statistics.NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-    half = z * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    half = z * math.sqrt(sum(n * (n - 1) * (2 * n + 5) for n in map(len, seasons)) / 18)
     low, high = math.floor((pairs - half) / 2), math.ceil((pairs + half) / 2)
     return Slope(
         statistics.median(slopes),
@@ -157,10 +174,22 @@ def slope(samples: Sequence[Sample]) -> Slope:
     )
 
 
-def _blocks(samples: Sequence[Sample]) -> list[tuple[float, float]]:
+def _blocks(samples: Sequence[Sample]) -> list[tuple[bool, float, float]]:
+    """Whether recordings were compacted, the second, and the MB, of about `BLOCKS` blocks of neighbours that are alike.
+
+    A stretch that does not fill half a block is none: it would weigh as much as one.
+    """
     size = max(1, len(samples) // BLOCKS)
-    groups = [samples[start : start + size] for start in range(0, len(samples) - size + 1, size)]
+    groups = []
+    for _, alike in itertools.groupby(samples, key=lambda each: each.compacting):
+        stretch = list(alike)
+        blocks = round(len(stretch) / size)
+        groups += [stretch[len(stretch) * n // blocks : len(stretch) * (n + 1) // blocks] for n in range(blocks)]
     return [
-        (statistics.fmean(each.seconds for each in group), statistics.fmean(each.rss_mb for each in group))
+        (
+            group[0].compacting,
+            statistics.fmean(each.seconds for each in group),
+            statistics.fmean(each.rss_mb for each in group),
+        )
         for group in groups
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -18,13 +19,15 @@ import pytest
 
 from fastflight.client import Missed
 from fastflight.errors import BusyError, FastFlightError
+from fastflight.log.compacted import Compacted, Places, parquet_names
+from fastflight.log.disk import LocalDisk
 from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import soak
 from fastflight_benchmark.live.recorded import Kept
 from fastflight_benchmark.soaking import coming as soaking_coming
 from fastflight_benchmark.soaking import visits
 from fastflight_benchmark.soaking.coming import STAYING, TIDE_SECONDS, Coming, Outcome, comes
-from fastflight_benchmark.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
+from fastflight_benchmark.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, compaction, slope
 from fastflight_benchmark.soaking.visits import VISITS, Counted, Place, Told
 
 REST = Sample(0.0, 200.0, 50, 30, 10, 5, 0, 1.0)
@@ -76,8 +79,72 @@ def test_a_large_answer_in_between_is_no_slope() -> None:
     assert slope(told).flat
 
 
-def compacted_at(seconds: float) -> list[Sample]:
-    return [replace(each, compacted=each.seconds >= seconds) for each in samples(0.0, 1.0)]
+def in_rounds(mb_per_hour: float, *, mb: float, rounds: tuple[float, ...]) -> list[Sample]:
+    """Recordings are compacted in every second one of `rounds`, in minutes, which takes so many `mb`."""
+    bounds = [sum(rounds[:n]) * 60 for n in range(len(rounds) + 1)]
+    chance = random.Random(1)
+    return [
+        replace(
+            REST,
+            seconds=at,
+            rss_mb=200 + at / 3600 * mb_per_hour + mb * compacting * chance.uniform(0.5, 1.5) + chance.uniform(-5, 5),
+            compacting=compacting,
+        )
+        for number, (begin, end) in enumerate(itertools.pairwise(bounds))
+        for compacting in [bool(number % 2)]
+        for at in (begin + 2.0 * n for n in range(int((end - begin) // 2)))
+    ]
+
+
+# What a soak of two hours has: it ends while recordings are compacted.
+ROUNDS = (13.0, 6.0, 12.0, 7.0, 12.0, 5.0, 12.0, 8.0, 12.0, 7.0, 12.0, 6.0)
+
+
+def test_a_run_that_begins_or_ends_in_compacting_has_not_grown_by_that() -> None:
+    assert slope(in_rounds(0.0, mb=80.0, rounds=ROUNDS)).flat
+    assert slope(in_rounds(0.0, mb=80.0, rounds=(0.0, *ROUNDS[:-1]))).flat
+
+
+@pytest.mark.parametrize("mb", [0.0, 80.0])
+def test_what_grows_beside_compacting_is_found(mb: float) -> None:
+    found = slope(in_rounds(20.0, mb=mb, rounds=ROUNDS))
+    assert found.low < 20 < found.high and found.flat is False
+
+
+def test_what_compacting_does_not_give_back_is_found() -> None:
+    """Also where each round takes as much as the one before."""
+    kept, told, before = 0.0, [], False
+    for each in in_rounds(0.0, mb=80.0, rounds=ROUNDS):
+        kept += 5.0 * (before and not each.compacting)
+        before = each.compacting
+        told.append(replace(each, rss_mb=each.rss_mb + kept))
+    assert slope(told).flat is False
+
+
+def test_a_few_samples_of_another_kind_weigh_nothing() -> None:
+    told = [
+        replace(each, compacting=n % 100 == 99, rss_mb=each.rss_mb + n * (n % 100 == 99))
+        for n, each in enumerate(samples(0.0, 1.0))
+    ]
+    assert slope(told).flat
+
+
+def test_whether_recordings_are_compacted_is_seen_by_their_files() -> None:
+    segments = ["000000000004.segment", "store.lock"]
+    made = [Compacted(LocalDisk(Path()), 0, 1, (), Places(), 0).name, *parquet_names(0, 1, 2)]
+    begun = parquet_names(2, 3, 1)
+    assert compaction([]) == compaction(segments) == (0, False)
+    assert compaction([*segments, *made]) == (1, False)
+    assert compaction([*segments, *begun]) == (0, True)
+    assert compaction([*segments, *begun, *made]) == (1, True)
+
+
+def compacted_at(seconds: float, compacting: float = 0.0) -> list[Sample]:
+    """The first part is made at `seconds`, and others for so many seconds more."""
+    return [
+        replace(each, compacted=each.seconds >= seconds, compacting=seconds - 60 <= each.seconds < seconds + compacting)
+        for each in samples(0.0, 1.0)
+    ]
 
 
 def soaked(outcome: Outcome, end: Sample, kept: Kept, grew: Slope) -> soak.Soaked:
@@ -128,6 +195,7 @@ def test_with_tides_some_stay_when_the_others_go() -> None:
 def test_memory_is_judged_by_what_comes_after_all_was_filled_once() -> None:
     assert soak.TAPS_FULL_SECONDS * soak.ROWS_PER_SECOND * CHUNK_BYTES >= KEPT_BYTES
     assert soak.warm_up_of(compacted_at(250.0)) == 250.0
+    assert soak.warm_up_of(compacted_at(250.0, compacting=40.0)) == 290.0
     assert soak.warm_up_of(compacted_at(100.0)) == soak.TAPS_FULL_SECONDS
     assert soak.warm_up_of(compacted_at(3600.0)) is None and soak.warm_up_of([]) is None
 
