@@ -226,6 +226,7 @@ def main(
     found = soak(seconds, boards, clients, seed, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES), tides=tides)
     verdicts = found.verdicts()
     frame = pd.DataFrame([asdict(each) for each in found.samples])
+    stolen = float(frame["stolen"].mean()) if found.samples else 0.0
     description: dict[str, Any] = {
         "suite": "soak",
         "seconds": found.seconds,
@@ -234,6 +235,7 @@ def main(
         "seed": seed,
         "tides": tides,
         "flat_mb_per_hour": FLAT_MB_PER_HOUR,
+        "stolen_percent": stolen,
         "slope": asdict(found.slope),
         "start": asdict(found.start),
         "end": asdict(found.end),
@@ -252,6 +254,7 @@ def main(
         typer.echo(f"{SAID[held]}  {text}")
     for text in found.outcome.untyped:
         typer.echo(f"             {text}")
+    typer.echo(f"             the host gave {stolen:.1f} % of the processors' time to others")
     typer.echo(f"{machine.in_one_line(description['machine'])}\n{path}")
     sys.exit(1 if False in verdicts.values() else 0)
 

@@ -20,8 +20,8 @@ DPI = 120
 
 
 def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[str, Any]) -> Figure:
-    """Four panels with one axis of time. The warm-up, which the slope leaves out, is shaded, and so is compacting."""
-    figure, panels = plt.subplots(4, 1, figsize=(9, 8.5), sharex=True, dpi=DPI)
+    """Five panels with one axis of time. The warm-up, which the slope leaves out, is shaded, and so is compacting."""
+    figure, panels = plt.subplots(5, 1, figsize=(9, 10), sharex=True, dpi=DPI)
     began = samples["seconds"].iloc[0]
     minutes = (samples["seconds"] - began) / 60
     grew = description["slope"]
@@ -33,6 +33,7 @@ def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[st
             ("open descriptors", ["descriptors"]),
             ("threads (light: but for pools)", ["threads", "lasting_threads"]),
             ("open streams", ["streams"]),
+            ("time of the processors that their host gave to others, %", ["stolen"]),
         ),
         strict=True,
     ):

@@ -34,7 +34,9 @@ FLAT_MB_PER_HOUR = 10.0
 class Sample:
     """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`.
 
-    `compacted`: parts that the recordings were compacted to by then; `compacting`: one more was being made.
+    `compacted`: parts that the recordings were compacted to by then; `compacting`: one more was being made. `stolen`:
+    percent of the processors' time since the sample before that the host of a virtual machine gave to others; 0 where
+    it does not say.
     """
 
     seconds: float
@@ -47,6 +49,7 @@ class Sample:
     disk_mb: float
     compacted: int = 0
     compacting: bool = False
+    stolen: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Sampling:
                 sum(size for _, size in files) / MB,
                 compacted,
                 compacting,
+                getattr(psutil.cpu_times_percent(), "steal", 0.0),
             )
 
     def __enter__(self) -> Sampling:

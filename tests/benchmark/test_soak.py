@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from http.client import IncompleteRead
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pyarrow as pa
@@ -185,6 +186,15 @@ def test_samples_that_stop_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(psutil.NoSuchProcess):
         with Sampling(os.getpid(), PLACE.location, tmp_path, 0.001):
             stopped.wait()
+
+
+@pytest.mark.parametrize(("told", "stolen"), [({"steal": 12.5}, 12.5), ({"idle": 80.0}, 0.0)])
+def test_what_others_of_the_host_had_is_sampled_where_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, float], stolen: float
+) -> None:
+    monkeypatch.setattr(psutil, "cpu_times_percent", lambda: SimpleNamespace(**told))
+    sample = Sampling(os.getpid(), PLACE.location, tmp_path, 1.0).take()
+    assert (sample.stolen, sample.tasks, sample.compacting) == (stolen, -1, False)
 
 
 def test_with_tides_some_stay_when_the_others_go() -> None:
