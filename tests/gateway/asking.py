@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,11 +93,12 @@ async def ask(app: Application, asked: Scope, *parts: bytes) -> Answered:
 class Client:
     """One that decides when it reads, and when it leaves."""
 
-    def __init__(self, app: Application, asked: Scope, content: bytes = b"", *, whole: bool = True) -> None:
-        """Asks at once; without `whole`, more content is to come."""
+    def __init__(
+        self, app: Application, asked: Scope, content: bytes = b"", *, whole: bool = True, reads: float = math.inf
+    ) -> None:
+        """Asks at once; without `whole`, more content is to come. With so many bytes or more it `reads` no more."""
         self.answered = Answered()
-        self._reads = asyncio.Event()
-        self._reads.set()
+        self._reads = reads
         self._arrived = asyncio.Event()
         self._incoming: asyncio.Queue[Message] = asyncio.Queue()
         self._incoming.put_nowait({"type": "http.request", "body": content, "more_body": not whole})
@@ -109,14 +111,11 @@ class Client:
             await self._arrived.wait()
         return self.answered.body
 
-    def stall(self) -> None:
-        """Read no more."""
-        self._reads.clear()
-
     def leave(self) -> None:
         self._incoming.put_nowait({"type": "http.disconnect"})
 
     async def _take(self, message: Message) -> None:
-        await self._reads.wait()
+        if len(self.answered.body) >= self._reads:
+            await asyncio.Event().wait()
         await self.answered.take(message)
         self._arrived.set()
