@@ -122,6 +122,8 @@ class HandIn(AsyncIterator[T], Generic[T]):
         return self
 
     async def __anext__(self) -> T:
+        if not self._lot:
+            await asyncio.sleep(0)  # a source that is always ahead would keep the loop from all others
         if self._dropped:
             self._lot.clear()
         while not self._lot:

@@ -178,3 +178,24 @@ def test_nothing_comes_after_what_was_dropped() -> None:
             await anext(handin)
 
     asyncio.run(run())
+
+
+def test_a_source_that_is_always_ahead_leaves_the_loop_to_others() -> None:
+    async def run() -> int:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        handed: HandIn[int] = HandIn(asyncio.get_running_loop(), 1000)
+        working = asyncio.create_task(other())
+        for number in range(100):
+            handed.put(number, 1)
+            assert await anext(handed) == number
+        working.cancel()
+        return turns
+
+    assert asyncio.run(run()) >= 100
