@@ -254,7 +254,8 @@ def main(
         typer.echo(f"{SAID[held]}  {text}")
     for text in found.outcome.untyped:
         typer.echo(f"             {text}")
-    typer.echo(f"             the host gave {stolen:.1f} % of the processors' time to others")
+    if stolen:
+        typer.echo(f"             the host gave {stolen:.1f} % of the processors' time to others")
     typer.echo(f"{machine.in_one_line(description['machine'])}\n{path}")
     sys.exit(1 if False in verdicts.values() else 0)
 

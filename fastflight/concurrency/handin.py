@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 from fastflight.concurrency.governor import UNGOVERNED, Governor
+from fastflight.concurrency.turn import Turn
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class HandIn(AsyncIterator[T], Generic[T]):
         self._lot: deque[T] = deque()
         self._exhausted = False
         self._arrived = asyncio.Event()
+        self._turn = Turn()
 
     @property
     def exhausted(self) -> bool:
@@ -122,8 +124,8 @@ class HandIn(AsyncIterator[T], Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        if not self._lot:
-            await asyncio.sleep(0)  # a source that is always ahead would keep the loop from all others
+        if self._turn.over:
+            await self._turn.leave()
         if self._dropped:
             self._lot.clear()
         while not self._lot:

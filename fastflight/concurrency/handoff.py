@@ -22,6 +22,7 @@ from fastflight.concurrency.failure import failure_of
 from fastflight.concurrency.governor import STEP_BYTES
 from fastflight.concurrency.lookout import Watch
 from fastflight.concurrency.shard import Shard
+from fastflight.concurrency.turn import Turn
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
@@ -100,6 +101,7 @@ class Drained(AsyncIterator[T], Generic[T]):
     def __init__(self, shard: Shard, items: AsyncIterator[T], max_bytes: int, size_of: Callable[[T], int]) -> None:
         self._told = asyncio.Event()
         self._lot: Iterator[T] = iter(())
+        self._turn = Turn()
         tell = partial(_tell, asyncio.get_running_loop(), self._told)
         self._handoff = _HandOff(shard, items, max_bytes, size_of, tell)
         self._handoff.start()
@@ -108,16 +110,14 @@ class Drained(AsyncIterator[T], Generic[T]):
         return self
 
     async def __anext__(self) -> T:
+        if self._turn.over:
+            await self._turn.leave()
         for item in self._lot:
             return item
         self._lot = iter(await self._next_lot())
         for item in self._lot:
             return item
         raise StopAsyncIteration
-
-    async def lot(self) -> list[T]:
-        """All that waits, for a reader that can use it at once; blocks for at least one item. Empty at the end."""
-        return list(self._lot) or await self._next_lot()
 
     async def _next_lot(self) -> list[T]:
         while (lot := self._handoff.take()) is None:

@@ -187,7 +187,7 @@ class _Compaction:
                                 for entry, batch in runs
                                 if batch is not None
                             ]
-                            for entry in [entry for entry, _ in runs]:
+                            for entry in [entry for entry, _ in runs]:  # no name that keeps the last batch
                                 located[state.stream].add(entry._replace(offset=group))
                             runs.clear()  # not to be held while the next ones are made
                             if batches:

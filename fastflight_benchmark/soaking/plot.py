@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,12 +25,11 @@ def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[st
     figure, panels = plt.subplots(5, 1, figsize=(9, 10), sharex=True, dpi=DPI)
     began = samples["seconds"].iloc[0]
     minutes = (samples["seconds"] - began) / 60
-    grew = description["slope"]
-    known = f"95 % within {grew['low']:+.1f} and {grew['high']:+.1f}"
+    warm_up = min(warm_up_seconds / 60, minutes.iloc[-1])
     for axes, (title, columns) in zip(
         panels,
         (
-            (f"memory, MB (RSS): {grew['mb_per_hour']:+.1f} MB per hour after the warm-up, {known}", ["rss_mb"]),
+            (f"memory, MB (RSS): {_grew(**description['slope'])}", ["rss_mb"]),
             ("open descriptors", ["descriptors"]),
             ("threads (light: but for pools)", ["threads", "lasting_threads"]),
             ("open streams", ["streams"]),
@@ -37,8 +37,8 @@ def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[st
         ),
         strict=True,
     ):
-        axes.axvspan(0, warm_up_seconds / 60, color=SHADE, linewidth=0)
-        shaded = samples["compacting"] & (minutes >= warm_up_seconds / 60)
+        axes.axvspan(0, warm_up, color=SHADE, linewidth=0)
+        shaded = samples["compacting"] & (minutes >= warm_up)
         axes.fill_between(minutes, 0, 1, shaded, transform=axes.get_xaxis_transform(), color=COMPACTING, linewidth=0)
         for place, column in enumerate(columns):
             there = samples[column].where(samples[column] >= 0)
@@ -53,3 +53,9 @@ def drawn(samples: pd.DataFrame, warm_up_seconds: float, description: Mapping[st
     figure.text(0.01, 0.005, machine.in_one_line(description["machine"]), fontsize=6.5, color="#666666")
     figure.tight_layout(rect=(0, 0.015, 1, 1))
     return figure
+
+
+def _grew(mb_per_hour: float, low: float, high: float) -> str:
+    if math.isnan(mb_per_hour):
+        return "over before the warm-up was"
+    return f"{mb_per_hour:+.1f} MB per hour after the warm-up, 95 % within {low:+.1f} and {high:+.1f}"

@@ -18,12 +18,11 @@ import psutil
 
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
+from fastflight.log.compacted import INDEX_NAME, PARQUET_NAME
 
 MB = 1e6
 # Of samples so close in time each knows what the one before was: they are averaged to so many before a slope is taken.
 BLOCKS = 30
-# Of recordings that are compacted: the index of a part, which is written last, and the Parquet files of one.
-ENDINGS = (".parts", ".parquet")
 # What a slope's interval is to hold with.
 CONFIDENCE = 0.95
 # Memory that grows by less is called flat: a day of it is about what a server has before its first client comes.
@@ -146,7 +145,10 @@ def _files(folder: Path) -> Iterator[tuple[str, int]]:
 def compaction(names: Iterable[str]) -> tuple[int, bool]:
     """How many compacted parts there are among the files of a store, and whether another one is being made."""
     named = list(names)
-    made, begun = ({name.partition(".")[0] for name in named if name.endswith(ending)} for ending in ENDINGS)
+    # A part's index is written last.
+    made, begun = (
+        {found.group(1, 2) for name in named if (found := of.fullmatch(name))} for of in (INDEX_NAME, PARQUET_NAME)
+    )
     return len(made), not begun <= made
 
 

@@ -70,19 +70,32 @@ def test_every_item_arrives_once_and_in_order(
     assert asyncio.run(read()) == items
 
 
-@given(max_bytes=st.integers(1, 5), singly=st.integers(0, 12))
-def test_lots_are_what_is_left_and_then_what_waits(shard: Shard, max_bytes: int, singly: int) -> None:
-    async def read() -> list[int]:
-        drained = adrain(shard, numbers(10), max_bytes=max_bytes, size_of=size_of)
-        taken = []
-        for _ in range(singly):
-            taken.append(await anext(drained, -1))
-        while lot := await drained.lot():
-            taken += lot
-        return taken
+def test_a_source_that_is_always_ahead_leaves_the_loop_to_others(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.concurrency.turn.TURN_SECONDS", 0.0)
+    ahead = threading.Event()
 
-    taken = asyncio.run(read())
-    assert [item for item in taken if item >= 0] == list(range(10))
+    async def produce() -> AsyncIterator[int]:
+        for number in range(100):
+            yield number
+        ahead.set()
+
+    async def run() -> int:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        drained = adrain(shard, produce(), max_bytes=1000, size_of=size_of)
+        assert ahead.wait(SOON)
+        working = asyncio.create_task(other())
+        assert [item async for item in drained] == list(range(100))
+        working.cancel()
+        return turns
+
+    assert asyncio.run(run()) >= 100
 
 
 def test_the_loop_of_the_shard_can_read_too(shard: Shard) -> None:

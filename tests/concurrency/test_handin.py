@@ -180,7 +180,10 @@ def test_nothing_comes_after_what_was_dropped() -> None:
     asyncio.run(run())
 
 
-def test_a_source_that_is_always_ahead_leaves_the_loop_to_others() -> None:
+@pytest.mark.parametrize("at_once", [1, 100], ids=["in lots of one", "in one lot"])
+def test_a_source_that_is_always_ahead_leaves_the_loop_to_others(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.concurrency.turn.TURN_SECONDS", 0.0)
+
     async def run() -> int:
         turns = 0
 
@@ -192,9 +195,12 @@ def test_a_source_that_is_always_ahead_leaves_the_loop_to_others() -> None:
 
         handed: HandIn[int] = HandIn(asyncio.get_running_loop(), 1000)
         working = asyncio.create_task(other())
-        for number in range(100):
-            handed.put(number, 1)
-            assert await anext(handed) == number
+        for first in range(0, 100, at_once):
+            numbers = range(first, first + at_once)
+            for number in numbers:
+                handed.put(number, 1)
+            for number in numbers:
+                assert await anext(handed) == number
         working.cancel()
         return turns
 
