@@ -35,7 +35,7 @@ def main(
     faults: Annotated[int, typer.Option(min=1, metavar="N", help="How many, over all lines.")] = 100,
     seed: Annotated[int, typer.Option(metavar="N", help="Which campaign: decides all about each fault.")] = SEED,
     line: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help=f"{', '.join(LINES)} or workers; repeatable. All of them.")
+        list[str] | None, typer.Option(metavar="NAME", help=f"{', '.join(LINES)}; repeatable. All of them.")
     ] = None,
     only: Annotated[list[int] | None, typer.Option(metavar="NUMBER", help="Only this one of each; repeatable.")] = None,
     tls: Annotated[

@@ -28,11 +28,9 @@ class Access:
 def access_of(settings: AccessSettings, authority: Authority) -> Access:
     """Read the files that `settings` name. `RequestError` names the one that is not good."""
     authenticator = None
-    front = settings.front
     if settings.tokens is not None:
-        beside = [] if front is None else [front.token]
         try:
-            authenticator = Authenticator(TokenFile(settings.tokens), beside=beside)
+            authenticator = Authenticator(TokenFile(settings.tokens))
         except RequestError as error:
             if str(settings.tokens) in error.where:
                 raise
@@ -41,8 +39,6 @@ def access_of(settings: AccessSettings, authority: Authority) -> Access:
     if settings.tls is None:
         return Access(authority, authenticator)
     client_ca = None if settings.tls.client_ca is None else pem(settings.tls.client_ca)
-    if client_ca is not None and front is not None and front.ca is not None:
-        client_ca += front.ca.encode()
     return Access(authority, authenticator, Tls(pem(settings.tls.cert), pem(settings.tls.key), client_ca))
 
 

@@ -22,7 +22,6 @@ from pydantic import BaseModel, ConfigDict
 
 from fastflight.cli.place import place
 from fastflight.errors import RequestError
-from fastflight.service.tokens import Token
 
 PLAIN = ("grpc", "grpc+tcp")
 ENCRYPTED = "grpc+tls"
@@ -40,20 +39,11 @@ class TlsFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class FrontKnown:
-    """How a worker knows its front: a token, of which it is told what a book would be, and a CA that only that has."""
-
-    token: Token
-    ca: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AccessSettings:
     """The file of tokens and the TLS files; without `tokens`, whoever reaches the port may everything."""
 
     tokens: Path | None = None
     tls: TlsFiles | None = None
-    front: FrontKnown | None = None
 
 
 OPEN = AccessSettings()

@@ -17,7 +17,6 @@ from fastflight.cli.access import access_of
 from fastflight.cli.access_settings import check_location
 from fastflight.cli.running import GATEWAY_SECONDS, RunningServer, drain, gateway, listening, location_of
 from fastflight.cli.settings import BridgeSettings, ServeSettings
-from fastflight.cli.workers.front import open_front
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Governor, Shard, Shards
 from fastflight.device import Device, Inventory
@@ -47,8 +46,6 @@ def open_server(settings: ServeSettings) -> RunningServer:
     # Arrow looks for pandas when it first makes an array of Python's values. That takes seconds on a busy computer, in
     # which no line would be read if the first request had it happen on a loop.
     pa.array([0])
-    if settings.workers > 1:
-        return open_front(settings)
     with ExitStack() as parts:
         governor = Governor(settings.limits.memory)
         shards = Shards(settings.shards, governor=governor)

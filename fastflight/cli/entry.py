@@ -1,7 +1,7 @@
 """The command `fastflight` from its first moment: which allocator Arrow has its memory from is chosen here.
 
-Arrow reads that from the environment as it is loaded, so it is set before anything of it is imported; workers inherit
-it. Each Flight stream is a thread, and mimalloc, Arrow's choice, keeps much of what each had, also when it has ended.
+Arrow reads that from the environment as it is loaded, so it is set before anything of it is imported.
+Each Flight stream is a thread, and mimalloc, Arrow's choice, keeps much of what each had, also when it has ended.
 jemalloc keeps less, and next to nothing without the caches that it has for each thread: a thread that has little to do
 never empties its own (docs/decisions/0035-a-servers-memory.md).
 """

@@ -1,10 +1,10 @@
-"""A server that runs, and the edges that every one has, whether its devices are its own or its workers'."""
+"""A running server and the edges that it opens."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -71,15 +71,13 @@ class RunningServer:
 def drain(
     ledger: Ledger,
     seconds: float,
-    begun: Callable[[], None] = lambda: None,
     bridges: Sequence[tuple[Bridge, Shard]] = (),
 ) -> None:
     """Nothing new from now on, and `seconds` for open streams to end; then they are told to. `health` is answered.
 
-    `begun` is called when nothing new comes any more. Tools at `bridges`, on their shards, have as long.
+    Tools at `bridges`, on their shards, have as long.
     """
     ledger.drain()
-    begun()
     until = time.monotonic() + seconds
     draining = [shard.submit(bridge.drain(seconds)) for bridge, shard in bridges]
     if not ledger.wait_empty(seconds):

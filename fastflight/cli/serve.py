@@ -23,7 +23,7 @@ from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
 from fastflight.cli.options import Drain, HttpOrigins, MaxMemory, RelayAllow
-from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, MAX_WORKERS, settings_of
+from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.service.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
@@ -96,16 +96,6 @@ def serve(
             help="Where recordings are kept. By default, if one is made, in fastflight/recordings among your data.",
         ),
     ] = None,
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=1,
-            max=MAX_WORKERS,
-            help="Processes that share the devices. Nothing is recorded.",
-        ),
-    ] = 1,
     tokens: Annotated[
         Path | None,
         typer.Option("--tokens", metavar="FILE", help="Who may what, as `fastflight token` writes it."),
@@ -156,7 +146,6 @@ def serve(
             relay=relay_allow or [],
             origins=http_origin or [],
             http_host=http_host or [],
-            workers=workers,
             drain_seconds=drain,
             tokens=tokens,
             tls_cert=tls_cert,

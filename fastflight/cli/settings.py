@@ -61,8 +61,6 @@ MAX_FLEET_BYTES = 1024 * 1024
 MAX_DEFAULT_SHARDS = 4
 # Each has its threads.
 MAX_SHARDS = 64
-# Each is a Python of its own, of 150 MB: more than cores are of no use.
-MAX_WORKERS = 64
 # Those that end at all in a person's patience do so in that time.
 DRAIN_SECONDS = 5.0
 # A large file to a slow board. Who would wait longer wants no end.
@@ -108,8 +106,7 @@ def usable_cores() -> int:
 class ServeSettings:
     """A server: its address (port 0 takes a free one), its devices, name to URL, and the bridges of some of them.
 
-    `shards` is how many event loops it has, and `limits` how many streams at a time. With more than one of `workers`,
-    processes of that number have the devices, and log as JSON lines if `log_json`, in detail if `log_debug`.
+    `shards` is how many event loops it has, and `limits` how many streams at a time.
     """
 
     location: str = DEFAULT_LOCATION
@@ -129,7 +126,6 @@ class ServeSettings:
     origins: tuple[str, ...] = ()
     # What is kept of the devices' traffic; None where nothing is.
     recordings: RecordingSettings | None = None
-    workers: int = 1
     # What open streams get to end by themselves when the server is told to end.
     drain_seconds: float = DRAIN_SECONDS
     # Who may ask, and what the server proves itself with.
@@ -228,7 +224,6 @@ def settings_of(
     http_host: Sequence[str] = (),
     relay: Sequence[str] = (),
     origins: Sequence[str] = (),
-    workers: int = 1,
     drain_seconds: float = DRAIN_SECONDS,
     tokens: Path | None = None,
     tls_cert: Path | None = None,
@@ -269,19 +264,11 @@ def settings_of(
         raise RequestError(
             "the relay is a part of the gateway", where=f"relay to {[*allowed, *relayed][0]}", hint="Give --http PORT"
         )
-    if relayed and workers > 1:
-        raise RequestError("what is relayed is heard by one process", where=relayed[0], hint="Leave --workers out")
     if len({chosen[name] for name in relayed}) < len(relayed):
         raise RequestError("two devices are the same target of the relay", where=relayed[-1], hint="Name it once")
     for name in relayed:
         if name in bridges:
             raise RequestError("a target of the relay has no line to share", where=name, hint="Leave its bridge out")
-    if workers > 1 and kept is not None:
-        raise RequestError(
-            "what is recorded is kept by one process",
-            where=f"--workers {workers}",
-            hint="Leave it out, or record nothing",
-        )
     address = None if http is None else http_address(http, access)
     told = {name: limit for name, limit in limits.items() if limit is not None}
     return ServeSettings(
@@ -295,7 +282,6 @@ def settings_of(
         origins=http_origins(origins),
         recordings=kept,
         limits=_limits(read.limits, told),
-        workers=workers,
         drain_seconds=drain_seconds,
         access=access,
     )

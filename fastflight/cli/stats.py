@@ -87,10 +87,6 @@ def _head(server: str, told: Mapping[str, Any], figures: Figures) -> Text:
         f"{_sum(figures, 'process_open_fds'):.0f} of {_sum(figures, 'process_max_fds'):.0f} descriptors",
         f"{told['threads']['all']} threads",
     ]
-    if "workers" in told:
-        words.append(
-            f"{len(told['workers'])} workers, restarted {_sum(figures, 'fastflight_worker_restarts_total'):.0f}x"
-        )
     text = Text(server, style="bold").append("  " + ", ".join(words), style="not bold")
     if ended := _ended(figures):
         text.append("\nended: " + ", ".join(ended), style="not bold")
@@ -231,7 +227,7 @@ def _cut(table: Table, count: int) -> Table:
 
 
 def _by(figures: Figures, name: str, label: str, together: Any = sum) -> dict[str, float]:
-    """A figure by one label; those of several workers together."""
+    """A figure by one label; summed over the others."""
     found: dict[str, list[float]] = {}
     for labels, value in figures.get(name, ()):
         found.setdefault(labels[label], []).append(value)

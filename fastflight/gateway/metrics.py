@@ -46,7 +46,7 @@ class Metrics(Collector):
         for name, figure in TABLE.items():
             if name not in told:
                 continue
-            labels = [*figure.labels, *(["worker"] if "workers" in self._stats else [])]
+            labels = list(figure.labels)
             family = _family(name, figure, labels)
             for given, value in told[name]:
                 values = [str(given[label]) for label in labels]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import structlog
 
 from fastflight.errors import FastFlightError
 from fastflight.service.identity import ANYBODY, Identity, unproven
-from fastflight.service.tokens import Book, Token, matching, shown
+from fastflight.service.tokens import Book, matching, shown
 
 log = structlog.get_logger(__name__)
 
@@ -24,13 +24,12 @@ LOOK_SECONDS = 1.0
 
 
 class Authenticator:
-    """Knows those of a book, and the tokens `beside` it. For threads and coroutines alike: it never waits."""
+    """Identifies callers by the tokens and certificates of a book. Never waits: threads and coroutines may use it."""
 
     def __init__(
         self,
         read: Callable[[], bytes | None],
         *,
-        beside: Iterable[Token] = (),
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -39,7 +38,6 @@ class Authenticator:
         Raises what `read` raises, and `RequestError` for what is no book. `clock`: the time of the epoch.
         """
         self._read = read
-        self._beside = {token.id: token for token in beside}
         self._clock = clock
         self._ticks = ticks
         self._looking = threading.Lock()
@@ -92,5 +90,5 @@ class Authenticator:
             self._looking.release()
 
     def _take(self, book: Book) -> None:
-        self._tokens = {**{token.id: token for token in book.tokens}, **self._beside}
+        self._tokens = {token.id: token for token in book.tokens}
         self._certificates = {each.name: each.identity for each in book.certificates}

@@ -88,7 +88,6 @@ TABLE: dict[str, Figure] = {
     "fastflight_shard_longest_lag_seconds": Figure("gauge", "How late it was at worst.", ("shard",)),
     "fastflight_shard_stuck_total": Figure("counter", "How often it did not turn for a second.", ("shard",)),
     "fastflight_threads": Figure("gauge", "Threads by what they are for.", ("kind",)),
-    "fastflight_worker_restarts_total": Figure("counter", "How often a worker was started again."),
     "process_resident_memory_bytes": Figure("gauge", "Memory of the process."),
     "process_open_fds": Figure("gauge", "Open descriptors, connections included."),
     "process_max_fds": Figure("gauge", "How many it may have."),
@@ -122,17 +121,11 @@ class Figures:
 
 
 def all_told(stats: Mapping[str, Any]) -> dict[str, list[tuple[dict[str, str], Any]]]:
-    """The figures in an answer of `stats`. Where there are workers, each has its own, and a label `worker`.
-
-    A front's own label is `front`. What is not in the table, of a server of another version, is left out.
-    """
-    parts = [({"worker": "front"} if "workers" in stats else {}, stats)]
-    parts += [({"worker": str(each["number"])}, each["stats"] or {}) for each in stats.get("workers", ())]
+    """The figures in an answer of `stats`. Figures that this version does not know are left out."""
     found: dict[str, list[tuple[dict[str, str], Any]]] = {}
-    for extra, part in parts:
-        for name, samples in part.get("figures", {}).items():
-            if name in TABLE:
-                found.setdefault(name, []).extend(({**labels, **extra}, value) for labels, value in samples)
+    for name, samples in stats.get("figures", {}).items():
+        if name in TABLE:
+            found.setdefault(name, []).extend((dict(labels), value) for labels, value in samples)
     return found
 
 

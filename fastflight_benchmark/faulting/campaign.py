@@ -13,12 +13,11 @@ from pathlib import Path
 
 from fastflight_benchmark.faulting.stage import LINES, SOCKET, Stage
 from fastflight_benchmark.faulting.trial import BAD, Outcome, Trials, warm_up
-from fastflight_benchmark.faulting.workers import WORKERS, WorkerTrials
 
 # Any fixed number: a campaign that cannot be repeated finds nothing that can be mended.
 SEED = 1
-# A share of all faults for each stage; that of the workers starts processes all the time.
-SHARES = {"socket": 0.29, "rfc2217": 0.22, "serial": 0.22, "exec": 0.22, WORKERS: 0.05}
+# A share of all faults for each stage.
+SHARES = {"socket": 0.31, "rfc2217": 0.23, "serial": 0.23, "exec": 0.23}
 # After so many faults a stage is cold still: what is held then is what the end is compared with.
 WARM_FAULTS = 8
 # gRPC's threads and pollers come and go.
@@ -29,7 +28,7 @@ SHOWN_CHARACTERS = 3_000
 
 
 class Campaign:
-    """`lines`: which stages; all of them by default. `tls`: guarded by TLS and a token, all but the workers.
+    """`lines`: which stages; all of them by default. `tls`: guarded by TLS and a token.
 
     `progress` is given a line of text now and then. After `seconds` no fault begins any more.
     """
@@ -46,7 +45,7 @@ class Campaign:
     ) -> None:
         self._folder = folder
         self._seed = seed
-        self._lines = lines or [*LINES, WORKERS]
+        self._lines = lines or list(LINES)
         self._progress = progress
         self._tls = tls
         self._deadline = time.monotonic() + seconds
@@ -80,14 +79,6 @@ class Campaign:
     def _play(self, line: str, numbers: Sequence[int]) -> None:
         folder = self._folder / line
         folder.mkdir()
-        if line == WORKERS:
-            with WorkerTrials(folder, self._seed) as trials:
-                for number in takewhile(self._has_time, numbers):
-                    self._came(trials.carry_out(number))
-                flaws = [f"{line}: {flaw}" for flaw in trials.finish()]
-            with self._lock:
-                self.flaws += flaws
-            return
         with Stage(folder, line, remote=line == SOCKET, tls=self._tls, seed=self._seed) as stage:
             ours = Trials(stage, self._seed)
             before: dict[int, tuple[int, int]] = {}

@@ -18,7 +18,7 @@ from pathlib import Path
 from fastflight.errors import TransportError
 
 LEASH = "fastflight_benchmark.faulting.leash"
-# Python with Arrow starts in about a second; many of them on a busy machine take long, and a front waits for workers.
+# Python with Arrow starts in about a second; many of them on a busy machine take long.
 START_SECONDS = 400.0
 STOP_SECONDS = 30.0
 # What an error that was not foreseen leaves in a server's log.

@@ -23,7 +23,6 @@ KINDS = {
     "ws session": "sessions",
     "recording": "recordings",
     "relay": "relay",
-    "workers": "workers",
 }
 
 

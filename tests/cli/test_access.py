@@ -16,17 +16,15 @@ import pytest
 import trustme
 from typer.testing import CliRunner
 
-from fastflight.cli.access_settings import OPEN, AccessSettings, FrontKnown, TlsFiles, check_location
+from fastflight.cli.access_settings import OPEN, AccessSettings, TlsFiles, check_location
 from fastflight.cli.asking import credentials
 from fastflight.cli.main import app
-from fastflight.cli.settings import ServeSettings, settings_of
-from fastflight.cli.workers import share
-from fastflight.cli.workers.trust import Trust, trust
+from fastflight.cli.settings import settings_of
 from fastflight.client import DEFAULT_LOCATION, Credentials, FastFlightClient
 from fastflight.errors import RequestError, TransportError, Unauthenticated, UnknownName
 from fastflight.service.identity import scopes
 from fastflight.service.requests import DeviceFile
-from fastflight.service.tokens import CERTIFICATE_NAME, NAME, Book, issued
+from fastflight.service.tokens import Book, issued
 
 NOW = datetime.now(UTC)
 CA = trustme.CA()
@@ -118,23 +116,6 @@ def test_a_fleet_file_says_the_same_relative_to_itself_and_options_go_first(tmp_
         settings_of(DEFAULT_LOCATION, [], fleet)
 
 
-def test_a_worker_is_told_of_its_front_and_not_its_secret() -> None:
-    entry, token = issued("front", scopes(["read:*"]), NOW)
-    settings = ServeSettings(workers=2, access=AccessSettings(Path("t"), TlsFiles(Path("c"), Path("k"))))
-    line = share.encode(share.shares(settings, FrontKnown(entry, "-----BEGIN"))[0])
-    assert token[-43:].encode() not in line
-    told = share.decode(line)
-    assert told.location == "grpc+tls://127.0.0.1:0"
-    assert told.access.front == FrontKnown(entry, "-----BEGIN") and told.access.tokens == Path("t")
-
-
-def test_nobody_of_the_file_can_be_called_as_the_front_is(files: Files) -> None:
-    shown = trust(AccessSettings(files.folder / "tokens.json", TlsFiles(*(files.folder / n for n in TLS_NAMES))))
-    assert shown.known is not None and shown.credentials.server_name == "127.0.0.1"
-    assert not NAME.fullmatch(shown.known.token.name) and not CERTIFICATE_NAME.fullmatch(shown.known.token.name)
-    assert trust(OPEN) == Trust()
-
-
 @pytest.mark.parametrize("wrong", ["tokens.json", "server.pem", "server.key"])
 def test_a_file_that_is_not_good_is_named_before_anything_is_served(files: Files, wrong: str) -> None:
     (files.folder / wrong).write_text("nonsense")
@@ -183,11 +164,11 @@ class Started:
         return f"{self.said}{out}{self._log.read_text()}"
 
 
-@pytest.fixture(params=[["--log-debug"], ["--log-debug", "--workers", "2", "--log-json"]], ids=["one", "workers"])
-def started(request: pytest.FixtureRequest, files: Files) -> Iterator[Started]:
+@pytest.fixture
+def started(files: Files) -> Iterator[Started]:
     server = Started(
         files.folder / "log",
-        *request.param,
+        "--log-debug",
         "--device",
         "demo=sim:",
         "--device",
@@ -215,12 +196,7 @@ def test_a_running_server_asks_everybody_and_says_no_secret(started: Started, fi
         with FastFlightClient(started.location, credentials=Credentials(files.all, ca)) as root:
             assert {each.url for each in root.devices()} == {"sim:", "sim:?seed=4711"}
             assert {each.name for each in root.devices() if each.open} == {"demo"}
-            stats = root.stats()
-            seen.append(json.dumps(stats))
-            for worker in stats.get("workers", []):
-                with FastFlightClient(worker["location"], credentials=Credentials(ca=ca)) as direct:
-                    with pytest.raises(Unauthenticated):
-                        direct.devices()
+            seen.append(json.dumps(root.stats()))
             files.change(Book(Book.decode((files.folder / "tokens.json").read_bytes()).tokens[1:]))
             with pytest.raises(Unauthenticated):
                 while True:  # until the server has looked at its file
@@ -249,12 +225,11 @@ url = "sim:?files={folder}/hunter2&telemetry=0"
 """
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_what_a_device_is_started_with_is_told_to_nobody(tmp_path: Path, workers: str) -> None:
+def test_what_a_device_is_started_with_is_told_to_nobody(tmp_path: Path) -> None:
     (tmp_path / "hunter2").mkdir()
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(FLEET.format(folder=tmp_path))
-    options = ["--fleet", str(fleet), "--log-debug", "--workers", workers]
+    options = ["--fleet", str(fleet), "--log-debug"]
     server = Started(tmp_path / "log", *options, at="grpc://127.0.0.1:0")
     told: list[str] = []
     try:

@@ -42,7 +42,7 @@ def test_a_traceback_has_no_values_of_variables(as_json: bool, capsys: pytest.Ca
 @pytest.mark.skipif(os.name != "posix", reason="a pipe that nobody reads is another error there")
 @pytest.mark.parametrize("how", ["log", "complaint"])
 def test_who_says_something_goes_on_when_nobody_reads_it(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind `2>&1 | tee` when that was ended: the thread that starts workers again ended with its next line.
+    """As behind `2>&1 | tee` when that was ended: a background thread would end with its next log line.
 
     It can be closed, too: Python does that as it ends, and made what it still held the exit code 120.
     """
@@ -53,7 +53,7 @@ def test_who_says_something_goes_on_when_nobody_reads_it(how: str, monkeypatch: 
     log_to_stderr(as_json=True)
     for _ in range(2):
         if how == "log":
-            structlog.get_logger("test").warning("a worker ended")
+            structlog.get_logger("test").warning("a device failed")
         else:
             screen.complain("stopping")
     gone.close()

@@ -261,7 +261,6 @@ TROUBLES: dict[str, tuple[tuple[Callable[[Scene, Child], Check], ...], tuple[str
     ),
     "silent writers, a tool at a bridge": ((silent_writers, tool_at_a_bridge), ("--fleet", "{fleet}")),
     "stalled http": ((stalled_http,), ("--http", "0", "--relay-allow", "127.0.0.1:9")),
-    "workers": ((streams,), ("--workers", "2")),
 }
 FLEET = """
 [devices.shared]

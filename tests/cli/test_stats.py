@@ -65,17 +65,6 @@ def test_whom_the_server_did_not_wait_for_is_told_once_there_are_any() -> None:
     assert "ended: 2 that took nothing, 1 connections cut\n" in captured.get()
 
 
-def test_what_workers_count_is_added_up() -> None:
-    part = {"threads": {"all": 3}, "figures": {"fastflight_streams_open": [[{"source": "mock"}, 2]]}}
-    told = {**part, "workers": [{"number": 0, "stats": part}, {"number": 1, "stats": None}]}
-    console = Console(width=120, force_terminal=False)
-    with console.capture() as captured:
-        console.print(shown("here", told, {}))
-    assert "2 workers" in captured.get()
-    (line,) = (line for line in captured.get().splitlines() if line.startswith("mock"))
-    assert line.split()[1] == "4"
-
-
 def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_server(ServeSettings("grpc://127.0.0.1:0", devices={}, http=("127.0.0.1", 0))) as running:
 

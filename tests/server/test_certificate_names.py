@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pyarrow import flight
 
-from fastflight.cli.workers.trust import NAME as FRONT
 from fastflight.gateway.http import certificate_name
 from fastflight.service.identity import scopes
 from fastflight.service.tokens import CERTIFICATE_NAME, OTHER_KINDS, Book, Certificate
@@ -62,7 +61,7 @@ CASES = {
     "a look-alike": Case(common("\N{CYRILLIC SMALL LETTER A}da"), [], ""),
     "a NUL": Case(common("ada\0eve"), [], ""),
     "a NUL in a host": Case(common("ada"), [x509.DNSName("ada\0eve")], ""),
-    "the front's": Case(common(FRONT), [], ""),
+    "an arrow": Case(common("\N{RIGHTWARDS ARROW}front"), [], ""),
     "what gRPC calls others": Case(common(OTHER_KINDS), [], ""),
     "a host": Case(common("eve"), [DNS], "ada"),
     "an address": Case(common("eve"), [EMAIL, DNS], "ada@example.org"),

@@ -221,7 +221,7 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
 
 
 def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: str) -> None:
-    """A server in front of workers has passed it on, and waits for more; word comes when the worker has it."""
+    """A source that passes rows on acknowledges them later, when its own peer has them."""
     took: list[Acknowledge] = []
     has_it = threading.Event()
 

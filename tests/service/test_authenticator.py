@@ -130,10 +130,3 @@ def test_without_a_good_book_no_server_begins() -> None:
     for content in (b"", b"nonsense", None):
         with pytest.raises(RequestError):
             Authenticator(lambda content=content: content)
-
-
-def test_tokens_beside_the_book_stay_whatever_it_says(desk: Desk) -> None:
-    front, token = issued("front", ANYBODY.scopes, NOW)
-    authenticator = Authenticator(desk.read, beside=[front], clock=lambda: desk.now, ticks=lambda: desk.ticks)
-    desk.change(Book().encode())
-    assert authenticator.authenticate(bearer(token)).may_admin()

@@ -235,7 +235,7 @@ def test_of_devices_an_identity_gets_its_own_and_only_administrators_the_address
     assert shown(actions["devices"], named("read:demo"), bare) == {**result, "url": "serial:"}
     assert shown(actions["recordings"], named("read:demo"), {"name": "bench"}) is None
     assert shown(actions["recordings"], named("read:demo"), {"name": "demo"}) == {"name": "demo"}
-    state = {"status": "serving", "workers": [{"devices": ["bench"]}]}
+    state = {"status": "serving", "devices": ["bench"]}
     assert shown(actions["health"], named("read:demo"), state) == {"status": "serving"}
     assert shown(actions["health"], named("admin:*"), state) == state
 

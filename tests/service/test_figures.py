@@ -1,4 +1,4 @@
-"""Figures: the table, histograms, labels of devices, and those of workers."""
+"""Figures: the table, histograms and labels of devices."""
 
 from __future__ import annotations
 
@@ -59,13 +59,9 @@ def test_devices_beyond_the_maximum_are_one() -> None:
     ]
 
 
-def test_workers_have_a_label_of_their_own() -> None:
-    def stats(value: int) -> dict[str, object]:
-        return {"figures": {"fastflight_calls_open": [[{}, value]], "of_another_version": [[{}, 1]]}}
-
-    told = all_told({**stats(1), "workers": [{"number": 0, "stats": stats(2)}, {"number": 1, "stats": None}]})
-    assert told == {"fastflight_calls_open": [({"worker": "front"}, 1), ({"worker": "0"}, 2)]}
-    assert all_told(stats(1)) == {"fastflight_calls_open": [({}, 1)]}
+def test_figures_of_another_version_are_left_out() -> None:
+    stats = {"figures": {"fastflight_calls_open": [[{}, 1]], "of_another_version": [[{}, 1]]}}
+    assert all_told(stats) == {"fastflight_calls_open": [({}, 1)]}
 
 
 def test_a_process_says_what_it_uses() -> None:

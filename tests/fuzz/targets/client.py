@@ -51,7 +51,7 @@ RECORDED = {
 DEVICE = {"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": "recording"}
 ENTRY = {"path": "/a", "kind": "file", "size": 3, "modified": 1767323045.0}
 FIGURES = {"fastflight_limit": [[{"limit": "server"}, 5]], "fastflight_streams_open": [[{"source": "mock"}, 1]]}
-STATS = {"threads": {"all": 5}, "figures": FIGURES, "workers": [{"number": 0, "stats": {"figures": FIGURES}}]}
+STATS = {"threads": {"all": 5}, "figures": FIGURES}
 DESCRIBED = (
     {"code": "busy", "what": "in use", "where": "demo", "hint": "Wait", "holder": "a bridge"},
     {"code": "device.exception", "what": "it raised", "kind": "ValueError", "traceback": "T"},
