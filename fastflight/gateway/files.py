@@ -80,6 +80,13 @@ class Files:
     async def put(self, request: Request, device: str, path: str) -> Response:
         """Write a file; JSON with its `bytes` and `sha256` when it is there."""
         place = {"device": device, "path": f"/{_decoded(request, path)}"}
+        if "content-range" in request.headers:  # RFC 9110, 14.4: it would make a part of the file the whole
+            raise Refused(
+                400,
+                "a part of a file cannot be put",
+                where="Content-Range",
+                hint="Send the whole file (curl: without -C), or resume with fastflight put",
+            )
         query = dict(request.query_params)
         keys = keys_of(query)
         target = keys.pop("format", None) or format_of(place["path"])

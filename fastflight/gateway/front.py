@@ -23,6 +23,8 @@ from fastflight.gateway.small import Make, Small
 from fastflight.gateway.status import Refused
 from fastflight.gateway.telling import send_error
 
+# Methods whose content means something.
+WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 # Those that are counted by their names.
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"))
 
@@ -107,10 +109,17 @@ class Front:
             send = _sharing(send, origin)
         try:
             scope[CALLER] = caller = await self._caller(scope)
+            _check_coding(scope)
             small = self._small.get(scope["path"])
             if small is not None:
                 if scope["method"] not in ("GET", "HEAD"):
-                    raise Refused(405, "this can only be read", where=scope["path"], hint="Ask with GET")
+                    raise Refused(
+                        405,
+                        "this can only be read",
+                        where=scope["path"],
+                        hint="Ask with GET",
+                        headers=[(b"allow", b"GET, HEAD")],
+                    )
                 await small.of(caller).answer(scope, send)
                 return
         except Exception as error:
@@ -162,6 +171,21 @@ class Front:
         """The gateway is closed: WebSockets have `timeout` seconds to come to their end, and are told of it."""
         if self._sockets is not None:
             await self._sockets.end(timeout)
+
+
+def _check_coding(scope: Scope) -> None:
+    """`Refused` for content in a coding: stored as it is, it would be another file than the one that was meant."""
+    if scope["method"] not in WITH_CONTENT:
+        return
+    for name, value in scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise Refused(
+                415,
+                f"{value[:80].decode('latin-1')!r} is not decoded here",
+                where="Content-Encoding",
+                hint="Send the content as it is, without this header",
+                headers=[(b"accept-encoding", b"identity")],
+            )
 
 
 def _sharing(send: Send, origin: bytes | None) -> Send:

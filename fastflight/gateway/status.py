@@ -7,7 +7,7 @@ attributes; `text` is those in one line, as the command line prints them. Never 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
 from fastflight.concurrency import failure_of
@@ -29,6 +29,7 @@ from fastflight.errors import (
     Unauthenticated,
     UnknownName,
 )
+from fastflight.gateway.asgi import Header
 from fastflight.service.failure import described, numbered
 
 # A board's traceback is 2,000 characters at most; JSON may write each as six bytes, and an error holds it twice.
@@ -40,11 +41,14 @@ EVERYWHERE = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no
 
 
 class Refused(RequestError):
-    """A request that HTTP has a status code of its own for."""
+    """A request that HTTP has a status code of its own for; `headers` are those that the status asks for."""
 
-    def __init__(self, status: int, what: str, *, where: str = "", hint: str = "") -> None:
+    def __init__(
+        self, status: int, what: str, *, where: str = "", hint: str = "", headers: Iterable[Header] = ()
+    ) -> None:
         super().__init__(what, where=where, hint=hint)
         self.status = status
+        self.headers = tuple(headers)
 
 
 # The first class that fits, so the special ones stand first.
@@ -72,7 +76,7 @@ def told(error: BaseException) -> tuple[int, bytes]:
     error = failure_of(error)
     if isinstance(error, Refused):
         content = json.loads(described(error, MAX_ERROR_BYTES))
-        del content["status"]
+        del content["status"], content["headers"]
         return error.status, _body(content, str(error))
     for kind, status in STATUS:
         if isinstance(error, kind):

@@ -2,85 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import io
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from prometheus_client import CollectorRegistry
 
-from fastflight.cli.remote import RemoteBackend
-from fastflight.client.connection import Connection
-from fastflight.concurrency import Shard, Shards
-from fastflight.device import Inventory
-from fastflight.gateway import Backend, LocalBackend, application
 from fastflight.gateway.files import keys_of
-from fastflight.gateway.front import Front
-from fastflight.server import FlightServer
-from fastflight.service import Catalog
-from fastflight.service.actions import Actions, state_actions
-from fastflight.service.ledger import Ledger
-from fastflight.simulator import samples
-from fastflight.sources import device_actions, device_sources
 
-from .asking import HERE, Answered, Client, ask, scope
+from .asking import HERE, Client, scope
+from .boards import KINDS, Board, in_front_of_a_board
 
-SOON = 30.0
 CSV = b"n,text\n1,one\n2,two\n"
 
 
-class Board:
-    """A gateway in front of one simulated board, named `demo`, whose files are in `folder`."""
-
-    def __init__(self, app: Front, shard: Shard, folder: Path) -> None:
-        self.app = app
-        self.shard = shard
-        self.folder = folder
-
-    def ask(
-        self, method: str, path: str, *parts: bytes, query: str = "", headers: dict[str, str] | None = None
-    ) -> Answered:
-        given = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
-        asked = scope(f"/devices/demo/files/{path}", method, (HERE, *given), query)
-        return self.run(ask(self.app, asked, *parts))
-
-    def run(self, work: Any) -> Any:
-        return self.shard.submit(asyncio.wait_for(work, SOON)).result(SOON + 1)
-
-
-@pytest.fixture(scope="module", params=["in one process", "in front of another"])
+@pytest.fixture(scope="module", params=KINDS)
 def board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
-    folder = tmp_path_factory.mktemp("board")
-    samples.write_samples(str(folder))
-    with ExitStack() as parts:
-        shards = Shards(1)
-        parts.callback(shards.close)
-        inventory = parts.enter_context(Inventory({"demo": f"sim:?files={folder}&telemetry=0"}, shards=shards))
-        parts.enter_context(shards)
-        catalog = Catalog()
-        for source in device_sources(inventory):
-            catalog.add(source)
-        ledger = Ledger()
-        actions = Actions([*state_actions(ledger, shards), *device_actions(inventory)])
-        shard = parts.enter_context(Shard("gateway"))
-        backend: Backend = LocalBackend(catalog, actions, ledger, shards)
-        if request.param == "in front of another":
-            on_devices = device_actions(inventory)
-            server = FlightServer(catalog, on_devices, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
-            parts.callback(server.close, 0)
-            connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
-            backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
-        app = application(backend, CollectorRegistry())
-        board = Board(app, shard, folder)
-        board.ask("GET", "")  # opens the line, which stays open: no leak of the test that comes first
+    with in_front_of_a_board(request.param, tmp_path_factory.mktemp("board")) as board:
         yield board
 
 
@@ -252,3 +193,25 @@ def test_a_number_in_a_query_is_read_whole_or_not_at_all() -> None:
     assert keys_of({"from_seq": "10000000001"}) == {"from_seq": 10_000_000_001}
     assert keys_of({"from_seq": "9" * 5000}) == {"from_seq": "9" * 5000}  # which no request takes
     assert keys_of({"from_seq": "\u0661"}) == {"from_seq": "\u0661"}
+
+
+@pytest.mark.parametrize("coding", ["gzip", "GZIP", "br", "identity, gzip"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_content_in_a_coding_is_refused_and_leaves_the_old_file(board: Board, method: str, coding: str) -> None:
+    (board.folder / "old.bin").write_bytes(b"old")
+    refused = board.ask(method, "old.bin", b"coded", headers={"content-encoding": coding})
+    assert (refused.status, refused.json["where"]) == (415, "Content-Encoding")
+    assert refused.headers[b"accept-encoding"] == b"identity"
+    assert (board.folder / "old.bin").read_bytes() == b"old"
+
+
+def test_content_in_no_coding_is_taken(board: Board) -> None:
+    assert board.ask("PUT", "new.bin", b"new", headers={"content-encoding": "Identity"}).status == 201
+    assert (board.folder / "new.bin").read_bytes() == b"new"
+
+
+def test_a_part_of_a_file_cannot_be_put_and_leaves_the_old_file(board: Board) -> None:
+    (board.folder / "old.bin").write_bytes(b"old")
+    refused = board.ask("PUT", "old.bin", b"tail", headers={"content-range": "bytes 3-6/7"})
+    assert (refused.status, refused.json["where"]) == (400, "Content-Range")
+    assert (board.folder / "old.bin").read_bytes() == b"old"

@@ -1,0 +1,80 @@
+"""A gateway in front of one simulated board, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from fastflight.cli.remote import RemoteBackend
+from fastflight.client.connection import Connection
+from fastflight.concurrency import Shard, Shards
+from fastflight.device import Inventory
+from fastflight.gateway import Backend, LocalBackend, application
+from fastflight.gateway.front import Front
+from fastflight.server import FlightServer
+from fastflight.service import Catalog
+from fastflight.service.actions import Actions, state_actions
+from fastflight.service.ledger import Ledger
+from fastflight.simulator import samples
+from fastflight.sources import device_actions, device_sources
+
+from .asking import HERE, Answered, ask, scope
+
+SOON = 30.0
+
+
+class Board:
+    """A gateway in front of one simulated board, named `demo`, whose files are in `folder`."""
+
+    def __init__(self, app: Front, shard: Shard, folder: Path) -> None:
+        self.app = app
+        self.shard = shard
+        self.folder = folder
+
+    def ask(
+        self, method: str, path: str, *parts: bytes, query: str = "", headers: dict[str, str] | None = None
+    ) -> Answered:
+        given = tuple((name.encode(), value.encode()) for name, value in (headers or {}).items())
+        asked = scope(f"/devices/demo/files/{path}", method, (HERE, *given), query)
+        return self.run(ask(self.app, asked, *parts))
+
+    def run(self, work: Any) -> Any:
+        return self.shard.submit(asyncio.wait_for(work, SOON)).result(SOON + 1)
+
+
+KINDS = ("in one process", "in front of another")
+
+
+@contextlib.contextmanager
+def in_front_of_a_board(kind: str, folder: Path, **options: int) -> Iterator[Board]:
+    """`options` are those of the board's URL."""
+    samples.write_samples(str(folder))
+    more = "".join(f"&{name}={value}" for name, value in options.items())
+    with ExitStack() as parts:
+        shards = Shards(1)
+        parts.callback(shards.close)
+        inventory = parts.enter_context(Inventory({"demo": f"sim:?files={folder}&telemetry=0{more}"}, shards=shards))
+        parts.enter_context(shards)
+        catalog = Catalog()
+        for source in device_sources(inventory):
+            catalog.add(source)
+        ledger = Ledger()
+        actions = Actions([*state_actions(ledger, shards), *device_actions(inventory)])
+        shard = parts.enter_context(Shard("gateway"))
+        backend: Backend = LocalBackend(catalog, actions, ledger, shards)
+        if kind == "in front of another":
+            on_devices = device_actions(inventory)
+            server = FlightServer(catalog, on_devices, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+            parts.callback(server.close, 0)
+            connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
+            backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
+        app = application(backend, CollectorRegistry())
+        board = Board(app, shard, folder)
+        board.ask("GET", "")  # opens the line, which stays open: no leak of the test that comes first
+        yield board
