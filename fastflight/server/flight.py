@@ -20,10 +20,11 @@ import structlog
 
 from fastflight.concurrency import Shard, Shards
 from fastflight.concurrency.carried import Carried
-from fastflight.server import answers, exchanges, kept, listing, uploads
+from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import own_actions, types
 from fastflight.server.authentication import KEY, Authentication, Handshake
 from fastflight.server.connections import cut
+from fastflight.server.descriptions import Allowing, Descriptions
 from fastflight.server.headers import Headers, begin
 from fastflight.server.stalls import Stalls
 from fastflight.server.status import mapped, mapped_plainly
@@ -78,8 +79,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._catalog = catalog
         self._shards = shards
         self._asking = Asking(catalog)
-        self._descriptions = kept.Descriptions(catalog, self._asking)
-        self._answers = kept.Answers()
+        self._descriptions = Descriptions(catalog, self._asking)
         self._ledger = ledger or Ledger()
         self._authority = authority or Authority()
         own = own_actions(self._ledger, catalog, shards, self._authority, state)
@@ -94,8 +94,6 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             middleware = {Headers.NAME: Headers()}
         # The one that has the trace of each call.
         self._read_by = None if middleware is None else next(iter(middleware))
-        # Whether the id of an answer that is kept is of use: its client gave it, or a line has it. It costs a tenth.
-        self._begins_all = self._read_by is not None or self._ledger.in_detail
         super().__init__(
             location,
             # Arrow tells the name of a client's certificate only where there is no handler.
@@ -118,34 +116,29 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         with mapped():
-            who = self._who(context, may_be_kept=True)
+            who = self._who(context)
             self._ledger.refuse_while_draining()
-            calling = partial(self._described, "get_flight_info", who=who, context=context)
+            calling = partial(self._call, "get_flight_info", who=who, context=context)
             return self._descriptions.info(descriptor, calling, self._allow(who))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
-            who = self._who(context, may_be_kept=True)
+            who = self._who(context)
             self._ledger.refuse_while_draining()
-            calling = partial(self._described, "get_schema", who=who, context=context)
+            calling = partial(self._call, "get_schema", who=who, context=context)
             return self._descriptions.schema(descriptor, calling, self._allow(who))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
-            who = self._who(context, may_be_kept=True)
+            who = self._who(context)
             asked = self._allowed(who, "read", self._asking.of(ticket.ticket))
-            answer = self._answers.get(asked)
-            if answer is None and not self._begins_all:
-                begin(context, self._read_by)
             stream = self._open(asked, who, context)
-            if answer is not None:
-                return kept.again(answer, stream)
             with stream.failing():  # once it is answered, the answer closes it
                 if asked.request.mode == "sync":
                     opened = answers.sync_answer(asked.source, asked.request, stream)
                 else:
                     opened = answers.async_answer(asked.source, asked.request, stream, self._shard_of(asked.request))
-                return flight.GeneratorStream(*self._answers.keeping(asked, opened))
+                return flight.GeneratorStream(*opened)
 
     def do_put(
         self,
@@ -223,21 +216,17 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 yield asked.source, asked.request, stream
             stream.close("finished")
 
-    def _who(self, context: flight.ServerCallContext, *, may_be_kept: bool = False) -> Identity:
-        """Who makes a call, which begins with this. `Unauthenticated`, unless it is for an action: then `NOBODY`.
-
-        Where its answer `may_be_kept` the call has its id from when it is known that it is not, unless all have one.
-        """
-        if self._begins_all or not may_be_kept:
-            begin(context, self._read_by)
+    def _who(self, context: flight.ServerCallContext) -> Identity:
+        """Begin a call: give it a request id and identify the caller. `Unauthenticated`, but `NOBODY` for an action."""
+        begin(context, self._read_by)
         return ANYBODY if self._authentication is None else self._authentication.identity(context)
 
     def _allowed(self, who: Identity, doing: Doing, asked: Asked) -> Asked:
         """What of a request `who` may have."""
         return asked if who is ANYBODY else asked.allowed(self._authority.authorize(who, asked.request, doing))
 
-    def _allow(self, who: Identity) -> kept.Allowing | None:
-        """The same for descriptions; None where there is nothing to look at."""
+    def _allow(self, who: Identity) -> Allowing | None:
+        """`_allowed` for descriptions; None for a caller without restrictions."""
         return None if who is ANYBODY else partial(self._allowed, who, "describe")
 
     def _call(
@@ -245,14 +234,6 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> AbstractContextManager[None]:
         """Around a call on `device` that is no stream, and may take as long as that does."""
         return self._ledger.call(name, device, context.is_cancelled, partial(name_of, who, context), context.peer())
-
-    def _described(
-        self, name: str, device: str | None, who: Identity, context: flight.ServerCallContext
-    ) -> AbstractContextManager[None]:
-        """The same for a description that is not kept."""
-        if not self._begins_all:
-            begin(context, self._read_by)
-        return self._call(name, device, who, context)
 
     def _shard_of(self, request: Request) -> Shard:
         return self._shards.of(request.belongs_to)

@@ -1,8 +1,7 @@
 """The headers of Flight calls: the request's id and its trace, both ways.
 
-An answer has `x-request-id`; one that is kept and given again only where that could be looked up. What a client sends
-is read where the server was told to: gRPC's headers reach Python by a middleware only, and entering Python once more
-takes as long as a tenth of a small answer.
+Every answer has `x-request-id`. The headers that a client sends are read only where the server was told to: they reach
+Python by a middleware alone, and entering Python once more takes as long as a tenth of a small answer.
 """
 
 from __future__ import annotations

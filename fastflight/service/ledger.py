@@ -161,11 +161,6 @@ class Ledger:
             self._cut += connections
 
     @property
-    def in_detail(self) -> bool:
-        """Whether each request has a line in the log."""
-        return self._journal.in_detail
-
-    @property
     def draining(self) -> bool:
         """Whether the server shuts down."""
         return self._admission.closed

@@ -204,8 +204,7 @@ class Source(Generic[R]):
 
     `describe` answers get_flight_info and get_schema. `requests` lists what list_flights shows, of the devices that it
     is to take: no other is asked anything. `parts`, given a request and what is known of it, divides it where reading
-    in parallel helps: there is at least one. `constant` says whether a request has the same few rows each time, and
-    asking for them does nothing else.
+    in parallel helps: there is at least one.
     """
 
     request: type[R]
@@ -218,4 +217,3 @@ class Source(Generic[R]):
     describe: Callable[[R], Estimate] | None = None
     requests: Callable[[Takes], Iterator[tuple[R, Estimate]]] | None = None
     parts: Callable[[R, Estimate], Parts[R]] | None = None
-    constant: Callable[[R], bool] | None = None

@@ -47,8 +47,6 @@ SIMPLE_COLUMNS = 4
 # Batches kept ready: the three variants at a few sizes. The largest is 20 MB.
 MAX_KEPT_BATCHES = 8
 MAX_KEPT_ROWS = 100_000
-# A larger table is a benchmark of reading it.
-MAX_CONSTANT_ROWS = 1000
 # The start of the `complex` variant's time column.
 EPOCH = np.datetime64("2025-01-01", "us")
 
@@ -91,11 +89,6 @@ def describe(request: Mock) -> Estimate:
     return Estimate(schema(request.variant), rows=request.total_rows, bytes=_nbytes(request), keep_seconds=math.inf)
 
 
-def constant(request: Mock) -> bool:
-    """Whether the answer may be kept: it is small, and its pace is not asked for."""
-    return not request.delay_per_row and request.total_rows <= MAX_CONSTANT_ROWS
-
-
 def requests(takes: Takes) -> Iterator[tuple[Mock, Estimate]]:
     """The default table."""
     request = Mock()
@@ -126,7 +119,6 @@ SOURCE = Source(
     describe=describe,
     requests=requests,
     parts=parts,
-    constant=constant,
 )
 
 
