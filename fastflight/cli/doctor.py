@@ -69,10 +69,10 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _show(subject: Subject) -> None:
-    screen.show(Text(subject.name, style="bold"))
+    screen.show(screen.cell(subject.name, "bold"))
     for finding in subject.findings:
         mark, style = MARKS[finding.level]
-        text = Text("  ").append(mark, style=style).append(f"  {finding.what}")
+        text = Text("  ").append(mark, style=style).append_text(screen.cell(f"  {finding.what}"))
         if finding.advice:
-            text.append(f"\n      {finding.advice}", style="dim")
+            text.append("\n").append_text(screen.cell(f"      {finding.advice}", "dim"))
         screen.show(text)

@@ -18,12 +18,14 @@ import asyncio
 import contextlib
 import functools
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, ParamSpec
 
 import typer
+from typer.core import TyperGroup
 
 from fastflight.cli import screen
 from fastflight.cli.ending import abandon
@@ -34,10 +36,41 @@ P = ParamSpec("P")
 REFUSED = 1
 UNREACHABLE = 3
 INTERRUPTED = 130
+# The base of all complaints of the command line's parser; it has no public name.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class Interrupted(Exception):
     """The user, or SIGTERM, ended a command. Its text says what stays of what it did; empty where nothing does."""
+
+
+class Commands(TyperGroup):
+    """All commands: what the parser complains of is printable, and output that cannot be written ends each with 1."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            screen.give_up(sys.stdout)
+            screen.complain(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
+            raise SystemExit(REFUSED) from error
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with _printable_usage():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _printable_usage():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_usage() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        error.message = screen.printable_lines(error.message)  # type: ignore[attr-defined]
+        raise
 
 
 @contextmanager

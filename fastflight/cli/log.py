@@ -10,12 +10,12 @@ from __future__ import annotations
 import io
 import logging
 import sys
-from typing import Annotated, TextIO, cast
+from typing import Annotated, Any, TextIO, cast
 
 import structlog
 import typer
 from structlog.tracebacks import ExceptionDictTransformer
-from structlog.types import Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 from fastflight.cli import screen
 from fastflight.service.trace import with_ids
@@ -31,7 +31,8 @@ def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
     # Neither with the variables of each frame, which structlog would add: the headers of requests are among these.
     traced = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
     for_people: list[Processor] = [
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        _printable_values,
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_printable_traceback),
     ]
     for_machines: list[Processor] = [traced, structlog.processors.JSONRenderer()]
     structlog.configure(
@@ -44,6 +45,17 @@ def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Heard(sys.stderr))),
     )
+
+
+def _printable_values(_: Any, __: str, event: EventDict) -> EventDict:
+    """Escape what a terminal would obey: what boards and clients said is among the values."""
+    return {key: screen.printable(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _printable_traceback(out: TextIO, error: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    out.write(screen.printable_lines(text.getvalue()))
 
 
 class _Heard(io.TextIOBase):

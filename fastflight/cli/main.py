@@ -21,8 +21,10 @@ from fastflight.cli import (
     tail,
     token,
 )
+from fastflight.cli.exits import Commands
 
 app = typer.Typer(
+    cls=Commands,
     help="MicroPython devices as tables. `serve` and `bridge` own boards; the other commands ask a server.",
     no_args_is_help=True,
     add_completion=False,

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fastflight.cli import screen
 from fastflight.cli.values import rows_of
 
 FIRST_ROWS = 10
@@ -39,14 +40,15 @@ class Preview:
         shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for field in self._schema:
             numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-            heading = Text(field.name).append(f"\n{field.type}", style="dim not bold")
+            type_ = screen.cell(str(field.type), "dim not bold")
+            heading = screen.cell(field.name).append("\n").append_text(type_)
             shown.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
         for row in self._first:
-            shown.add_row(*map(Text, row))
+            shown.add_row(*map(screen.cell, row))
         if self._rows > len(self._first) + len(self._last):
             shown.add_row(*(Text("...", style="dim") for _ in self._schema))
         for row in self._last:
-            shown.add_row(*map(Text, row))
+            shown.add_row(*map(screen.cell, row))
         rows = "1 row" if self._rows == 1 else f"{self._rows:,} rows"
         columns = "1 column" if len(self._schema) == 1 else f"{len(self._schema)} columns"
         return Group(shown, Text(f"{rows}, {columns}", style="dim"))
@@ -65,5 +67,5 @@ def _cell(value: Any) -> str:
         text = value.isoformat(" ")
     else:
         text = str(value)
-    text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    text = screen.printable(text)
     return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 3] + "..."

@@ -63,7 +63,7 @@ async def replay(
     ] = None,
     columns: Columns = None,
     ticks: Ticks = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are, and nothing else.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are; on a terminal as text.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
     json: AsJson = False,
     recordings: Folder = None,

@@ -1,16 +1,25 @@
-"""What commands print: results on stdout, for people or as JSON; progress and complaints on stderr."""
+"""What commands print: results on stdout, for people or as JSON; progress and complaints on stderr.
+
+Much of it was written elsewhere: by a board, by a server, or as the name of a file. A terminal obeys escape sequences
+in it: they set its title, move the cursor, and make some terminals type. All that is printed passes `printable` here:
+stderr and tables always, other text where stdout is a terminal. In a pipe or a file such text stays as it is, and JSON
+spells it as `\\u00XX`, which is the same value (docs/decisions/0053-text-from-elsewhere.md).
+"""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
 from typing import Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -20,6 +29,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -36,41 +46,107 @@ def line(text: str) -> None:
 
 def lines(text: str) -> None:
     """Lines of a result, each with its end."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    with _on_stdout():
+        sys.stdout.write(printable_lines(text) if sys.stdout.isatty() else text)
+        sys.stdout.flush()
+
+
+def bytes_writer() -> Callable[[bytes], None]:
+    """Return a function that prints bytes: as they are, or as text where stdout is a terminal."""
+    if not sys.stdout.isatty():
+        return _raw
+    # A character or a line end may be cut by the end of a piece.
+    text = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("backslashreplace"), translate=True)
+    return lambda data: lines(text.decode(data))
+
+
+def _raw(data: bytes) -> None:
+    with _on_stdout():
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 def complain(text: str) -> None:
     """Something went wrong, or wants to be noticed. What a device said of it may have several lines."""
     with unread_or_not(sys.stderr):
-        sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
+        sys.stderr.write(printable_lines(text) + "\n")
         sys.stderr.flush()
 
 
 @contextmanager
-def unread_or_not(stream: TextIO) -> Iterator[None]:
-    """Write to `stream`: that nobody reads it any more is no reason to leave what was to be done.
-
-    What it holds goes nowhere then. Python would try it again as it ends, and make that the exit code.
-    """
+def _on_stdout() -> Iterator[None]:
+    """Name standard output in the error where it does not take what is written."""
     try:
         yield
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        raise  # nobody reads it any more: the command ends quietly
+    except OSError as error:
+        give_up(sys.stdout)
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+@contextmanager
+def unread_or_not(stream: TextIO) -> Iterator[None]:
+    """Write to `stream`: that nobody reads it any more is no reason to leave what was to be done."""
+    try:
+        yield
+    except BrokenPipeError:
+        give_up(stream)
     except (OSError, ValueError):  # a full disk, or it is closed
         pass
 
 
+def give_up(stream: TextIO) -> None:
+    """Send what `stream` still holds, and what comes, nowhere.
+
+    Python would try to write it as it ends, and make the failure the exit code.
+    """
+    with suppress(OSError, ValueError):  # a test's stream has no descriptor
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)
+
+
 def printable(text: str) -> str:
-    """Text that does not move the cursor or set the terminal's title: what a board says, or calls its files."""
-    return "".join(each if each.isprintable() or each == "\t" else f"\\x{ord(each):02x}" for each in text)
+    """Return `text` as one line, with each character that a terminal would obey as Python escapes it.
+
+    Those are controls (ESC, DEL and C1 among them), format characters (such as bidirectional overrides), separators of
+    lines and halves of surrogate pairs.
+    """
+    return text if text.isprintable() else "".join(c if _is_shown(c) else repr(c)[1:-1] for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return each line of `text` as `printable` does."""
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs"
+
+
+def cell(text: str, style: str = "") -> Text:
+    """Text of a table or a status line."""
+    return Text(printable(text), style)
 
 
 def as_json(value: Any) -> None:
     """A result for a script. NaN and infinities are null: JSON has none."""
-    line(json.dumps(finite(value), default=_plain, ensure_ascii=False))
+    text = json.dumps(finite(value), default=_plain, ensure_ascii=False)
+    line(text if text.isprintable() else "".join(c if _is_shown(c) else json.dumps(c)[1:-1] for c in text))
+
+
+class Screen(Console):
+    """A console that prints no control character but its own, whatever the renderables hold."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable_lines(segment.text), segment.style)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
@@ -79,20 +155,19 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequ
     for heading in headings:
         shown.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
     for row in rows:
-        shown.add_row(*(Text(printable(cell)) for cell in row))
+        shown.add_row(*map(cell, row))
     show(shown)
 
 
 def show(content: Any) -> None:
-    console = Console()
+    console = Screen()
     if console.is_terminal:
-        console.print(content)
+        with _on_stdout():
+            console.print(content)
         return
-    console = Console(width=PIPE_COLUMNS)
-    with console.capture() as captured:
-        console.print(content)
-    for text in captured.get().splitlines():
-        line(text.rstrip())
+    text = io.StringIO()
+    Screen(width=PIPE_COLUMNS, file=text).print(content)
+    lines("".join(f"{each.rstrip()}\n" for each in text.getvalue().splitlines()))
 
 
 def size(number: int | None) -> str:
@@ -117,20 +192,21 @@ class Bar:
 
     def __init__(self, drawn: Progress, label: str) -> None:
         self._drawn = drawn
-        self._task = drawn.add_task(label, total=None)
+        self._task = drawn.add_task(printable(label), total=None)
 
     def start_at(self, done: int, total: int) -> None:
         """What is there before anything is moved."""
         self._drawn.reset(self._task, total=total, completed=done)
 
     def move(self, done: int, total: int | None, label: str | None = None) -> None:
-        self._drawn.update(self._task, completed=done, total=total, description=label)
+        description = None if label is None else printable(label)
+        self._drawn.update(self._task, completed=done, total=total, description=description)
 
 
 @contextmanager
 def bar(label: str, *, hidden: bool) -> Iterator[Bar | None]:
     """A bar with rate and time left; on a terminal only, and gone when done."""
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     if hidden or not console.is_terminal:
         yield None
         return

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -52,7 +52,7 @@ async def stats(
             told = await client.stats()
             screen.as_json(told) if json else screen.show(shown(server.location, told, {}))
             return
-        console = Console()
+        console = screen.Screen()
         with Live(console=console, screen=console.is_terminal and not json, auto_refresh=False) as live:
             before: Figures = {}
             while True:
@@ -87,7 +87,7 @@ def _head(server: str, told: Mapping[str, Any], figures: Figures) -> Text:
         f"{_sum(figures, 'process_open_fds'):.0f} of {_sum(figures, 'process_max_fds'):.0f} descriptors",
         f"{told['threads']['all']} threads",
     ]
-    text = Text(server, style="bold").append("  " + ", ".join(words), style="not bold")
+    text = screen.cell(server, "bold").append("  " + ", ".join(words), style="not bold")
     if ended := _ended(figures):
         text.append("\nended: " + ", ".join(ended), style="not bold")
     return text

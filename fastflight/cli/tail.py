@@ -12,7 +12,6 @@ from typing import Annotated, Any, Protocol
 
 import pyarrow as pa
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
@@ -54,7 +53,7 @@ async def tail(
     ] = None,
     columns: Columns = None,
     ticks: Ticks = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are, and nothing else.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are; on a terminal as text.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
     json: AsJson = False,
     reconnect: Annotated[bool, typer.Option("--reconnect", help="Go on when the device is gone and back.")] = False,
@@ -94,8 +93,10 @@ def one_way(raw: bool, as_csv: bool, json: bool, columns: str | None) -> None:
 
 def printer(schema: pa.Schema, *, raw: bool, as_csv: bool, json: bool, dated: bool = False) -> Show:
     """What prints batches; as text with times, and dates if wanted, where nothing else is asked for."""
-    if raw or json:
-        return _raw if raw else _json
+    if raw:
+        return _raw()
+    if json:
+        return _json
     return _csv(schema) if as_csv else partial(_text, when=local_date if dated else local)
 
 
@@ -124,7 +125,7 @@ async def follow(name: str, stream: Stream, show: Show, *, quiet: bool) -> None:
     """Show rows to the end; a summary on stderr, also when interrupted."""
     status = Status(name)
     recording = stream.recording
-    console = Console(stderr=True)
+    console = screen.Screen(stderr=True)
     drawn = not quiet and console.is_terminal and sys.stdout.isatty()
     with (
         Live(status, console=console, transient=True, refresh_per_second=4, redirect_stdout=drawn)
@@ -174,7 +175,7 @@ class Status:
         if now - since >= RATE_SECONDS:
             self._rate = (self._rows - rows) / (now - since)
             self._counted = (now, self._rows)
-        return Text(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", style="dim")
+        return screen.cell(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", "dim")
 
 
 def in_words(missed: tuple[int, int]) -> str:
@@ -191,11 +192,9 @@ class _Plain:
     def __exit__(self, *exc: object) -> None: ...
 
 
-def _raw(batch: pa.RecordBatch) -> None:
-    for row in batch.to_pylist():
-        if row["direction"] == "rx":
-            sys.stdout.buffer.write(row["data"])
-    sys.stdout.buffer.flush()
+def _raw() -> Show:
+    write = screen.bytes_writer()
+    return lambda batch: write(b"".join(row["data"] for row in batch.to_pylist() if row["direction"] == "rx"))
 
 
 def _json(batch: pa.RecordBatch) -> None:

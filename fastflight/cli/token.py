@@ -75,8 +75,7 @@ def add(
         entry, token = issued(name, granted, now, None if expires is None else now + period(expires))
         token_file.change(path, lambda book: book.adding(entry))
         screen.complain(f"token {entry.id} of {name} is known in {path}; it is shown here and never again:")
-        sys.stdout.write(f"{token}\n")
-        sys.stdout.flush()
+        screen.line(token)
 
 
 @app.command("list")

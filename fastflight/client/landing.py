@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+import unicodedata
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ RESERVED = {
 }
 # A colon names a drive or a hidden stream of a file; the others are not allowed in names there.
 NOT_ON_WINDOWS = frozenset(':<>"|?*')
+
+# Controls (DEL and C1 among them) and separators of lines and paragraphs, by Unicode's general category.
+CONTROLS = frozenset(("Cc", "Zl", "Zp"))
+# Characters that reorder those around them, so that another name is shown, by Unicode's bidirectional class.
+REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +159,12 @@ def _refusal(part: str, windows: bool) -> str:
         return "it leads elsewhere"
     if "\\" in part:
         return "it holds a backslash"
-    if any(ord(character) < 32 for character in part) or not is_text(part):
+    if not is_text(part):
+        return "it is not text"
+    if any(unicodedata.category(character) in CONTROLS for character in part):
         return "it holds a control character"
+    if any(unicodedata.bidirectional(character) in REORDERING for character in part):
+        return "it holds a character that changes the order in which it is shown"
     if windows and NOT_ON_WINDOWS & set(part):
         return "it holds a character that Windows does not allow"
     if windows and part[-1] in ". ":

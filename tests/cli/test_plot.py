@@ -5,13 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-
-from fastflight.cli.plot import draw
 
 from .conftest import Run, serving
 
@@ -22,11 +18,7 @@ def location() -> Iterator[str]:
     yield from serving()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _fonts_are_open(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """matplotlib keeps the files of the fonts that it has used for the life of the process."""
-    rows = pa.table({"time": [datetime(2026, 1, 1, tzinfo=UTC)], "a": [1.0], "b": [2.0]})
-    draw(rows, ["a", "b"], "demo", tmp_path_factory.mktemp("plot") / "first.png")
+pytestmark = pytest.mark.usefixtures("fonts_are_open")
 
 
 def test_a_picture_of_two_columns(run: Run, tmp_path: Path) -> None:

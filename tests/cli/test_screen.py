@@ -12,7 +12,7 @@ from fastflight.cli.tail import printer
 
 # Sets a terminal's title, and its colours by the one character that some take for two.
 HOSTILE = "a\x1b]0;mine\x07b\x9b31m\u202ec"
-SHOWN = "a\\x1b]0;mine\\x07b\\x9b31m\\x202ec"
+SHOWN = "a\\x1b]0;mine\\x07b\\x9b31m\\u202ec"
 
 
 def test_what_a_device_calls_its_files_does_not_reach_the_terminal_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,9 @@ from fastflight.errors import DataError, ProtocolError, RequestError
 ABC = RemoteEntry(3, "sha256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
 
 
-@pytest.mark.parametrize("path", ["a", "a/b.csv", "ü/é €.txt", "...", "con.fig/x", "a b", "12:30.csv", "nul"])
+@pytest.mark.parametrize(
+    "path", ["a", "a/b.csv", "ü/é €.txt", "...", "con.fig/x", "a b", "12:30.csv", "nul", "می\u200cشود"]
+)
 def test_names_that_land_below_the_folder(tmp_path: Path, path: str) -> None:
     assert landing(tmp_path, path, windows=False) == tmp_path / path
 
@@ -42,6 +44,11 @@ def test_names_that_land_below_the_folder(tmp_path: Path, path: str) -> None:
         "..\\b",
         "a\nb",
         "a\0b",
+        "a\x7fb",
+        "a\x9b31mb",
+        "a\u202egpj.exe",
+        "a\u2066b",
+        "a\u2028b",
         "\ud800",
     ],
 )
