@@ -7,9 +7,11 @@ board can do.
 `put(path, part, offset, size, step)` takes blocks (`frames`) into the file `part`, from `offset` on. Every `step`
 bytes are answered by `A`, the last ones of a block when it is written; a failure by `E`, the traceback and `\x04`. What
 still comes then is thrown away until Ctrl-C, lest it be taken for code; each Ctrl-A of it is answered by `E`
-(`remains`). At the end come the part's digest, as read back from the storage, and, for an answer that begins it in
-hexadecimal (8 characters), the renaming: a board that lost bytes may take some of a block for the end, and the next
-ones for the answer, and must not put a file in its place for that.
+(`remains`). Some ports, such as unix, do not let Ctrl-C interrupt code that reads its input: it is a byte there.
+Content has no such byte (`frames`), so it ends a step too, and a host that recovers such a board sends enough of them
+to fill one (`RawRepl.recover`). At the end come the part's digest, as read back from the storage, and, for an answer
+that begins it in hexadecimal (8 characters), the renaming: a board that lost bytes may take some of a block for the
+end, and the next ones for the answer, and must not put a file in its place for that.
 
 `get(path, offset, count, size)` sends blocks: a kind (1 as it is, 2 deflated), a length (2 bytes) and a crc32
 (4 bytes), both little endian, and the bytes. Each crc32 goes on from the one before, and an empty block is the last: a
@@ -59,6 +61,8 @@ def _ff(p,t,o,z,k):
     s=min(k,n-a)
     i(m[a:a+s])
     a+=s
+    if m[a-1]==3:
+     raise OSError('EINTR')
     if a==n:
      break
     w(b'A')
@@ -80,6 +84,8 @@ def _ff(p,t,o,z,k):
   w(b'\\4')
   while 1:
    i(m[:1])
+   if m[0]==3:
+    raise
    if m[0]==1:
     w(b'E')
  finally:

@@ -39,6 +39,9 @@ ANSWER_SECONDS = 1.0
 # Boot, mounting the file system and boot.py after a soft reset.
 REBOOT_SECONDS = 10.0
 RECOVERY_ATTEMPTS = 3
+# Where Ctrl-C does not interrupt code that reads its input (the unix port), a routine that waits for the rest of a step
+# reads it as a byte. This many fill the longest step, a third of a 512-byte ring, and end it.
+FILLING_BYTES = 256
 # A traceback longer than this is output that happens to hold the end marker.
 MAX_TRACEBACK_BYTES = 64 * 1024
 # What a single answer may hold; streams have no limit.
@@ -115,10 +118,10 @@ class RawRepl:
     def recover(self) -> Conversation[None]:
         """From any state to a raw REPL that is known to be in step: interrupts, enters, and asks for an echo."""
         last: Exception | None = None
-        for _ in range(RECOVERY_ATTEMPTS):
+        for attempt in range(RECOVERY_ATTEMPTS):
             self.inbox.clear()
             # The return ends a half-typed line of a friendly REPL; the second Ctrl-C meets code that caught the first.
-            yield Send(b"\r" + CTRL_C * 2)
+            yield Send(b"\r" + CTRL_C * (FILLING_BYTES if attempt else 2))
             yield Pause(0.01)
             yield Send(CTRL_A)
             try:

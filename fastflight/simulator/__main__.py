@@ -61,6 +61,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--no-raw-paste", type=int, nargs="?", const=1, default=0, help="answer raw paste with `not supported`"
     )
+    parser.add_argument(
+        "--no-interrupt", type=int, nargs="?", const=1, default=0, help="code that runs reads Ctrl-C as a byte"
+    )
     parser.add_argument("--fault", action="append", default=[], metavar="SPEC", help="see fastflight.simulator.faults")
     parser.add_argument("--seed", type=int, default=DROP_SEED, metavar="N", help="of what is left to chance")
     parser.add_argument("--control", action="store_true", help="take faults from standard input, and end with it")
@@ -107,6 +110,7 @@ def main() -> None:
         rate=rate,
         ring=chosen.ring,
         faults=chosen.fault,
+        interrupts=not chosen.no_interrupt,
         poke=lambda: _thread.interrupt_main(POKE),
         peer_check=line.check_peer,
         slice_seconds=chosen.slice / 1000,

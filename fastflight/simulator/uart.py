@@ -51,7 +51,10 @@ class BoardReset(BaseException):
 
 
 class Uart:
-    """One UART. `rate` is in bytes per second, 0 for a flow-controlled line without a pace."""
+    """One UART. `rate` is in bytes per second, 0 for a flow-controlled line without a pace.
+
+    Without `interrupts` Ctrl-C never interrupts: code that runs reads it as a byte, as on MicroPython's unix port.
+    """
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class Uart:
         rate: float = 0,
         ring: int = 512,
         faults: Faults | None = None,
+        interrupts: bool = True,
         poke: Callable[[], None] | None = None,
         peer_check: Callable[[], None] = lambda: None,
         slice_seconds: float = SLICE_SECONDS,
@@ -74,6 +78,7 @@ class Uart:
         self._poke = poke
         self._peer_check = peer_check
         self._faults = faults or Faults()
+        self._interrupts = interrupts
         self._pacer = Pacer(rate, fifo=TRANSMIT_FIFO, slice_seconds=slice_seconds) if rate else None
         # The program has not read, polled or slept since it wrote last.
         self._writes_on = False
@@ -167,7 +172,7 @@ class Uart:
 
     def arm(self) -> None:
         """From now on Ctrl-C interrupts: board code is about to run."""
-        self.interrupt_char = 3
+        self.interrupt_char = 3 if self._interrupts else -1
 
     def disarm(self) -> None:
         """Ctrl-C is a character again, and one that came too late is forgotten."""

@@ -35,7 +35,8 @@ SERIAL_OPTIONS = ("baud", "dtr", "rts", "serial_number", "location", "writer", *
 SOCKET_OPTIONS = ("baud",)
 RFC2217_OPTIONS = ("baud", "dtr", "rts")
 EXEC_OPTIONS = ("cwd",)
-SIM_OPTIONS = ("files", "baud", "ring", "telemetry", "capacity", "heap", "fault", "without", "no-raw-paste", "seed")
+SIM_NUMBERS = ("baud", "ring", "capacity", "heap", "no-raw-paste", "no-interrupt", "seed")
+SIM_OPTIONS = ("files", "telemetry", "fault", "without", *SIM_NUMBERS)
 # The ones that may stand more than once.
 SIM_LISTS = ("fault", "without")
 # What may be told of each kind of device: no folders, and of a command its program's name alone.
@@ -191,7 +192,7 @@ def _sim(url: str, rest: str) -> Address:
         raise _bad(url, f"{path!r} is out of place: options follow a question mark")
     pairs = _options(url, rest, SIM_OPTIONS, SIM_LISTS)
     for name, value in pairs:
-        if name in ("baud", "ring", "capacity", "heap", "no-raw-paste", "seed"):
+        if name in SIM_NUMBERS:
             _number(url, name, value)
     files = dict(pairs).get("files")
     if files is not None and "\0" in files:

@@ -90,6 +90,28 @@ def test_a_write_gets_over_a_loss(board: Callable[[str], Inventory], tmp_path: P
     assert (tmp_path / "old.bin").read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("fault", LOSSES)
+@pytest.mark.parametrize("after", [2600, 7000, 12_000])
+@pytest.mark.parametrize("line", ["baud=921600&ring=256", "baud=115200&ring=64"])
+def test_so_it_does_on_a_board_that_reads_ctrl_c_as_a_byte(
+    board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int, line: str
+) -> None:
+    """As MicroPython's unix port does: nothing but a full step ends its waiting for the rest of one."""
+    device = board(f"{line}&no-interrupt=1&fault={fault}%3D{after}").device("demo")
+    with device.lease("test") as session:
+        assert session.write("/old.bin", [CONTENT]).bytes == len(CONTENT)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old.bin"]
+    assert (tmp_path / "old.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("after", [600, 900, 1200, 1500, 1800])
+def test_so_it_does_with_a_short_file(board: Callable[[str], Inventory], tmp_path: Path, after: int) -> None:
+    device = board(f"baud=921600&no-interrupt=1&fault=lose-rx%3D{2000 + after}").device("demo")
+    with device.lease("test") as session:
+        assert session.write("/old.bin", [CONTENT[:900]]).bytes == 900
+    assert (tmp_path / "old.bin").read_bytes() == CONTENT[:900]
+
+
 @pytest.mark.parametrize("fault", ["lose-tx", "flip-tx"])
 @pytest.mark.parametrize("after", [2500, 6000, 10500])
 def test_a_read_gets_over_a_loss(board: Callable[[str], Inventory], tmp_path: Path, fault: str, after: int) -> None:
@@ -155,8 +177,9 @@ def test_a_board_whose_host_is_gone_gives_up_by_itself(
         session.remove("/part")
 
 
+@pytest.mark.parametrize("options", ["baud=0", "no-interrupt=1"])
 def test_ctrl_c_ends_a_transfer_that_its_host_left_in_the_middle(
-    board: Callable[[str], Inventory], tmp_path: Path
+    board: Callable[[str], Inventory], tmp_path: Path, options: str
 ) -> None:
     """No byte of content is Ctrl-C, so it still is what it was: for the next owner, whoever that is."""
 
@@ -164,7 +187,7 @@ def test_ctrl_c_ends_a_transfer_that_its_host_left_in_the_middle(
         yield CONTENT
         raise KeyboardInterrupt
 
-    device = board("baud=0").device("demo")
+    device = board(options).device("demo")
     with device.lease("test") as session:
         with pytest.raises(KeyboardInterrupt):
             session.write("/old.bin", leaving())

@@ -77,11 +77,14 @@ def test_so_is_one_that_says_nothing() -> None:
 
 
 # In the code, a header, a block, between two of them, the digest's answer; and of the first short file's code.
+@pytest.mark.parametrize("options", [[], ["--no-interrupt"]])
 @pytest.mark.parametrize("at", [800, 2_500, 4_321, 11_000])
-def test_the_next_host_has_the_board_at_once(tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_host_has_the_board_at_once(
+    tmp_path: Path, at: int, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.3)  # for who finds it silent
     size = 900 if at == 800 else len(CONTENT)
-    with SimulatedBoard(tmp_path / "board", place=("--listen", "127.0.0.1:0")) as board:
+    with SimulatedBoard(tmp_path / "board", 0, *options, place=("--listen", "127.0.0.1:0")) as board:
         (board.folder / "t.bin").write_bytes(b"old")
         with ChaosProxy("127.0.0.1", int(board.path.rpartition(":")[2]), [f"cut:out@{at}"]) as proxy:
             url = f"socket://127.0.0.1:{proxy.port}"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportClosed, TransportTimeout
 from fastflight.protocol import Conversation, RawRepl, Send
 from fastflight.protocol.raw_repl import (
+    FILLING_BYTES,
     MAX_ANSWER_BYTES,
     MAX_TRACEBACK_BYTES,
     PLAIN_BYTES,
@@ -75,8 +76,13 @@ def echo(board: RawRepl, number: int = 1) -> list[Entry]:
     return [Send(b"print('" + token + b"',end='')\x04"), Answer(b"OK" + token + b"\x04\x04>")]
 
 
-def recovery(board: RawRepl, number: int = 1, before: bytes = b"") -> list[Entry]:
-    return [Send(b"\r\x03\x03\x01"), Answer(before + PROMPT, may_wait=True), *echo(board, number)]
+FIRST_ATTEMPT = Send(b"\r\x03\x03\x01")
+LATER_ATTEMPT = Send(b"\r" + b"\x03" * FILLING_BYTES + b"\x01")
+UNANSWERED: list[Entry] = [FIRST_ATTEMPT, Silence(), LATER_ATTEMPT, Silence(), LATER_ATTEMPT, Silence()]
+
+
+def recovery(board: RawRepl, number: int = 1, before: bytes = b"", send: Send = FIRST_ATTEMPT) -> list[Entry]:
+    return [send, Answer(before + PROMPT, may_wait=True), *echo(board, number)]
 
 
 @given(SIZES)
@@ -88,7 +94,7 @@ def test_recovers_from_any_state(sizes: list[int]) -> None:
 
 def test_recovery_tries_again_when_the_first_attempt_is_lost() -> None:
     board = repl()
-    play(board.recover(), [Send(b"\r\x03\x03\x01"), Silence(), *recovery(board)])
+    play(board.recover(), [FIRST_ATTEMPT, Silence(), *recovery(board, send=LATER_ATTEMPT)])
     assert board.entered
 
 
@@ -109,9 +115,8 @@ def test_a_board_that_was_late_has_to_prove_itself_at_the_next_prompt_and_not_ag
 
 
 def test_a_board_that_stays_silent_is_given_up_with_what_to_do() -> None:
-    attempt: list[Entry] = [Send(b"\r\x03\x03\x01"), Silence()]
     with pytest.raises(TransportTimeout, match="does not answer to Ctrl-C.*plug it in again"):
-        play(repl().recover(), attempt * 3)
+        play(repl().recover(), UNANSWERED)
 
 
 @given(SIZES)
@@ -240,9 +245,8 @@ def test_a_board_that_announces_raw_paste_and_hangs_falls_back_after_recovery() 
 
 def test_a_board_that_never_comes_back_from_the_probe_is_remembered_as_such() -> None:
     board = entered(repl(None))
-    silence: list[Entry] = [Send(b"\r\x03\x03\x01"), Silence()]
     with pytest.raises(TransportTimeout):
-        play(board.execute(b"1", 1), [*paste_probe(b"R\x01"), Silence(), *silence * 3])
+        play(board.execute(b"1", 1), [*paste_probe(b"R\x01"), Silence(), *UNANSWERED])
     assert board.paste is False
 
 
