@@ -17,7 +17,7 @@ from fastflight.bridge import Bridge, LineFront, Ports, Upstream
 from fastflight.cli import screen
 from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.log import AsJsonLines, log_to_stderr
+from fastflight.cli.log import AsJsonLines, log_to_stderr, warn_of_open_boards
 from fastflight.cli.options import Drain
 from fastflight.cli.settings import DRAIN_SECONDS, check_host
 from fastflight.concurrency.shard import MAX_OFFLOAD_THREADS
@@ -60,6 +60,7 @@ def bridge(
         address = parse_url(url)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
+    warn_of_open_boards([url])
     ports = Ports(rfc2217, socket, viewers)
     if rfc2217 is None and socket is None:
         ports = Ports(DEFAULT_PORTS.rfc2217, DEFAULT_PORTS.socket, viewers)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from collections.abc import Iterable
 from typing import Annotated, Any, TextIO, cast
 
 import structlog
@@ -19,6 +20,10 @@ from structlog.typing import EventDict, ExcInfo, Processor
 
 from fastflight.cli import screen
 from fastflight.service.trace import with_ids
+from fastflight.simulator import sandbox
+from fastflight.transport.url import scheme_of
+
+log = structlog.get_logger(__name__)
 
 AsJsonLines = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.")]
 InDetail = Annotated[
@@ -56,6 +61,13 @@ def _printable_traceback(out: TextIO, error: ExcInfo) -> None:
     text = io.StringIO()
     structlog.dev.plain_traceback(text, error)
     out.write(screen.printable_lines(text.getvalue()))
+
+
+def warn_of_open_boards(urls: Iterable[str]) -> None:
+    """Log whether code on the simulated boards among these devices has the rights of this process's user."""
+    reason = sandbox.missing()
+    if reason and any(scheme_of(url) == "sim:" for url in urls):
+        log.warning("code on a simulated board has the rights of this user", reason=reason, see="docs/SECURITY.md")
 
 
 class _Heard(io.TextIOBase):

@@ -21,7 +21,7 @@ from fastflight.cli.compose import open_server
 from fastflight.cli.descriptors import raise_limit, watched
 from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
+from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr, warn_of_open_boards
 from fastflight.cli.options import Drain, HttpOrigins, MaxMemory, RelayAllow
 from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
@@ -164,6 +164,7 @@ def serve(
             open_server(settings) as running,
             watched(),
         ):
+            warn_of_open_boards(running.devices.values())
             devices = ", ".join(f"{name} ({shown(url)})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
             if running.http:

@@ -6,7 +6,9 @@ starts fast, and runs on every operating system.
 
 It is a simulator: code runs on CPython with MicroPython's names, so nothing may be claimed for MicroPython that was
 only seen here. What differs on purpose is said where it differs: `repl` (line editing, raw paste), `timers` (when
-callbacks run), `files` (names that the host refuses), `runtime` (heap, dialect), `confine` (what the walls are for).
+callbacks run), `files` (names that the host refuses), `runtime` (heap, dialect).
+
+CPython does not keep code in: `sandbox` takes this process's rights away, as far as the system can.
 
 ::
 
@@ -15,7 +17,8 @@ callbacks run), `files` (names that the host refuses), `runtime` (heap, dialect)
     repl        friendly REPL, raw REPL, raw paste       readline  the line editor
     runtime     executes code                            modules/  what it can import     trace  how errors look
     console     stdin, stdout, select.poll               timers    machine.Timer
-    files       the file tree                            confine   why code stays in it   samples  what is in it
+    files       the file tree                            confine   refuses mistakes       samples  what is in it
+    sandbox     what the process gives up                landlock, syscalls   how Linux takes it away
     uart        the UART, interrupts                     ring, pacer   its parts           line     the wire
     link        sockets to the host                      terminal  a serial port of this computer
     faults      what can go wrong                        control   asking for it while the board lives

@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 
+from fastflight.simulator import sandbox
 from fastflight.simulator.board import Board
 from fastflight.simulator.confine import Wall
 from fastflight.simulator.control import Control
@@ -132,11 +133,17 @@ def main() -> None:
     signal.signal(POKE, signal.SIG_IGN)
     if link.address:
         say(link.address)
+    try:
+        streams = frozenset({0, 1} if chosen.control else ())
+        sandbox.enter(chosen.files, file_size=chosen.capacity, memory=chosen.heap, keep=streams)
+    except OSError as error:
+        sys.exit(f"the walls around its process: {error.strerror}")
     if chosen.control:
         control = Control(uart, sys.stdin, say, leave)
         chosen.fault.told = control.struck
         control.start()
     line.start(uart, rate, chosen.slice / 1000)
+    sandbox.seal()
     Wall(chosen.files, own=LINE_EVENTS).install()
     gc.freeze()
     board = Board(uart, new_runtime, raw_paste=not chosen.no_raw_paste)

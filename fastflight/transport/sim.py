@@ -15,12 +15,17 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fastflight.errors import TransportError, TransportTimeout
-from fastflight.transport.inherited import inherited
 from fastflight.transport.socket import SocketPort
 
 TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"  # noqa: S105  # the name of a variable
+# What a Python may need to start. A board gets nothing else of the environment: code on it can read all of it.
+ENVIRONMENT = frozenset({"PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"})
+# Starts the simulator without site-packages, which it does not need: it starts faster, and no `.pth` file runs in it.
+START = "import sys; sys.path.append(sys.argv.pop(1)); from fastflight.simulator.__main__ import main; main()"
+PACKAGES = str(Path(__file__).resolve().parents[2])
 GRACE_SECONDS = 2.0
 # A start bit, eight data bits, a stop bit.
 BITS_PER_BYTE = 10
@@ -55,15 +60,16 @@ class SimAddress:
         folder = self.files or (self._folder.name if self._folder else ".")
         token = secrets.token_hex(16)
         with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
-            command = [sys.executable, "-m", "fastflight.simulator"]
+            command = [sys.executable, "-P", "-S", "-c", START, PACKAGES]
             command += ["--connect", f"127.0.0.1:{listener.getsockname()[1]}", "--files", folder]
             for name, value in self.options:
                 command += [f"--{name}", value]
             child = subprocess.Popen(  # noqa: S603  # our own program, no shell
                 command,
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={**inherited(), TOKEN_VARIABLE: token},
+                env={**{name: os.environ[name] for name in ENVIRONMENT & os.environ.keys()}, TOKEN_VARIABLE: token},
                 # A Ctrl-C in the terminal is for the server, which ends the board itself.
                 start_new_session=True,
             )

@@ -292,7 +292,7 @@ def test_a_wrong_command_line(tmp_path: Path, options: list[str]) -> None:
 
 
 def test_starting_loads_nothing_heavy() -> None:
-    heavy = "{'pyarrow', 'numpy', 'pydantic', 'asyncio', 'ctypes', 'inspect'}"
+    heavy = "{'pyarrow', 'numpy', 'pydantic', 'asyncio', 'inspect'}"
     code = f"import fastflight.simulator.__main__, sys; print(sorted({heavy} & set(sys.modules)))"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=PATIENCE).stdout

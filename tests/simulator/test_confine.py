@@ -1,4 +1,4 @@
-"""Both walls: escapes by name, and what the audit hook refuses."""
+"""What board code does not find, and what the audit hook refuses."""
 
 from __future__ import annotations
 
@@ -10,63 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.simulator.confine import HIDDEN, Wall, restrict
+from fastflight.simulator.confine import Wall
 
 from .conftest import Client
 
 
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """One board for all escapes: if one got out, the others would notice."""
+    """One board for all: if a statement reached out, the others would notice."""
     board = Client(tmp_path_factory.mktemp("confined") / "board", "--telemetry", "0")
     board.enter_raw()
     yield board
     assert board.close() == 0
 
 
-ESCAPES = {
-    "classes": "().__class__.__base__.__subclasses__()",
-    "mro": "int.mro()",
-    "function globals": "(lambda: 0).__globals__",
-    "builtin function": "open.__self__",
-    "method": "[].append.__self__",
-    "wrapped": "open.__wrapped__",
-    "code": "(lambda: 0).__code__",
-    "closure": "(lambda: 0).__closure__",
-    "generator frame": "(x for x in ()).gi_frame.f_back",
-    "loader": "__import__('os').__loader__",
-    "spec": "__import__('json').__spec__",
-    "module builtins": "__import__('json').__builtins__",
-    "reduce": "().__reduce_ex__(2)",
-    "getattribute": "object.__getattribute__(print, '__self__')",
-    "getattr": "getattr(lambda: 0, '__globals__')",
-    "getattr of a computed name": "getattr(lambda: 0, '__glo' + 'bals__')",
-    "map of getattr": "list(map(getattr, [lambda: 0], ['__code__']))",
-    "eval": "eval('(lambda: 0).__globals__')",
-    "f-string": "f'{(lambda: 0).__globals__}'",
-    "class dictionary": "type.__dict__['__subclasses__'](object)",
-    "function dictionary": "open.__dict__['__wrapped__']",
-    "descriptor": "type(len).__dict__['__self__']",
-    "the simulator's own parts": "open('file', 'w')._system.root",
-    "the line": "__import__('sys').stdin._uart._send",
-    "decorated library function": "__import__('re').compile.__globals__",
-}
-
-
-@pytest.mark.parametrize("name", ESCAPES)
-def test_an_escape_ends_as_on_a_board(raw: Client, name: str) -> None:
-    output, error = raw.exec(f"print({ESCAPES[name]})")
-    assert output == b""
-    assert b"AttributeError: " in error
-    assert b"has no attribute '" in error
-
-
 STATEMENTS = {
-    "traceback": ("try:\n  1/0\nexcept Exception as e:\n  e.__traceback__.tb_frame", b"AttributeError"),
-    "match": ("match print:\n  case object(__self__=s): print(s)", b"SyntaxError"),
-    "exec": ("exec('x = (lambda: 0).__globals__')", b"AttributeError"),
-    "assigned code": ("def f(): pass\nf.__code__ = 1", b"SyntaxError"),
-    "a class of the simulator": ("import deflate\nsetattr(deflate.DeflateIO, 'x', 1)", b"AttributeError"),
     "real modules": ("import subprocess", b"ImportError: no module named 'subprocess'"),
     "hidden module": ("import ctypes", b"ImportError"),
     "private modules": ("import _thread, builtins", b"ImportError"),
@@ -110,18 +68,6 @@ def test_no_trace_shows_the_host(raw: Client) -> None:
         assert error.startswith(b"Traceback")
         assert error.count(b"File") == 1
         assert b'File "<stdin>"' in error
-
-
-@pytest.mark.parametrize("name", sorted(HIDDEN))
-def test_every_hidden_attribute_is_missing(name: str) -> None:
-    missing: list[str] = []
-    code = restrict(f"thing.{name}", "board:test", "eval")
-    assert eval(code, {"thing": 1, "__attribute__": lambda thing, name: missing.append(name)}) is None
-    assert missing == [name]
-
-
-def test_ordinary_attributes_are_left_alone() -> None:
-    assert eval(restrict("'a'.upper().__class__.__name__", "board:test", "eval")) == "str"
 
 
 @pytest.mark.parametrize(
@@ -180,7 +126,6 @@ def test_the_wall_lets_through(tmp_path: Path, event: str, arguments: tuple[obje
 
 
 def test_the_wall_stands_in_a_process(tmp_path: Path) -> None:
-    """Code that is past the first wall, which is what the second is for."""
     program = """
 import sys, os, subprocess, socket
 from fastflight.simulator.confine import Wall
