@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import datetime
@@ -96,7 +97,7 @@ async def recordings(recordings: Folder = None, json: AsJson = False, server: Se
             _minute(row["last_time"]),
             str(row["next_seq"]),
             f"{row['lost']:,}",
-            row["state"] + (f", {len(row['damage'])} places damaged" if row["damage"] else ""),
+            row["state"] + _damage(row["damage"]),
         )
         for row in rows
     ]
@@ -158,6 +159,11 @@ async def _opened(device: Device) -> None:
 def _summary(status: Status, folder: Path) -> str:
     lost = f", {status.lost:,} pieces of traffic lost" if status.lost else ""
     return f"{status.name}: {status.rows:,} rows are kept in {folder}{lost}. Look at them with fastflight replay"
+
+
+def _damage(places: Sequence[str]) -> str:
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return f", damaged: {places[0]}{more}" if places else ""
 
 
 def _minute(when: datetime | None) -> str:

@@ -93,6 +93,8 @@ async def replay(
             await follow(name, stream if speed is None else Paced(stream, speed), show, quiet=raw or json or as_csv)
         finally:
             show.rest()
+        for place in stream.summary.get("damage", ()):
+            screen.complain(f"damaged: {place}")
 
 
 @asynccontextmanager

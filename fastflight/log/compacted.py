@@ -90,7 +90,7 @@ class Compacted:
                     raise ValueError("a row group that is damaged")
                 _derive(index, number, place, table, _schema(metadata))
             except UNREADABLE:
-                index.damage.append((place.offset, place.size))
+                index.damaged(place.offset, place.size)
         return index
 
     @property
@@ -113,8 +113,11 @@ class Compacted:
             if at != entry.offset:
                 at, group = entry.offset, None  # let go of one before the next
                 group = self._group(place, metadata, codec) if metadata is not None else None
-            damaged = f"{self.names[place.file]} is damaged at byte {place.offset}"
-            yield Read(entry, group.run(entry)) if group is not None else Read(entry, None, damaged)
+            if group is not None:
+                yield Read(entry, group.run(entry))
+            else:
+                self.index.damaged(place.offset, place.size)
+                yield Read(entry, None, f"{self.names[place.file]} is damaged at byte {place.offset}")
 
     def encode(self) -> Iterator[bytes]:
         """The index file."""
@@ -304,7 +307,8 @@ def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collect
             file.close()
     part.places = Places.of([*groups, *footers])
     part.index = part.derived()
-    part.index.damage += damage
+    for place in damage:
+        part.index.damaged(*place)
     return part
 
 

@@ -128,7 +128,7 @@ class Index:
         # When the part was begun, in us UTC of the host's clock; 0 where that is not known.
         self.created = created
         self.streams: dict[int, Stream] = {}
-        self.damage: list[tuple[int, int]] = []
+        self.damage: dict[tuple[int, int], None] = {}
 
     def state(self, state: State) -> Stream:
         """The stream of `state`, which says the newest of it; but what is trimmed stays so."""
@@ -143,6 +143,10 @@ class Index:
     def nameless(self, number: int, first: int) -> Stream:
         """A stream whose state was damaged. Another part, or whoever opens it, says its name."""
         return self.streams.setdefault(number, Stream(State(0, 0, "", b""), first, first))
+
+    def damaged(self, offset: int, size: int) -> None:
+        """A place cannot be read: found when the part was opened, or when it was read."""
+        self.damage[offset, size] = None
 
     @property
     def last_time(self) -> int:
@@ -203,7 +207,8 @@ class Index:
             at += 4 + length
             stored = (runs + run, count * _ENTRY_BYTES, run_crc)
             index.streams[number] = Stream(state, begin, next_, rows, size, low, high, None, stored)
-        index.damage = [_DAMAGE.unpack_from(text, at + i * _DAMAGE.size) for i in range(damage)]
+        for place in _DAMAGE.iter_unpack(text[at : at + damage * _DAMAGE.size]):
+            index.damaged(*place)
         return index
 
 

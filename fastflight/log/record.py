@@ -21,6 +21,13 @@ from zlib import crc32
 ALIGNMENT = 8
 # A batch is held whole to be written and to be checked. Longer ones are refused: split them.
 MAX_BODY_BYTES = 64 * 1024 * 1024
+# Records behind bytes that were inserted or cut out are looked for at most this far from where they were written.
+MAX_SHIFT = 1024 * 1024
+# Each distance that is tried costs a microsecond or less: for this many records whose distance cannot be found, a few
+# seconds in all.
+MAX_STRAYS = 64
+# What a power cut kept from being written reads as zeros: more of them than a record ends in by itself, as a rule.
+UNWRITTEN_BYTES = 64
 
 SEGMENT_HEADER = struct.Struct("<8sQQqI28x")
 RECORD_HEADER = struct.Struct("<4sIIIQQQQqq")
@@ -143,3 +150,69 @@ def scan(data: bytes, salt: int, origin: int) -> Iterator[Found]:
         if at < 0:
             return
         at += -at % ALIGNMENT
+
+
+class Shifted(NamedTuple):
+    """An intact record that lies `shift` bytes behind the place that it was written to; before it, if negative."""
+
+    found: Found
+    shift: int
+
+
+def scan_shifted(data: bytes, salt: int, origin: int) -> Iterator[Shifted]:
+    """Intact records in `data` that do not lie where they were written: bytes before them were inserted or cut out.
+
+    The offset of each is where it lies now. `data` lies at `origin` in its segment and holds no record in its place.
+    """
+    view = memoryview(data)
+    at = data.find(RECORD_MAGIC)
+    shift, strays = 0, MAX_STRAYS
+    while at >= 0:
+        found = find(view, at, salt, origin + at - shift)
+        if found is None and strays and _is_sound(view, at):
+            strays -= 1
+            shift = _shift(view, at, salt, origin + at)
+            found = find(view, at, salt, origin + at - shift)
+        if found is None or not found.intact:
+            at = data.find(RECORD_MAGIC, at + 1)
+            continue
+        yield Shifted(found._replace(offset=origin + at), shift)
+        at += found.size
+        if data[at : at + len(RECORD_MAGIC)] != RECORD_MAGIC:
+            at = data.find(RECORD_MAGIC, at)
+
+
+def is_unfinished(tail: bytes, salt: int, offset: int) -> bool:
+    """Whether `tail`, which follows the last intact record of a segment, is what a write leaves that never finished.
+
+    That is the beginning of a record, or zeros where the rest of one was not written. Anything else was damaged later.
+    """
+    there = len(tail.rstrip(b"\0"))
+    if there < RECORD_HEADER.size:
+        return True
+    header = parse_header(memoryview(tail), 0, salt, offset)
+    if header is None:
+        return False
+    size = record_size(header.length)
+    return size > len(tail) or there + UNWRITTEN_BYTES <= size
+
+
+def _is_sound(data: memoryview, at: int) -> bool:
+    """Whether a record at `data[at:]` has a sound body. The checksum of its header is not looked at."""
+    if len(data) - at < RECORD_HEADER.size:
+        return False
+    header = Header(*RECORD_HEADER.unpack_from(data, at)[2:])
+    body = at + RECORD_HEADER.size
+    if header.kind not in list(Kind) or header.length > MAX_BODY_BYTES or body + header.length > len(data):
+        return False
+    return crc32(data[body : body + header.length]) == header.body_crc
+
+
+def _shift(data: memoryview, at: int, salt: int, position: int) -> int:
+    """How far behind the place it was written to the record at `data[at:]` lies, which is at `position`; 0: unknown."""
+    crc, rest = RECORD_HEADER.unpack_from(data, at)[1], data[at + 8 : at + RECORD_HEADER.size]
+    first = max(position - MAX_SHIFT, SEGMENT_HEADER.size)
+    for offset in range(first + -first % ALIGNMENT, position + MAX_SHIFT, ALIGNMENT):
+        if crc32(rest, crc32(_SEAL.pack(salt, offset))) == crc:
+            return position - offset
+    return 0

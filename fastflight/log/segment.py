@@ -24,8 +24,10 @@ from fastflight.log.record import (
     Header,
     Kind,
     find,
+    is_unfinished,
     parse_segment_header,
     scan,
+    scan_shifted,
 )
 
 # The salt is in the name as well: damage to the header must not cost the segment.
@@ -74,6 +76,10 @@ class Segment:
     ordinal: int
     end: int
     index: Index = field(default_factory=Index)
+    # Places from which on records lie behind where they were written, each with how far (record.scan_shifted).
+    shifts: list[tuple[int, int]] = field(default_factory=list)
+    # Nothing is written to it any more.
+    closed: bool = False
 
     @property
     def last_ordinal(self) -> int:
@@ -96,7 +102,8 @@ class Segment:
         if stream.entries is None:
             stream.entries = stored_entries(stream, self.disk, sidecar_name(self.name))
         if stream.entries is None:
-            self.index = scanned(self.disk, self.name).index
+            again = scanned(self.disk, self.name, closed=True)
+            self.index, self.shifts = again.index, again.shifts
             stream = self.index.streams.get(number)
         return stream.entries if stream is not None else None
 
@@ -153,6 +160,7 @@ class Segment:
                 for entry in span:
                     yield from self._read_span(file, [entry], number)
             else:
+                self.index.damaged(origin, span[0].size)
                 yield span[0], None, f"{self.name} can not be read at byte {origin}"
             return
         view, buffer = memoryview(data), pa.py_buffer(data)
@@ -161,11 +169,16 @@ class Segment:
                 yield entry, None, ""
                 continue
             at = entry.offset - origin
-            found = find(view, at, self.index.salt, entry.offset)
+            found = find(view, at, self.index.salt, entry.offset - self._shift(entry.offset))
             if found is not None and _is(found, entry, number):
                 yield entry, buffer.slice(at + RECORD_HEADER.size, found.header.length), ""
             else:
+                self.index.damaged(entry.offset, entry.size)
                 yield entry, None, f"{self.name} is damaged at byte {entry.offset}"
+
+    def _shift(self, offset: int) -> int:
+        """How far behind the place it was written to a record at `offset` lies."""
+        return next((shift for place, shift in reversed(self.shifts) if place <= offset), 0)
 
 
 def _joined(lot: list[tuple[Entry, bytes]], codec: Codec) -> Read:
@@ -243,19 +256,29 @@ def _by_sectors(file: File, start: int, stop: int) -> bytes:
     return b"".join(pieces)
 
 
-def scanned(disk: Disk, name: str) -> Segment:
-    """A segment as its bytes say. `end` is after its last intact record; `index.damage` is what is broken before it."""
+def scanned(disk: Disk, name: str, *, closed: bool) -> Segment:
+    """A segment as its bytes say; `index.damage` is what is broken before `end`.
+
+    `closed`: nothing is written to it any more, and `end` is that of the file. Else `end` is after the last intact
+    record: what follows may be a write under way.
+    """
     file = disk.open(name)
     try:
         size = file.size()
         header = parse_segment_header(read_damaged(file, 0, min(size, SEGMENT_HEADER.size)))
         ordinal, salt = named(name)
-        segment = Segment(disk, name, ordinal, min(size, SEGMENT_HEADER.size), Index(salt))
+        segment = Segment(disk, name, ordinal, min(size, SEGMENT_HEADER.size), Index(salt), closed=closed)
         if header is not None and header[:2] == (salt, ordinal):
             segment.index.created = header.created
         elif size > SEGMENT_HEADER.size:
-            segment.index.damage.append((0, SEGMENT_HEADER.size))
-        _scan(file, segment, size)
+            segment.index.damaged(0, SEGMENT_HEADER.size)
+        broken = _scan(file, segment, size)
+        if closed:
+            for found in broken:
+                take(segment, found.offset, found.size, found.header, None)
+            if segment.end < size:
+                segment.index.damaged(segment.end, size - segment.end)
+                segment.end = size
         # Where the header is damaged, retention goes by what is in the segment.
         segment.index.created = segment.index.created or max(segment.index.last_time, 0)
         return segment
@@ -263,12 +286,30 @@ def scanned(disk: Disk, name: str) -> Segment:
         file.close()
 
 
+def newest(disk: Disk, name: str) -> Segment:
+    """The last segment of a folder: writing goes on at its `end`, where the rest of the file is cut off.
+
+    It is closed instead where that would cut off more than a write that never finished.
+    """
+    segment = scanned(disk, name, closed=False)
+    file = disk.open(name)
+    try:
+        tail = read_damaged(file, segment.end, file.size())
+    finally:
+        file.close()
+    if not segment.shifts and is_unfinished(tail, segment.index.salt, segment.end):
+        return segment
+    return scanned(disk, name, closed=True)
+
+
 def grow(segment: Segment) -> bool:
-    """Add what was appended to a segment since it was scanned. False where it was cut meanwhile: scan it again."""
+    """Add what was appended to a segment since it was scanned. False where that takes another scan of all of it."""
     file = segment.disk.open(segment.name)
     try:
         size = file.size()
-        if size < segment.end:
+        if size == segment.end:
+            return True
+        if size < segment.end or segment.closed:
             return False
         _scan(file, segment, size)
         return True
@@ -276,7 +317,8 @@ def grow(segment: Segment) -> bool:
         file.close()
 
 
-def _scan(file: File, segment: Segment, size: int) -> None:
+def _scan(file: File, segment: Segment, size: int) -> list[Found]:
+    """Take the intact records from `segment.end` on, and those before them. Returns records that are not intact."""
     origin = segment.end
     data = read_damaged(file, origin, size)
     view, waiting = memoryview(data), list[Found]()
@@ -288,20 +330,33 @@ def _scan(file: File, segment: Segment, size: int) -> None:
         for broken in waiting:
             take(segment, broken.offset, broken.size, broken.header, None)
         waiting.clear()
-        body = view[found.offset - origin + RECORD_HEADER.size :][: found.header.length]
-        take(segment, found.offset, found.size, found.header, body)
+        _take_found(segment, found, view, origin)
+    behind = segment.end
+    for found, shift in scan_shifted(data[behind - origin :], segment.index.salt, behind):
+        for broken in [each for each in waiting if each.offset + each.size <= found.offset]:
+            take(segment, broken.offset, broken.size, broken.header, None)
+        waiting.clear()
+        if not segment.shifts or segment.shifts[-1][1] != shift:
+            segment.shifts.append((found.offset, shift))
+        _take_found(segment, found, view, origin)
+    return waiting
+
+
+def _take_found(segment: Segment, found: Found, view: memoryview, origin: int) -> None:
+    body = view[found.offset - origin + RECORD_HEADER.size :][: found.header.length]
+    take(segment, found.offset, found.size, found.header, body)
 
 
 def take(segment: Segment, offset: int, size: int, header: Header, body: bytes | memoryview | None) -> None:
     """Add a record at `offset` to the index of `segment`. `body` None: it is damaged, but its header is not."""
     index = segment.index
     if offset > segment.end:
-        index.damage.append((segment.end, offset - segment.end))
+        index.damaged(segment.end, offset - segment.end)
     segment.end = offset + size
+    if body is None:
+        index.damaged(offset, size)
     if header.kind == Kind.STATE:
-        if body is None:
-            index.damage.append((offset, size))
-        else:
+        if body is not None:
             index.state(decode_state(body))
         return
     stream = index.streams.get(header.stream) or index.nameless(header.stream, header.first)
@@ -322,11 +377,8 @@ def load(disk: Disk, name: str) -> Segment:
     ordinal, salt = named(name)
     index = _sidecar(disk, name, size)
     if index is not None and index.salt == salt:
-        return Segment(disk, name, ordinal, size, index)
-    segment = scanned(disk, name)
-    if segment.end < size:
-        segment.index.damage.append((segment.end, size - segment.end))
-    return segment
+        return Segment(disk, name, ordinal, size, index, closed=True)
+    return scanned(disk, name, closed=True)
 
 
 def _sidecar(disk: Disk, name: str, size: int) -> Index | None:

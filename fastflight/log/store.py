@@ -162,7 +162,7 @@ class Store:
             try:
                 self._parts: list[Part] = load_parts(self._disk, writing=True)
                 newest = self._parts[-1] if self._parts else None
-                segment = newest if isinstance(newest, Segment) else None
+                segment = newest if isinstance(newest, Segment) and not newest.closed else None
                 ordinal = newest.last_ordinal + 1 if newest is not None else 0
                 self._writer = Writer(self._disk, segment, ordinal, segment_bytes, segment_seconds, clock)
                 undo.callback(self._writer.close)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import RequestError
-from fastflight.log import Missing, Rows
+from fastflight.log import Damage, Missing, Rows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.reading import Lot
@@ -60,6 +60,11 @@ def kept(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=KEPT_SCHEMA)
 
 
+def place(damage: Damage) -> str:
+    """A place in the files of a recording, for people."""
+    return f"{damage.file} at byte {damage.offset}: {damage.bytes} bytes"
+
+
 def microseconds(time: datetime | None) -> int | None:
     """A time as the log has it."""
     return None if time is None else int(pa.scalar(time, TIME).value)
@@ -93,6 +98,8 @@ class Replay:
         self._missing: Gap | None = None
         # Whether something came before: else nothing was cut.
         self._any = bool(request.from_seq)
+        # Places that cannot be read, set by whoever has read to the end.
+        self.damage: list[str] = []
         self.schema = self._rows.schema
 
     @property
@@ -130,7 +137,7 @@ class Replay:
 
     def summary(self) -> Summary:
         """What passed: `next_seq` is where a later reading goes on."""
-        return {"ended": LIMIT if self.full else COMPLETE, **self._rows.summary()}
+        return {"ended": LIMIT if self.full else COMPLETE, **self._rows.summary(), "damage": self.damage}
 
     def _flush(self) -> Lot:
         gap, self._missing = self._missing, None

@@ -21,7 +21,7 @@ from fastflight.log import Extent, LogStatistics, Missing, Range, Rows
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source, Takes
 from fastflight.sources.reading import Lot, abegin, begin
-from fastflight.sources.recorded_rows import Replay, microseconds
+from fastflight.sources.recorded_rows import Replay, microseconds, place
 
 # What one hop to a thread gives: enough to make it cheap, little enough to hold.
 LOT_BYTES = 2 * 1024 * 1024
@@ -174,6 +174,7 @@ def _lots(replay: Replay, log: Readable, wanted: Range) -> Generator[Lot, None, 
             if size >= LOT_BYTES or seen >= LOT_ITEMS:
                 yield lot
                 lot, size, seen = [], 0, 0
+    replay.damage = [place(each) for each in log.statistics().damage]
     yield lot + replay.finish()
 
 

@@ -21,11 +21,11 @@ import structlog
 
 from fastflight.device import Inventory
 from fastflight.errors import RequestError, Stopped, StorageError
-from fastflight.log import AsyncLog, Damage, Retention, Store, compact
+from fastflight.log import AsyncLog, Retention, Store, compact
 from fastflight.log.batch_log import LogStatistics
 from fastflight.log.disk import Disk
 from fastflight.log.store import Log
-from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
+from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept, place
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.tap import Chunk
 
@@ -51,6 +51,8 @@ LEAST_REST_PER_WORK = 1.0
 # line brings a tenth of this in a second, as a read takes 10 us and more. UNKEPT is for a clock that was set back.
 RUN = 1_000_000
 UNKEPT = 65_536
+# Damaged places that one line of the log names.
+MAX_TOLD_PLACES = 10
 # Ending a recorder is a wait for its last lot; longer, and the disk does not answer.
 END_SECONDS = 10.0
 
@@ -93,7 +95,7 @@ def status_of(name: str, there: LogStatistics, recorder: Recorder | None = None)
         _utc(there.last_time),
         recorder.lost if recorder is not None else 0,
         recorder.failures if recorder is not None else 0,
-        tuple(_place(each) for each in there.damage),
+        tuple(map(place, there.damage)),
     )
 
 
@@ -144,6 +146,9 @@ class Recordings:
         store_ms = min(STORE_SYNC_MS, sync_ms / 2)
         self._gather_seconds = (sync_ms - store_ms) / 1000
         self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
+        damage = [place(each) for each in self.store.statistics().damage if not each.torn]
+        if damage:
+            log.warning("recordings are damaged", places=damage[:MAX_TOLD_PLACES], more=len(damage[MAX_TOLD_PLACES:]))
         self._inventory = inventory
         self._recorders: dict[str, _Kept] = {}
         self._changing = threading.Lock()
@@ -296,7 +301,3 @@ def first_of_run(there: LogStatistics, now: float) -> int:
 
 def _utc(microseconds: int | None) -> datetime | None:
     return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)
-
-
-def _place(damage: Damage) -> str:
-    return f"{damage.file} at byte {damage.offset}: {damage.bytes} bytes"

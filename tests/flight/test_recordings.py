@@ -235,6 +235,33 @@ def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: st
             assert (gap["first"], gap["last"], gap["reason"]) == (10, 19, "damaged")
             assert re.fullmatch(rf"{segment.name} is damaged at byte \d+", gap["where"])
             assert (seen[-1][1]["gaps"], seen[-1][1]["lost"]) == (1, 10)
+            (place,) = seen[-1][1]["damage"]
+            assert place.startswith(f"{segment.name} at byte ")
+            assert board.act("recordings")[0]["damage"] == [place]
+
+
+def test_bytes_inserted_into_the_newest_file_cost_one_record_and_the_file_stays(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("demo", KEPT_SCHEMA)
+        for number in range(1000):
+            lot = [Chunk(number, number * 1000, "rx", b"reading %d\n" % number)]
+            ticket_of_last = log.append(kept(lot, {}))
+        ticket_of_last.result()
+    (segment,) = tmp_path.glob("*.seg")
+    data = segment.read_bytes()
+    at = data.index(b"reading 40\n")
+    changed = data[:at] + b"???" + data[at:]
+    segment.write_bytes(changed)
+    for _ in range(2):
+        with recording(tmp_path, "sim:?telemetry=50") as (board, _):
+            board.get(**SESSION, limit_rows=2)
+            seen = list(messages(board, **RECORDING, to_seq=999))
+            assert [row["seq"] for rows, _ in seen for row in rows] == [*range(40), *range(41, 1000)]
+            assert [note["gap"]["reason"] for _, note in seen if "gap" in note] == ["damaged"]
+            places = board.act("recordings")[0]["damage"]
+            assert places and all(place.startswith(f"{segment.name} at byte ") for place in places)
+            assert seen[-1][1]["damage"] == places
+        assert segment.read_bytes() == changed
 
 
 def test_old_recordings_are_let_go_of(tmp_path: Path) -> None:

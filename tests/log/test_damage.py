@@ -284,3 +284,59 @@ def test_a_recording_of_a_recording_is_not_mistaken_for_one(folder: Path) -> Non
     reader = StoreReader("", disk=MemoryDisk({segment(disk.state()): data[:at] + b"...." + data[at + 4 :]}))
     assert [(item.first, item.last) for item in reader.log("a").read()] == [(0, 0), (1, 1)]
     assert missing(reader.log("a").read()) == [(0, 0, "damaged")]
+
+
+def changed_by(data: bytes, at: int, inserted: bytes, removed: int = 0) -> bytes:
+    return data[:at] + inserted + data[at + removed :]
+
+
+@pytest.mark.parametrize(("inserted", "removed"), [(b"abc", 0), (b"", 5), (b"x" * 700, 0), (b"", 64)])
+def test_bytes_inserted_or_cut_out_cost_the_record_that_they_lie_in(
+    folder: Path, inserted: bytes, removed: int
+) -> None:
+    """All behind them lies elsewhere. The file keeps every byte of it, and is not written to any more."""
+    state = kept(folder)
+    name = segment(state)
+    for at in range(64, len(state[name]) - removed, 7):
+        changed = changed_by(state[name], at, inserted, removed)
+        disk = MemoryDisk(state | {name: changed})
+        with Store(folder, sync_ms=0, disk=disk) as store:
+            log = store.open("a", SCHEMA)
+            lost = ALL - numbers(checked("a", log.read()))
+            assert len(lost) <= LOT * (2 if removed else 1), at
+            reported = {n for first, last, _ in missing(log.read()) for n in range(first, last + 1)}
+            damage = store.statistics().damage
+            assert lost == reported or damage, at
+            assert lost == reported or {0, max(ALL)} & lost, at  # known to be missing where there are rows around them
+            assert all(each.file == name for each in damage)
+            assert (damage or not lost) and (disk.state()[name] == changed or damage[0].torn), at
+            log.append(batch_of("a", log.next_seq, 2)).result()
+            log.append(batch_of("a", log.next_seq, 2)).result()
+        assert disk.state()[name][: len(changed) - 8] == changed[: len(changed) - 8] or damage[0].torn
+        again = list(checked("a", StoreReader(folder, disk=disk).log("a").read()))
+        assert ALL - lost <= numbers(again)
+
+
+def test_a_damaged_end_is_not_taken_for_a_write_that_never_finished(folder: Path) -> None:
+    state = kept(folder)
+    name = segment(state)
+    changed = state[name][:-200] + b"?" * 200
+    disk = MemoryDisk(state | {name: changed})
+    for _ in range(2):
+        with Store(folder, sync_ms=0, disk=disk) as store:
+            assert [each.torn for each in store.statistics().damage] == [False]
+            assert store.log("a").statistics().damage
+    assert disk.state()[name] == changed
+
+
+def test_damage_that_reading_finds_is_told(folder: Path) -> None:
+    state = kept(folder, closed=True)
+    name = segment(state)
+    at = state[name].index(b"a:4")
+    disk = MemoryDisk(state | {name: changed_by(state[name], at, b"b", 1)})
+    with Store(folder, sync_ms=0, disk=disk) as store:
+        log = store.log("a")
+        assert not log.statistics().damage
+        assert missing(log.read()) == [(3, 5, "damaged")]
+        (place,) = log.statistics().damage
+        assert place.file == name and place.offset <= at < place.offset + place.bytes
