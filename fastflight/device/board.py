@@ -196,8 +196,11 @@ class Board:
     def write(self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer) -> Conversation[Written]:
         """Fetch content and make it a file, whole or not at all."""
         unfinished = Unfinished(parts.writable(self._file(path)), keep=keep)
+        if resume is None:
+            yield from parts.choose_place(self.link, unfinished)
         self._unfinished.append(unfinished)
-        written = yield from Upload(self.link, unfinished, resume, transfer).run()
+        with parts.explained(self.link, unfinished):
+            written = yield from Upload(self.link, unfinished, resume, transfer).run()
         self._unfinished.remove(unfinished)
         return written
 

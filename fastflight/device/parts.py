@@ -4,11 +4,15 @@ A part lies in the folder of the file that it is to become, so that a rename doe
 (micro:bit) copies the verified part over the old file instead, once it has shown that there is room; a copy that breaks
 off is done again, and the part removed only after it. So the content is never lost, but between a power cut and the
 next write the file may be in part.
+
+Such a board writes a file that does not exist yet under its own name (`direct`), which takes room for one copy instead
+of two. It is verified there, and removed when the write fails (`docs/decisions/0047`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fastflight.device import path as paths
@@ -17,7 +21,7 @@ from fastflight.device.execute import execute, sealed
 from fastflight.device.link import Link
 from fastflight.device.listing import stat
 from fastflight.device.transfer import Part
-from fastflight.errors import DeviceError, FileMissing, RequestError
+from fastflight.errors import DeviceError, DeviceFull, FileMissing, RequestError, TransportError
 from fastflight.protocol import Conversation
 
 # One name per folder, so that a broken transfer leaves at most one such file, which the next one writes over.
@@ -91,10 +95,14 @@ class Unfinished:
     copying: bool = False
     # It is verified, and one of several that are being put in their places.
     placing: bool = False
+    # The file is new, and the board cannot rename: it is written under its own name.
+    direct: bool = False
 
     @property
     def part(self) -> str:
-        """The temporary name that the write goes to."""
+        """The name that the write goes to: a temporary one, except for a direct write."""
+        if self.direct:
+            return self.path
         name = TEMPORARY_NAME if self.number is None else f"{TEMPORARY_NAME}-{self.number}"
         return paths.join(paths.parent(self.path), name)
 
@@ -104,6 +112,36 @@ def writable(path: str) -> str:
     if paths.name(path).startswith((TEMPORARY_NAME, TRIAL_NAME)):
         raise RequestError("the name is for what writes leave behind", where=path, hint="Give it another name")
     return path
+
+
+def choose_place(link: Link, unfinished: Unfinished) -> Conversation[None]:
+    """Decide whether the write is a direct one."""
+    if link.capabilities.has("os.rename"):
+        return
+    try:
+        yield from stat(link.repl, link.capabilities, unfinished.path)
+    except FileMissing:
+        unfinished.direct = True
+
+
+@contextlib.contextmanager
+def explained(link: Link, unfinished: Unfinished) -> Iterator[None]:
+    """Errors of the write say what is particular to a board that cannot rename."""
+    try:
+        yield
+    except TransportError as error:
+        if unfinished.direct:
+            place = f"a part of {unfinished.path} may lie on the board: write it again, or remove it"
+            error.hint = f"{error.hint}; {place}" if error.hint else place[0].upper() + place[1:]
+        raise
+    except DeviceFull as error:
+        if not unfinished.direct and not link.capabilities.has("os.rename"):
+            error.hint = "This board needs room for a second copy to replace a file. Remove the old file first"
+        raise
+    except FileMissing:
+        if unfinished.direct and not link.capabilities.folders:
+            raise _bad_name(unfinished.path) from None
+        raise
 
 
 def left(link: Link, path: str) -> Conversation[Part | None]:
@@ -119,6 +157,8 @@ def left(link: Link, path: str) -> Conversation[Part | None]:
 
 def place(link: Link, unfinished: Unfinished, size: int) -> Conversation[None]:
     """Make the verified part, of `size` bytes, the file."""
+    if unfinished.direct:
+        return
     path = unfinished.path
     if link.capabilities.has("os.rename"):
         names = {"path": link.capabilities.spelled(path), "part": link.capabilities.spelled(unfinished.part)}
@@ -146,7 +186,7 @@ def settle(link: Link, unfinished: Unfinished) -> Conversation[None]:
     elif unfinished.placing:
         code = RENAME_LEFT.format(part=part, path=path) + REMOVE.format(part=part)
     else:
-        code = CLOSE if unfinished.keep else CLOSE + REMOVE.format(part=part)
+        code = CLOSE if unfinished.keep and not unfinished.direct else CLOSE + REMOVE.format(part=part)
     yield from link.repl.execute(sealed(link.repl, link.capabilities, code), WRITE_SECONDS)
 
 
@@ -173,4 +213,9 @@ def _try_room(link: Link, path: str, size: int) -> Conversation[None]:
     try:
         yield from execute(link.repl, link.capabilities, code, path, WRITE_SECONDS)
     except FileMissing:
-        raise DeviceError("the board does not accept the name", where=path, hint="Use a shorter name") from None
+        raise _bad_name(path) from None
+
+
+def _bad_name(path: str) -> DeviceError:
+    """What a flat file system means by `file not found` when it is told to write."""
+    return DeviceError("the board does not accept the name", where=path, hint="Use a shorter name")

@@ -17,7 +17,7 @@ from fastflight.device.digest import Digest, algorithm, digests
 from fastflight.device.entry import Written
 from fastflight.device.execute import execute
 from fastflight.device.link import Link
-from fastflight.device.parts import WRITE_SECONDS, Unfinished, place, place_all, writable
+from fastflight.device.parts import WRITE_SECONDS, Unfinished, choose_place, explained, place, place_all, writable
 from fastflight.device.transfer import Transfer, WrittenTree
 from fastflight.device.upload import Upload
 from fastflight.device.verify import damaged, verify
@@ -65,17 +65,19 @@ class Tree:
         full = self._within(path)
         yield from self._make_folders(full)
         unfinished = Unfinished(full, number=len(self._paths))
+        yield from choose_place(self._link, unfinished)
         self._unfinished.append(unfinished)
         upload = Upload(self._link, unfinished, None, self._transfer)
-        try:
-            sent = yield from upload.store()
-        except DeviceFull:
-            if not self._stored or not upload.goes_on:
-                raise
-            self._at_once = False
-            yield from self._put_in_place()
-            yield from upload.look()
-            sent = yield from upload.store()
+        with explained(self._link, unfinished):
+            try:
+                sent = yield from upload.store()
+            except DeviceFull:
+                if not self._stored or not upload.goes_on:
+                    raise
+                self._at_once = False
+                yield from self._put_in_place()
+                yield from upload.look()
+                sent = yield from upload.store()
         self._stored.append(_Stored(unfinished, sent))
 
     def finish(self) -> Conversation[WrittenTree]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fastflight.device import AsyncSession, Inventory, Session, parts
+from fastflight.device.digest import Digest
 from fastflight.errors import (
     DataError,
     DeviceError,
@@ -19,6 +20,7 @@ from fastflight.errors import (
     DeviceFull,
     FastFlightError,
     FileMissing,
+    ProtocolError,
     RequestError,
     TransportError,
     TransportTimeout,
@@ -174,12 +176,65 @@ def test_a_board_that_cannot_rename_tries_for_room_before_it_copies(
     board: Callable[[str], Inventory], tmp_path: Path
 ) -> None:
     with board("without=os.rename&capacity=25000").device("demo").lease("test") as session:
-        assert session.write("/new.bin", [CONTENT]).bytes == len(CONTENT)
-        session.remove("/new.bin")
         with pytest.raises(DeviceFull):
             session.write("/old.bin", [CONTENT[:500], CONTENT, CONTENT[:3000]])
         assert [entry.path for entry in session.list("/")] == ["/old.bin"]
     assert (tmp_path / "old.bin").read_bytes() == b"the old content"
+
+
+def test_a_new_file_on_a_board_that_cannot_rename_needs_room_for_itself_alone(
+    board: Callable[[str], Inventory], tmp_path: Path
+) -> None:
+    big = CONTENT + CONTENT[:4000]
+    with board("without=os.rename&capacity=25000").device("demo").lease("test") as session:
+        with pytest.raises(DeviceFull, match="Remove the old file first"):
+            session.write("/old.bin", [big])
+        written = session.write("/new.bin", [big])
+        assert (written.bytes, written.verified) == (len(big), "sha256")
+        assert b"".join(session.read("/new.bin")) == big
+        tree = session.write_tree("/", iter([("a.bin", [CONTENT[:3000]]), ("b.bin", [CONTENT[:3000]])]))
+        assert [path for path, _ in tree.files] == ["/a.bin", "/b.bin"]
+        assert [entry.path for entry in session.list("/")] == ["/a.bin", "/b.bin", "/new.bin", "/old.bin"]
+    assert (tmp_path / "old.bin").read_bytes() == b"the old content"
+
+
+@pytest.mark.parametrize("without", ["os.rename", "os.rename,hashlib,binascii", "os.rename,sys.stdin"])
+def test_a_new_file_that_fails_on_a_board_that_cannot_rename_is_removed(
+    board: Callable[[str], Inventory], without: str
+) -> None:
+    def leaving() -> Iterator[bytes]:
+        yield CONTENT[:3000]
+        raise KeyboardInterrupt
+
+    with board(f"without={without}&capacity=25000").device("demo").lease("test") as session:
+        with pytest.raises(DeviceFull):
+            session.write("/new.bin", [CONTENT, CONTENT, CONTENT])
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+        with pytest.raises(KeyboardInterrupt):
+            session.write("/new.bin", leaving(), keep=True)
+        assert session.part("/new.bin") is None
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+        with pytest.raises(FileMissing):
+            session.write("/none/x", [b"x"])
+
+
+@pytest.mark.parametrize("without", ["os.rename", "os.rename,sys.stdin", "os.rename,hashlib,binascii"])
+def test_a_new_file_that_comes_wrong_on_a_board_that_cannot_rename_is_removed(
+    board: Callable[[str], Inventory], monkeypatch: pytest.MonkeyPatch, without: str
+) -> None:
+    monkeypatch.setattr(Digest, "hex", lambda self, algorithm: "00" * 32)
+    with board(f"without={without}").device("demo").lease("test") as session:
+        with pytest.raises(ProtocolError, match="is not what was sent"):
+            session.write("/new.bin", [CONTENT])
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+
+
+def test_a_line_lost_in_a_new_file_on_a_board_that_cannot_rename_says_what_may_be_there(
+    board: Callable[[str], Inventory],
+) -> None:
+    with pytest.raises(TransportError, match="a part of /new.bin may lie on the board: write it again, or remove it"):
+        with board("without=os.rename&fault=unplug-after-rx%3D9000").device("demo").lease("test") as session:
+            session.write("/new.bin", [CONTENT])
 
 
 HANGS_ONCE = """\

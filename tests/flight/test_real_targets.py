@@ -282,3 +282,17 @@ def test_times_of_the_board_by_the_servers_clock(real: Board, mode: str) -> None
     counted = (rows[-1]["ms"] - rows[0]["ms"]) % 2**30
     passed = (times[-1] - times[0]).total_seconds() * 1000
     assert times == sorted(times) and passed <= counted + 1
+
+
+def test_a_new_file_may_take_most_of_the_storage(small_board: Board) -> None:
+    """With room for one copy and not for two."""
+    content = bytes(range(256)) * 46
+    keys = {"type": "device.file", "device": "demo", "path": "/big.bin", "format": "raw"}
+    raw = pa.table({"offset": pa.array([0], pa.int64()), "data": pa.array([content], pa.binary())})
+    assert small_board.put(raw, keys).last["sha256"] == sha256(content)
+    full = small_board.put(raw, {**keys, "path": "/another"})
+    assert "no space left" in str(full.error)
+    rows = small_board.table(type="device.listing", device="demo", path="/").to_pylist()
+    assert [(row["path"], row["size"]) for row in rows] == [("/big.bin", len(content))]
+    assert "Remove the old file first" in str(small_board.put(raw, keys).error)
+    assert b"".join(small_board.table(**keys)["data"].to_pylist()) == content
