@@ -53,6 +53,9 @@ async def tail(
     ] = None,
     columns: Columns = None,
     ticks: Ticks = None,
+    requests: Annotated[
+        bool, typer.Option("--requests", help="Also show what requests send to the device and are answered, as bytes.")
+    ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are; on a terminal as text.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
     json: AsJson = False,
@@ -62,7 +65,7 @@ async def tail(
 ) -> None:
     """Follow what a device says, without interrupting its program. Ctrl-C ends it."""
     one_way(raw, as_csv, json, columns)
-    asked: SessionFormat = "bytes" if raw else format
+    asked: SessionFormat = "bytes" if raw or requests else format
     async with (
         server.client() as client,
         await client.session(
@@ -76,6 +79,7 @@ async def tail(
             ticks=ticks,
             flush_ms=50,
             reconnect=reconnect,
+            requests=requests,
             mode=mode,
         ) as stream,
     ):

@@ -316,13 +316,14 @@ class FastFlightClient:
         limit_rows: int | None = None,
         limit_seconds: float | None = None,
         reconnect: bool = False,
+        requests: bool = False,
         mode: Mode = "async",
     ) -> RowStream:
         """The live traffic of a device, from now on, from number `since_seq`, or from `since_seconds` back.
 
         Ends by itself at a limit, or when the device is gone and `reconnect` is not given; `summary["ended"]` says why.
         With `ticks`, a column of the board's ticks, there is also `board_time`: when they were read, by the server's
-        clock.
+        clock. With `requests`, rows of requests and their answers come, too, and a column `request` tells them apart.
         """
         request = call.build(
             DeviceSession,
@@ -338,6 +339,7 @@ class FastFlightClient:
             limit_rows=limit_rows,
             limit_seconds=limit_seconds,
             reconnect=reconnect,
+            requests=requests,
             mode=mode,
         )
         return self.read_request(request)

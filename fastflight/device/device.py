@@ -64,8 +64,6 @@ class Device:
         # How often it was opened, and what boards before this one had lost on the way.
         self.openings = 0
         self._retries = 0
-        # Where the last one was: before this number.
-        self.lost_at = 0
         # What has become of keeping its traffic: empty where nobody keeps it. Set by whoever does.
         self.recording = ""
         self._counting = threading.Lock()
@@ -132,7 +130,7 @@ class Device:
         runs on the board and `interrupt` is false. `TransportError` when it cannot be reached.
         """
         self._check_line()
-        with self._lock.held(holder, self._patience(timeout)), located(self.name):
+        with self._lock.held(holder, self._patience(timeout)), located(self.name), self._requesting():
             try:
                 port = self._ready(interrupt)
             except BaseException:
@@ -151,7 +149,7 @@ class Device:
         """As `lease`, for an `async with` block."""
         self._check_line()
         async with self._lock.aheld(holder, self._patience(timeout)):
-            with located(self.name):
+            with located(self.name), self._requesting():
                 try:
                     port = await self._aready(interrupt)
                 except BaseException:
@@ -285,14 +283,23 @@ class Device:
         """The line failed whoever had it: those that listen want to know."""
         self._drop()
         self._trouble = error.what
-        self.lost_at = self.tap.next_seq
         self.outages += 1
-        self.tap.nudge()
+        self.tap.lost()
+
+    @contextlib.contextmanager
+    def _requesting(self) -> Iterator[None]:
+        """A request has the line for a `with` block; `_ready` begins it."""
+        try:
+            yield
+        finally:
+            if self._port is not None:
+                self._port.requests.end()
 
     def _ready(self, interrupt: bool) -> Port:
         """The open line, with a board behind it that is ready for conversations."""
         idle = self._port is not None
         port = self._opened()
+        port.requests.begin(self._board.repl)
         try:
             run(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
             run(self._board.learn(), port, timeout=LEARN_SECONDS)
@@ -309,6 +316,7 @@ class Device:
         """As `_ready`. Waking is not broken off: half an answer would be taken for the next one's."""
         idle = self._port is not None
         port = await self._aopened()
+        port.requests.begin(self._board.repl)
         try:
             await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS))
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)

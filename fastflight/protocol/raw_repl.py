@@ -66,6 +66,8 @@ class RawRepl:
     def __init__(self, paste: bool | None = None) -> None:
         self.inbox = Inbox()
         self.entered = False
+        # How often it was left for the friendly prompt.
+        self.leaves = 0
         self.paste = paste
         # An answer did not come in time: it may still come, and be taken for that of something else.
         self._owed = False
@@ -113,6 +115,7 @@ class RawRepl:
     def leave(self) -> Conversation[None]:
         """Back to the friendly REPL. Does not wait for its banner: `enter` skips what stands before its own."""
         self.entered = False
+        self.leaves += 1
         yield Send(CTRL_B)
 
     def recover(self) -> Conversation[None]:

@@ -216,7 +216,8 @@ class DeviceSession(Request):
     It begins now, at the number `since_seq`, or `since_seconds` back, as far as it is kept. `schema` is for `jsonl` and
     `csv`, and needed there; `columns` are those to keep, of all columns. With `ticks` there is one more, `board_time`:
     what that column tells, by the server's clock. Rows wait for their batch at most `flush_ms`. With `reconnect` it
-    goes on when the device is gone and comes back, else it ends.
+    goes on when the device is gone and comes back, else it ends. With `requests` it shows what requests say to the
+    device and what they are answered, too.
     """
 
     type: ClassVar[str] = "device.session"
@@ -234,6 +235,7 @@ class DeviceSession(Request):
     limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
     limit_seconds: Annotated[float | None, Field(ge=0, le=MAX_SECONDS)] = None
     reconnect: bool = False
+    requests: bool = False
 
 
 class Recording(Request):

@@ -1,8 +1,9 @@
 """`device.session`: the live traffic of a device as rows, and bytes to be sent to it.
 
 Reading disturbs nobody: the line is read while nobody has the device, and what others do with it is seen by the line's
-tap, where each reader has a place of its own. Writing has the bare line for as long as it lasts, as a bridge's client
-has: others are told so. An exchange is both at once, and ends with its input.
+tap, where each reader has a place of its own. The traffic of requests is shown to those only that ask for it. Writing
+has the bare line for as long as it lasts, as a bridge's client has: others are told so. An exchange is both at once,
+and ends with its input.
 """
 
 from __future__ import annotations
@@ -152,8 +153,9 @@ class DeviceSessions:
 
 
 def _lots(device: Device, request: DeviceSession, following: Following) -> Generator[Lot, None, None]:
-    with _named(), device.listen(seq=request.since_seq, since_ns=following.since_ns) as reader:
-        following.start(reader)
+    with _named():
+        reader = following.start()
+    with device.listen():
         ready: Lot = []
         while following.is_opening():
             ready += following.rows.feed(reader.take(LOOK_SECONDS))
@@ -163,8 +165,9 @@ def _lots(device: Device, request: DeviceSession, following: Following) -> Gener
 
 
 async def _alots(device: Device, request: DeviceSession, following: Following) -> AsyncGenerator[Lot, None]:
-    with _named(), device.listen(seq=request.since_seq, since_ns=following.since_ns) as reader:
-        following.start(reader)
+    with _named():
+        reader = following.start()
+    with device.listen():
         ready: Lot = []
         while following.is_opening():
             ready += following.rows.feed(await reader.atake(LOOK_SECONDS))
@@ -183,8 +186,7 @@ def _talk(
 ) -> Generator[Lot, None, None]:
     with _gone(following), device.line(holder(request), tenure=tenure) as port, _named():
         tenure.use()
-        reader = device.tap.reader(seq=request.since_seq, since_ns=following.since_ns)
-        following.start(reader)
+        reader = following.start()
         with LineThread(port, partial(_lost, following)) as line:
             sending = threading.Thread(target=_send_all, args=(batches, line, following, tenure), name="session-input")
             sending.start()
@@ -207,8 +209,7 @@ async def _atalk(
         async with device.aline(holder(request), tenure=tenure) as port:
             tenure.use()
             with _named():
-                reader = device.tap.reader(seq=request.since_seq, since_ns=following.since_ns)
-            following.start(reader)
+                reader = following.start()
             async with LineTask(port, partial(_lost, following)) as line:
                 sending = asyncio.ensure_future(_asend_all(batches, line, following, tenure))
                 try:

@@ -27,7 +27,7 @@ STOPPED = "recording stopped"
 
 
 class Following:
-    """One session of `request` on `device`. `start` it with a reader, then `feed` it until it has `ended`."""
+    """One session of `request` on `device`. `start` it, then `feed` it until it has `ended`."""
 
     def __init__(self, device: Device, request: DeviceSession, clock: Callable[[], float] = time.monotonic) -> None:
         if request.since_seq is not None and request.since_seconds is not None:
@@ -35,6 +35,7 @@ class Following:
         self.rows = SessionRows(request, clock)
         self.ended = ""
         self._device = device
+        self._tap = device.tap.whole() if request.requests else device.tap
         self._request = request
         self._clock = clock
         self._outages = device.outages
@@ -49,16 +50,16 @@ class Following:
         self._failure: BaseException | None = None
         self._reader: TapReader | None = None
 
-    @property
-    def since_ns(self) -> int | None:
-        """Where the session begins, where that is a time."""
-        seconds = self._request.since_seconds
-        return None if seconds is None else time.time_ns() - round(seconds * 1e9)
+    def start(self) -> TapReader:
+        """Take the place in the traffic where the session begins, and give what reads from there.
 
-    def start(self, reader: TapReader) -> None:
-        """The place in the traffic that the session has."""
-        self._reader = reader
-        self.rows.begin(reader.begins_line)
+        `RequestError` for a `since_seq` that is not there yet.
+        """
+        seconds = self._request.since_seconds
+        since_ns = None if seconds is None else time.time_ns() - round(seconds * 1e9)
+        self._reader = self._tap.reader(seq=self._request.since_seq, since_ns=since_ns)
+        self.rows.begin(self._reader.begins_line)
+        return self._reader
 
     def is_opening(self) -> bool:
         """Whether nobody knows yet if the device is there. `TransportError` if it is not, unless it may come back."""
@@ -85,9 +86,9 @@ class Following:
         if self._device.outages != self._outages:
             self._outages = self._device.outages
             if self._request.reconnect:
-                self._outage = self._device.lost_at, self._device.trouble
+                self._outage = self._tap.lost_at, self._device.trouble
             else:
-                self._end_at(self._device.lost_at, GONE, self._device.trouble)
+                self._end_at(self._tap.lost_at, GONE, self._device.trouble)
         ready = self.rows.feed(self._wanted(items))
         if self._device.recording != self._recording:
             self._recording = self._device.recording
@@ -107,7 +108,7 @@ class Following:
 
     def end(self, reason: str, why: str = "") -> None:
         """Come to an end with what crossed the line until now; the first reason counts. From any thread."""
-        self._end_at(self._device.tap.next_seq, reason, why)
+        self._end_at(self._tap.next_seq, reason, why)
 
     def _end_at(self, seq: int, reason: str, why: str) -> None:
         with self._ending:

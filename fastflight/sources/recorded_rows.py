@@ -1,8 +1,8 @@
 """The traffic of a device as it is kept, and what is kept as rows again. No I/O.
 
 A row of the log is a chunk: its number is the log's own, the same that live sessions have seen. The column `cut` says
-why a row does not go on from the one before it: the line was lost and opened again, or recording began. It is null
-where nothing came between.
+why a row does not go on from the one before it: the line was lost and opened again, recording began, or a request had
+the device, whose own traffic is not kept. It is null where nothing came between.
 
 `kept` makes batches for the log of what a tap gave. `Replay` is given what the log gives, rows and what is missing,
 and gives the rows that a `recording` request wants, as a session of the device would have given them: `bytes` batch by
@@ -27,7 +27,7 @@ from fastflight.sources.reading import Lot
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
-from fastflight.transport.tap import Chunk, Gap
+from fastflight.transport.tap import REQUEST_CUTS, Chunk, Gap
 
 KEPT_SCHEMA = pa.schema(
     [
@@ -85,6 +85,8 @@ class _Rows(Protocol):
 
     def outage(self, reason: str) -> Lot: ...
 
+    def after_request(self, cut: str) -> Lot: ...
+
     def finish(self) -> Lot: ...
 
     def summary(self) -> Summary: ...
@@ -123,7 +125,9 @@ class Replay:
             if cut == BEGAN and self._missing is not None and self._missing.reason == "never written":
                 self._missing = None
             ready += self._flush()
-            if cut and self._any:
+            if cut in REQUEST_CUTS:
+                ready += self._rows.after_request(cut)
+            elif cut and self._any:
                 ready += self._rows.outage(cut)
             self._any = True
             ready += self._rows.add(first, batch)
@@ -167,6 +171,7 @@ class _Lines:
         self._rows = SessionRows(session)
         self.begin = self._rows.begin
         self.outage = self._rows.outage
+        self.after_request = self._rows.after_request
         self.finish = self._rows.finish
         self.summary = self._rows.summary
 
@@ -236,6 +241,9 @@ class _Bytes:
         ready = self._flush()
         self._outages += 1
         return [*ready, Noted(empty(self.schema), {"outage": {"reason": reason, "next_seq": self._next}})]
+
+    def after_request(self, cut: str) -> Lot:
+        return []
 
     def finish(self) -> Lot:
         return self._flush()

@@ -26,7 +26,7 @@ from fastflight.sources.board_time import BoardTime
 from fastflight.tables import LineParser, Rejected
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
-from fastflight.transport.tap import Chunk, Gap
+from fastflight.transport.tap import AFTER_REQUEST, REQUEST_CUTS, Chunk, Gap
 
 # Output without line ends is cut into rows of this length, or set aside where lines are parsed.
 MAX_LINE_BYTES = 64 * 1024
@@ -44,6 +44,8 @@ BYTES_SCHEMA = pa.schema(
         pa.field("data", pa.binary(), nullable=False),
     ]
 )
+# Of sessions that show the traffic of requests, too.
+REQUEST = pa.field("request", pa.bool_(), nullable=False)
 LINES_SCHEMA = pa.schema([*_PLACE, pa.field("text", pa.string(), nullable=False)])
 DIRECTIONS = ("rx", "tx")
 CUT = "the line was cut by a gap"
@@ -162,12 +164,27 @@ class SessionRows:
             if isinstance(item, Gap):
                 self._missed(item, ready)
             else:
-                if item.cut and self._next is not None and self._told_at != item.seq:
+                if item.cut in REQUEST_CUTS:
+                    ready += self.after_request(item.cut)
+                elif item.cut and self._next is not None and self._told_at != item.seq:
                     ready += self.outage(item.cut)
                 self._take(item, ready)
             if self.full:
                 return ready
         return ready + self.due()
+
+    def after_request(self, cut: str) -> list[Batch]:
+        """A request had the device: the line before it ends, and the next one begins if `cut` says so.
+
+        `feed` does this by itself for a chunk that has such a cut.
+        """
+        ready: list[Batch] = []
+        if self._lines is not None:
+            for line in self._lines.end(cut):
+                self._add(line, ready)
+            if cut == AFTER_REQUEST:
+                self._lines = Lines(True)
+        return ready
 
     @property
     def outage_at(self) -> int | None:
@@ -282,8 +299,10 @@ class SessionRows:
             return pa.record_batch([*place, pa.array(text, pa.string())], schema=self._whole)
         codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in rows], pa.int8())
         direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
-        data = pa.array([chunk.data for chunk in rows], pa.binary())
-        return pa.record_batch([*place, direction, data], schema=self._whole)
+        columns = [*place, direction, pa.array([chunk.data for chunk in rows], pa.binary())]
+        if self._request.requests:
+            columns.append(pa.array([chunk.request for chunk in rows], pa.bool_()))
+        return pa.record_batch(columns, schema=self._whole)
 
     def _parsed(self, parser: LineParser, lines: list[Line]) -> pa.RecordBatch:
         whole = [line for line in lines if not line.cut]
@@ -306,6 +325,10 @@ class SessionRows:
 
 def parser_of(request: DeviceSession) -> LineParser | None:
     """What makes rows of lines, where the format has one."""
+    if request.requests and request.format != "bytes":
+        raise RequestError(
+            f"{request.format} has lines of the board only", where="requests", hint="Leave it out, or ask for bytes"
+        )
     if request.format == "bytes" or request.format == "lines":
         if request.schema_ is not None:
             raise RequestError(
@@ -347,7 +370,9 @@ def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
     """All columns of the format."""
     if parser is not None:
         return pa.schema([*_PLACE, *([BOARD_TIME] if request.ticks else []), *parser.schema])
-    return LINES_SCHEMA if request.format == "lines" else BYTES_SCHEMA
+    if request.format == "lines":
+        return LINES_SCHEMA
+    return BYTES_SCHEMA.append(REQUEST) if request.requests else BYTES_SCHEMA
 
 
 def _place(rows: list[Any]) -> list[pa.Array]:

@@ -4,6 +4,9 @@ A `Tap` keeps the last bytes of a line as chunks, one for each read and write, n
 with the time of the read. Readers share these: each has only a place in the sequence, so a slow one holds nobody up and
 costs no memory. What it did not take before the tap dropped it becomes one `Gap`, with the exact numbers.
 
+The traffic of requests has no number and is not kept here, so that leaving it out makes no gap and a large transfer
+drops nothing of what the device said. `whole` is a tap of all that crosses, for whoever asks for it.
+
 `transport.tapped` feeds it from a port. Thread-safe: a line is used from threads and from loops, and its readers live
 on others.
 """
@@ -31,12 +34,17 @@ KEPT_BYTES = 256 * 1024
 CHUNK_BYTES = 256
 # A reader takes this many chunks at once: few enough that taking them does not keep the line's owner waiting.
 LOT_CHUNKS = 256
+# Cuts where requests had the device in between. Nothing is lost there, but a line does not go on over it. After the
+# first of them a line begins; after the second one, nobody knows.
+AFTER_REQUEST = "a request had the device"
+WITHIN_REQUEST = "a request had the device, and the board's prompt did not come back"
+REQUEST_CUTS = (AFTER_REQUEST, WITHIN_REQUEST)
 
 
 class Chunk(NamedTuple):
     """One read (`rx`, from the device) or write (`tx`). `time_ns` is UTC, in nanoseconds since 1970.
 
-    `cut`: why it does not go on from the chunk before; empty if it does.
+    `cut`: why it does not go on from the chunk before; empty if it does. `request`: it is the traffic of a request.
     """
 
     seq: int
@@ -44,6 +52,7 @@ class Chunk(NamedTuple):
     direction: Direction
     data: bytes
     cut: str = ""
+    request: bool = False
 
 
 class Gap(NamedTuple):
@@ -79,6 +88,8 @@ class Tap:
         self._cut = ""
         # Whether what the device says next is known to begin a line.
         self._line_begins = False
+        # The same after a request; None if none was there since the last chunk.
+        self._after_request: bool | None = None
         # Whether the very first of it did, and nothing of it was dropped since.
         self._begins = False
         self._dropped = False
@@ -88,6 +99,10 @@ class Tap:
         self.bytes = {"rx": 0, "tx": 0}
         self.heard_ns: int | None = None
         self.missed = 0
+        # Where the line was lost last: before this number.
+        self.lost_at = 0
+        # All traffic with that of requests, numbered by itself: from when somebody first asked for it.
+        self._whole: Tap | None = None
         # Readers that wait; each is woken once.
         self._waiting: list[Callable[[], object]] = []
         # Told at every nudge.
@@ -109,6 +124,31 @@ class Tap:
         with self._lock:
             self._cut = reason
             self._line_begins = False
+            self._after_request = None
+            whole = self._whole
+        if whole is not None:
+            whole.cut(reason)
+
+    def lost(self) -> None:
+        """The line is lost."""
+        with self._lock:
+            self.lost_at = self._next
+            whole = self._whole
+        if whole is not None:
+            whole.lost()
+        self.nudge()
+
+    def whole(self) -> Tap:
+        """All traffic with that of requests, numbered by itself: from when this is called for the first time."""
+        with self._lock:
+            if self._whole is None:
+                self._whole = Tap(self._limit, self._clock)
+            return self._whole
+
+    def end_of_request(self, *, begins_line: bool) -> None:
+        """A request was there; `begins_line`: what the device says next is known to begin a line."""
+        with self._lock:
+            self._after_request = begins_line
 
     def begin_line(self, reason: str) -> None:
         """What the device says next begins a line; `reason` is why a line that had not ended has no more."""
@@ -119,21 +159,37 @@ class Tap:
                 self._line_begins = True
                 self._begins = self._begins or not self._chunks
 
-    def feed(self, direction: Direction, data: bytes) -> None:
-        """Something crossed the line. Never waits for a reader."""
+    def feed(self, direction: Direction, data: bytes, *, request: bool = False) -> None:
+        """Something crossed the line, as part of a `request` or not. Never waits for a reader."""
         if not data:
             return
         # A copy of just that size. A read takes room for `READ_BYTES`, and what came keeps the start of that room: of
         # twenty bytes that are kept a page, or a place in the heap between two holes that the next read does not fit.
         data = bytes(memoryview(data))
+        if self._whole is not None:
+            self._whole._keep(direction, data, request)
+        if request:
+            with self._lock:
+                self._count(direction, data)
+        else:
+            self._keep(direction, data, request)
+
+    def _count(self, direction: Direction, data: bytes) -> int:
+        """Count what crossed the line, and tell when. `_lock` is held."""
+        now = self._clock()
+        self.bytes[direction] += len(data)
+        if direction == "rx":
+            self.heard_ns = now
+        return now
+
+    def _keep(self, direction: Direction, data: bytes, request: bool) -> None:
         with self._lock:
-            now = self._clock()
+            now = self._count(direction, data)
+            cut = self._cut or self._request_cut()
+            self._cut, self._after_request = "", None
             if direction == "rx":
                 self._line_begins = data.endswith(b"\n")
-                self.heard_ns = now
-            self.bytes[direction] += len(data)
-            self._chunks.append(Chunk(self._next, now, direction, data, self._cut))
-            self._cut = ""
+            self._chunks.append(Chunk(self._next, now, direction, data, cut, request))
             self._next += 1
             self._bytes += len(data) + CHUNK_BYTES
             self._fed += len(data) + CHUNK_BYTES
@@ -148,6 +204,12 @@ class Tap:
                 waiting += [wake for mark, wake in self._marks if mark <= self._fed]
                 self._marks = [each for each in self._marks if each[0] > self._fed]
         _wake(waiting)
+
+    def _request_cut(self) -> str:
+        """Why the next chunk does not go on from the last one, if that is for a request. `_lock` is held."""
+        if self._after_request is None or (self._after_request and self._line_begins):
+            return ""
+        return AFTER_REQUEST if self._after_request else WITHIN_REQUEST
 
     def reader(self, *, seq: int | None = None, since_ns: int | None = None) -> TapReader:
         """A reader that starts at the next chunk, at number `seq`, or at the first kept chunk since a time.
@@ -171,20 +233,23 @@ class Tap:
     def _begins_line(self, start: int) -> bool:
         """Whether the first byte that the device sent in chunk `start` or later begins a line, as far as is known."""
         if start == self._next:
-            return self._line_begins
+            return self._line_begins if self._after_request is None else self._after_request
         kept = self._next - len(self._chunks)
         for chunk in reversed(list(islice(self._chunks, max(0, start + 1 - kept)))):
             if chunk.seq < start and chunk.direction == "rx":
                 return chunk.data.endswith(b"\n")
             if chunk.cut:
-                return False
+                return chunk.cut == AFTER_REQUEST
         return self._begins and not self._dropped
 
     def nudge(self) -> None:
         """Wake the readers that wait, with nothing: something about the line is worth a look."""
         with self._lock:
             waiting = self._all_waiting() + self._heeding
+            whole = self._whole
         _wake(waiting)
+        if whole is not None:
+            whole.nudge()
 
     @contextlib.contextmanager
     def heeding(self, wake: Callable[[], object]) -> Iterator[None]:
@@ -202,7 +267,10 @@ class Tap:
         with self._lock:
             self._closed = True
             waiting = self._all_waiting()
+            whole = self._whole
         _wake(waiting)
+        if whole is not None:
+            whole.close()
 
     def _take(self, start: int, wake: Callable[[], object] | None) -> tuple[list[Chunk | Gap], int, bool]:
         """From number `start`: a lot of chunks, where to go on, whether that is the end. If none: `wake` later."""

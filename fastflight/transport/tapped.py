@@ -1,7 +1,7 @@
 """A port whose traffic a tap sees.
 
 `tapped(port, tap)` is the port itself to its owner, and feeds the tap: `rx` with what a read brought, `tx` with what a
-write handed to the line, before any answer to it.
+write handed to the line, before any answer to it. `requests` is told when a request has the line.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from fastflight.errors import TransportTimeout
 from fastflight.transport.port import Gathering, LineSettings, ModemLines, Port, Pouring, SerialControl
+from fastflight.transport.request_filter import RequestFilter
 from fastflight.transport.tap import Tap
 
 # A quiet board is waited for again after this: a timer that fires once an hour.
@@ -30,7 +31,7 @@ class TappedPort:
 
     def __init__(self, port: Port, tap: Tap) -> None:
         self._port = port
-        self._tap = tap
+        self.requests = RequestFilter(tap)
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -38,11 +39,11 @@ class TappedPort:
 
     def read(self, timeout: float) -> bytes:
         data = self._port.read(timeout)
-        self._tap.feed("rx", data)
+        self.requests.feed("rx", data)
         return data
 
     def write(self, data: bytes, timeout: float) -> None:
-        self._tap.feed("tx", data)
+        self.requests.feed("tx", data)
         self._port.write(data, timeout)
 
     def close(self) -> None:
@@ -50,13 +51,13 @@ class TappedPort:
 
     async def aread(self, timeout: float) -> bytes:
         data = await self._port.aread(timeout)
-        self._tap.feed("rx", data)
+        self.requests.feed("rx", data)
         return data
 
     async def alisten(self) -> None:
         """Read the line for the tap alone, until cancelled. Fails as `aread` does, but silence is no failure."""
         if isinstance(self._port, Pouring):
-            await self._port.apour(partial(self._tap.feed, "rx"))
+            await self._port.apour(partial(self.requests.feed, "rx"))
             return
         while True:
             with contextlib.suppress(TransportTimeout):
@@ -65,7 +66,7 @@ class TappedPort:
             await asyncio.sleep(0)
 
     def awrite(self, data: bytes, timeout: float) -> Coroutine[Any, Any, None]:
-        self._tap.feed("tx", data)
+        self.requests.feed("tx", data)
         return self._port.awrite(data, timeout)
 
     async def adrain(self, timeout: float) -> None:

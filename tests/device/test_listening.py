@@ -89,11 +89,13 @@ def test_a_line_that_fails_under_a_tool_is_opened_anew(demo: Device) -> None:
         assert session.exec("print(3)").stdout == b"3\r\n"
 
 
-def test_requests_are_seen_by_those_that_listen(demo: Device) -> None:
+def test_requests_are_seen_by_those_that_ask_for_them(demo: Device) -> None:
+    whole = demo.tap.whole().reader()
     with demo.listen() as reader:
         with demo.lease("a reader", timeout=0) as session:
             session.exec("print('seen')")
-        assert b"seen" in said(reader, b"seen\r\n")
+        assert b"seen" in said(whole, b"seen\r\n")
+        assert not any(isinstance(item, Chunk) and b"seen" in item.data for item in reader.rest())
 
 
 def test_output_is_read_while_nobody_has_the_device_and_a_request_comes_in_between(tmp_path: Path) -> None:

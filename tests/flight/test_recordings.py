@@ -70,6 +70,27 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
         yield board
 
 
+def test_an_upload_is_no_part_of_a_recording_and_leaves_no_gap(tmp_path: Path, mode: str) -> None:
+    with recording(tmp_path) as (board, recordings):
+        board.get(**SESSION, limit_rows=5)
+        table = pa.table({"a": list(range(20_000))})
+        assert board.put(table, {"type": "device.file", "device": "demo", "path": "/new.csv"}, chunk=4000).error is None
+        end = board.inventory.device("demo").tap.next_seq + 5
+        board.get(**SESSION, limit_rows=10)
+        board.act("recording.stop", device="demo")
+        got = board.get(**RECORDING, mode=mode)
+        assert got.error is None and got.trailer is not None
+        assert (got.trailer["gaps"], got.trailer["lost"], recordings.status("demo").lost) == (0, 0, 0)
+        said = b"".join(got.table["data"].to_pylist())
+        assert set(got.table["direction"].to_pylist()) == {"rx"}
+        assert b"raw REPL" not in said and b"\x04" not in said
+        assert got.table["seq"].to_pylist() == list(range(got.table.num_rows)) and got.table.num_rows >= end
+        rows = board.get(**RECORDING, format="jsonl", schema=TELEMETRY, mode=mode)
+        # The first one stands behind the prompt.
+        assert rows.trailer is not None and rows.trailer["outages"] == 0
+        assert [each["seq"] for each in rows.trailer["rejected_rows"] if each["seq"] > 4] == []
+
+
 def messages(board: Board, **request: Any) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
     reader = board.client.do_get(ticket(**request))
     while True:

@@ -18,7 +18,7 @@ class Line:
 
     def __init__(self, kept: int = 1000) -> None:
         self.tap = Tap(kept_bytes=kept * (CHUNK_BYTES + 8))
-        self.outages = self.lost_at = 0
+        self.outages = 0
         self.trouble = self.recording = ""
         self.is_open = True
 
@@ -28,8 +28,8 @@ class Line:
 
     def lost(self) -> None:
         self.trouble = "it was pulled"
-        self.lost_at = self.tap.next_seq
         self.outages += 1
+        self.tap.lost()
 
     def back(self) -> None:
         self.tap.cut("the line was lost: it was pulled")
@@ -39,9 +39,7 @@ class Line:
 def session(line: Line, **keys: Any) -> tuple[Following, TapReader]:
     request = DeviceSession.model_validate({"device": "demo", "format": "lines", "flush_ms": 0, **keys})
     following = Following(cast(Device, line), request, lambda: 0.0)
-    reader = line.tap.reader(seq=request.since_seq)
-    following.start(reader)
-    return following, reader
+    return following, following.start()
 
 
 def feed(following: Following, reader: TapReader) -> list[Any]:

@@ -1,0 +1,141 @@
+"""Whatever the reads, what a board said by itself is told from what it answered to a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.protocol.raw_repl import RawRepl
+from fastflight.transport.request_filter import LEAVE_SECONDS, RequestFilter
+from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST, Chunk, Tap
+
+BANNER = b'\r\nMicroPython v1.27.0 on 2026-01-01; a board\r\nType "help()" for more information.\r\n>>> '
+ENTER = b"\r\nraw REPL; CTRL-B to exit\r\n>"
+ANSWER = b"OK42\r\n\x04\x04>"
+
+
+class Line:
+    """A line with a request filter, by a clock that stands."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.tap = Tap()
+        self.repl = RawRepl()
+        self.requests = RequestFilter(self.tap, lambda: self.now)
+        self._reader = self.tap.reader()
+
+    def says(self, data: bytes) -> None:
+        self.requests.feed("rx", data)
+
+    def leave(self) -> None:
+        for step in self.repl.leave():
+            self.requests.feed("tx", step.data)
+
+    def seen(self) -> list[Chunk]:
+        return [item for item in self._reader.rest() if isinstance(item, Chunk)]
+
+    def text(self) -> bytes:
+        chunks = self.seen()
+        assert all(chunk.direction == "rx" for chunk in chunks)
+        return b"".join(chunk.data for chunk in chunks)
+
+
+def split(data: bytes, places: list[int]) -> Iterator[bytes]:
+    ends = sorted({place % (len(data) + 1) for place in places} | {len(data)})
+    for start, end in zip([0, *ends], ends, strict=False):
+        yield data[start:end]
+
+
+@given(st.lists(st.integers(0, 400)), st.lists(st.integers(0, 400)), st.sampled_from([b"", b"row 2\r\n", b"half a"]))
+def test_any_split_gives_the_same(first: list[int], second: list[int], before: bytes) -> None:
+    line = Line()
+    line.says(b"row 1\r\n")
+    line.requests.begin(line.repl)
+    line.requests.feed("tx", b"\x01")
+    for data in split(before + ENTER + ANSWER, first):
+        line.says(data)
+    line.leave()
+    line.requests.end()
+    for data in split(BANNER + b"row 3\r\n", second):
+        line.says(data)
+    assert line.text() == b"row 1\r\n" + before + b"row 3\r\n"
+
+
+@given(st.lists(st.integers(0, 400)))
+def test_a_program_that_does_not_stop_is_heard_whole(places: list[int]) -> None:
+    said = b"raw\r\n>>> \r\nraw REPL; CTRL-B\r\nMicroPython is here\r\n\r\n\r\n> > >"
+    line = Line()
+    line.requests.begin(line.repl)
+    line.requests.feed("tx", b"\x01")
+    for data in split(said, places):
+        line.says(data)
+    line.requests.end()
+    assert line.text() == said
+
+
+def test_two_requests_in_a_row_whose_answers_come_together() -> None:
+    line = Line()
+    line.requests.begin(line.repl)
+    line.says(ENTER + ANSWER)
+    line.leave()
+    line.requests.end()
+    line.requests.begin(line.repl)
+    line.says(BANNER + b"row 1\r\n" + ENTER + ANSWER)
+    line.leave()
+    line.requests.end()
+    line.says(BANNER)
+    assert line.text() == b"row 1\r\n"
+
+
+def test_a_prompt_that_does_not_come_back_is_waited_for_no_longer_than_a_second() -> None:
+    line = Line()
+    line.requests.begin(line.repl)
+    line.says(ENTER)
+    line.leave()
+    line.requests.end()
+    line.says(b"\r\nMicroPython v1")
+    assert line.seen() == []
+    line.now += LEAVE_SECONDS
+    line.says(b" is what I like\r\n")
+    assert line.text() == b"\r\nMicroPython v1 is what I like\r\n"
+    line.says(BANNER)
+    assert line.text() == BANNER
+
+
+def test_a_line_does_not_go_on_over_a_request() -> None:
+    line = Line()
+    for begun, cut in ((b"whole\r\n", ""), (b"half", AFTER_REQUEST)):
+        line.says(begun)
+        line.requests.begin(line.repl)
+        line.says(ENTER)
+        line.leave()
+        line.requests.end()
+        line.says(BANNER)
+        assert line.tap.reader().begins_line
+        line.says(b"next\r\n")
+        assert [chunk.cut for chunk in line.seen()] == ["", cut]
+
+
+def test_after_a_request_that_broke_off_nobody_knows_where_a_line_begins() -> None:
+    line = Line()
+    line.requests.begin(line.repl)
+    line.says(ENTER + b"OK")
+    line.requests.end()
+    assert not line.tap.reader().begins_line
+    line.says(b"half a row\r\n")
+    assert [(chunk.data, chunk.cut) for chunk in line.seen()] == [(b"half a row\r\n", WITHIN_REQUEST)]
+
+
+def test_the_traffic_of_requests_is_counted_and_drops_nothing() -> None:
+    line = Line()
+    line.says(b"row\r\n")
+    line.requests.begin(line.repl)
+    line.says(ENTER)
+    for _ in range(100):
+        line.requests.feed("tx", b"x" * 100_000)
+    line.leave()
+    line.requests.end()
+    assert line.text() == b"row\r\n"
+    assert line.tap.bytes == {"rx": len(b"row\r\n" + ENTER), "tx": 10_000_001}
