@@ -8,8 +8,10 @@ from pathlib import Path
 
 from fastapi import FastAPI, Request
 from prometheus_client import CollectorRegistry
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
 from fastflight.concurrency import Governor
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
@@ -44,7 +46,16 @@ EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What a ticket may be for.
 USES = ("session", "repl", "fleet", "relay")
 SERVING, UNREACHABLE = "serving", "unreachable"
-FILE = "/devices/{device}/files/{path:path}"
+
+
+class AnyPath(PathConvertor):
+    """The rest of a URL, also where it has a newline, which Starlette's own `path` ends at."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("any_path", AnyPath())
+FILE = "/devices/{device}/files/{path:any_path}"
 
 
 def application(
@@ -178,6 +189,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         return Streamed(backend, asked, caller_of(request), ENCODERS[format_])
 
     app.get(FILE, openapi_extra=examples.GET_FILE, response_class=Response, tags=["files"])(files.get)
+    app.head(FILE, openapi_extra=examples.HEAD_FILE, response_class=Response, tags=["files"])(files.get)
     app.put(FILE, openapi_extra=examples.PUT_FILE, status_code=201, tags=["files"])(files.put)
     app.delete(FILE, status_code=204, response_class=Response, tags=["files"])(files.delete)
     return app
@@ -192,6 +204,12 @@ def caller_of(request: Request) -> Caller:
 async def _no_route(request: Request, error: Exception) -> Response:
     """What Starlette says of a path or method that is not there."""
     assert isinstance(error, HTTPException)
+    path, headers = request.scope["path"], dict(error.headers or {})
     hint = "See /openapi.json for what is" if error.status_code == 404 else ""
-    status, body = told(Refused(error.status_code, str(error.detail).lower(), where=request.scope["path"], hint=hint))
-    return Response(body, status, error.headers, "application/json")
+    if error.status_code == 405:
+        # Starlette names those of the first route that fits the path: each method has a route of its own here.
+        matching = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
+        headers["allow"] = hint = ", ".join(sorted({method for each in matching for method in each.methods}))
+        hint = f"Allowed: {hint}"
+    status, body = told(Refused(error.status_code, str(error.detail).lower(), where=path, hint=hint))
+    return Response(body, status, headers, "application/json")

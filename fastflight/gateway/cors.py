@@ -12,9 +12,9 @@ from fastflight.gateway.asgi import Header
 
 METHODS = b"GET, HEAD, POST, PUT, DELETE"
 # What the gateway's routes look at, of what a page may not send unasked.
-ASKED = b"accept, authorization, content-type, if-none-match, range"
+ASKED = b"accept, authorization, content-type, if-match, if-none-match, if-range, range"
 # What they answer with, of what a page may not read unasked.
-ANSWERED = b"content-disposition, content-range, etag, fastflight-path, retry-after"
+ANSWERED = b"accept-ranges, content-disposition, content-range, etag, fastflight-path, retry-after"
 # How long a browser need not ask again.
 MAX_AGE_SECONDS = b"600"
 VARY: Header = (b"vary", b"origin")

@@ -70,6 +70,7 @@ GET_FILE: dict[str, Any] = {
         },
     )
 }
+HEAD_FILE: dict[str, Any] = {"responses": {"200": {"description": "What GET says of it"}, "default": _ERROR}}
 PUT_FILE: dict[str, Any] = {
     "requestBody": {
         "required": True,

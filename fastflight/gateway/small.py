@@ -14,6 +14,7 @@ from typing import Any
 
 from fastflight.gateway.asgi import EMPTY, Header, Scope, Send
 from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.conditions import matches
 from fastflight.service import trace
 
 # How old a kept answer may be. A page that asks ten times a second sees every change.
@@ -86,7 +87,7 @@ class Kept:
         if self._clock() >= self._fresh_until:
             await self._renewed()
         for name, value in scope["headers"]:
-            if name == b"if-none-match" and self._etag in value:
+            if name == b"if-none-match" and matches(value.decode("latin-1"), self._etag.decode(), weak=True):
                 await send(self._unchanged)
                 await send(EMPTY)
                 return

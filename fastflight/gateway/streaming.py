@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 
 import pyarrow as pa
 from starlette.responses import Response
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import Stopped
-from fastflight.gateway.asgi import Receive, Scope, Send
+from fastflight.gateway.asgi import Header, Receive, Scope, Send
 from fastflight.gateway.backend import Answer, Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.formats import Data, Encoder
@@ -32,51 +33,71 @@ CELLS_ON_LOOP = 256
 CELLS_PER_SLICE = 32 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The beginning of an answer. Without an `encoder` it has no content, and the rows are none."""
+
+    status: int
+    headers: list[Header]
+    encoder: Encoder | None
+
+
 class Streamed(Response):
     """The rows of `request` for `caller`, as the encoder that `make` makes writes them."""
 
     def __init__(
-        self,
-        backend: Backend,
-        request: Request,
-        caller: Caller,
-        make: Callable[[pa.Schema], Encoder],
-        headers: Mapping[str, str] | None = None,
-        status: int = 200,
+        self, backend: Backend, request: Request, caller: Caller, make: Callable[[pa.Schema], Encoder]
     ) -> None:
-        """`headers` come beside the type of the content."""
-        super().__init__(status_code=status)
-        self._own_headers = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        super().__init__()
         self._backend = backend
         self._request = request
         self._caller = caller
         self._make = make
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The request's content must have been read."""
-        whole = False
-        async with while_connected(receive), self._backend.read(self._request, caller=self._caller) as answer:
-            encoder = self._make(answer.schema)
-            await send(
-                {"type": "http.response.start", "status": self.status_code, "headers": self._described(answer, encoder)}
-            )
-            try:
-                await _send_rows(encoder, answer, send)
-                whole = True
-            except Exception as error:
-                await _send(send, encoder.fail(json.loads((await told_off_loop(error))[1])))
-        # Nobody watches any more: to the watcher, an answer that has ended looks like a client that has left.
-        if whole:
-            await send({"type": "http.response.body", "body": b""})
-
-    def _described(self, answer: Answer, encoder: Encoder) -> list[tuple[bytes, bytes]]:
-        path = (answer.schema.metadata or {}).get(b"fastflight.path", b"")
-        return [
+    async def begin(self, answer: Answer) -> Begun | Request | Response:
+        """What is sent of `answer`, which has just been opened; or what is to be asked, or sent, instead of it."""
+        encoder = self._make(answer.schema)
+        headers = [
             (b"content-type", encoder.media_type.encode()),
             (b"cache-control", b"no-store"),
-            (b"fastflight-path", path),
-            *self._own_headers,
+            (b"fastflight-path", path_of(answer)),
         ]
+        return Begun(200, headers, encoder)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The request's content must have been read."""
+        following: Begun | Request | Response = self._request
+        whole = True
+        async with while_connected(receive):
+            while isinstance(following, Request):
+                async with self._backend.read(following, caller=self._caller) as answer:
+                    following = await self.begin(answer)
+                    if isinstance(following, Begun):
+                        without = scope["method"] == "HEAD"
+                        whole = await _send_answer(following, None if without else following.encoder, answer, send)
+        # Nobody watches any more: to the watcher, an answer that has ended looks like a client that has left.
+        if isinstance(following, Response):
+            await following(scope, receive, send)
+        elif whole:
+            await send({"type": "http.response.body", "body": b""})
+
+
+def path_of(answer: Answer) -> bytes:
+    """Which path served it: `sync` or `async`."""
+    return bytes((answer.schema.metadata or {}).get(b"fastflight.path", b""))
+
+
+async def _send_answer(begun: Begun, encoder: Encoder | None, answer: Answer, send: Send) -> bool:
+    """Whether all of it was sent."""
+    await send({"type": "http.response.start", "status": begun.status, "headers": begun.headers})
+    try:
+        if encoder is not None:
+            await _send_rows(encoder, answer, send)
+        return True
+    except Exception as error:
+        assert encoder is not None
+        await _send(send, encoder.fail(json.loads((await told_off_loop(error))[1])))
+        return False
 
 
 async def _send_rows(encoder: Encoder, answer: Answer, send: Send) -> None:

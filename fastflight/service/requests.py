@@ -79,12 +79,20 @@ class Request(BaseModel):
         return self.belongs_to
 
 
+# Where the metadata of an answer's schema says what file is read, if the request wants it to `describe` that.
+FILE_DESCRIPTION = b"fastflight.file"
+
+
 class DeviceFile(Request):
     """Rows of a file on a device, or rows to be written to it.
 
     `transfer` and `deflate` say how the bytes cross the line; `deflate` left out means where it pays. For format `raw`
-    only: `offset` is where reading begins, and `resume` lets a write go on where one that broke off has ended. `sha256`
-    is what the file that is written has to have; a write cannot go on without it.
+    only: reading begins at `offset` and ends after `limit` bytes, and `resume` lets a write go on where one that broke
+    off has ended. `sha256` is what the file that is written has to have; a write cannot go on without it.
+
+    `describe` has the answer's schema say what is read: its metadata holds, under `fastflight.file`, a JSON object with
+    `kind`, `size` and `modified`, and for `digest` also `algorithm` and `digest` as the board takes it (empty where
+    it cannot). The board is asked just before the file is read, by the same owner of the line. A folder has no rows.
     """
 
     type: ClassVar[str] = "device.file"
@@ -102,6 +110,8 @@ class DeviceFile(Request):
     transfer: Method = "auto"
     deflate: bool | None = None
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
+    limit: Annotated[int | None, Field(ge=0, le=MAX_OFFSET)] = None
+    describe: Literal["size", "digest"] | None = None
     resume: bool = False
     sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
     interrupt: bool = False

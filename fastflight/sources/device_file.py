@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 
-from fastflight.device import Inventory, Transfer
+from fastflight.device import Entry, Inventory, Transfer
 from fastflight.errors import DataError, FastFlightError, RequestError
-from fastflight.service.requests import DeviceFile, DeviceTree
+from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, DeviceTree
 from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Sent, Source, Summary, Takes
 from fastflight.sources.content import FileContent, while_wanted
 from fastflight.sources.reading import Lot, abegin, begin
@@ -39,11 +41,29 @@ class FileRows:
         self._sha256 = hashlib.sha256()
         self._offset = request.offset
         self._bytes = 0
+        self._described: dict[str, Any] | None = None
+        self.wants_digest = request.describe == "digest"
+        # There is nothing to read.
+        self.empty = request.limit == 0
+
+    def describe(self, entry: Entry, algorithm: str = "", digest: str = "") -> None:
+        """Have the schema say what is read, as the board said just before."""
+        self._described = {"kind": entry.kind, "size": entry.size, "modified": entry.modified}
+        if self.wants_digest:
+            self._described |= {"algorithm": algorithm, "digest": digest}
+        self.empty = self.empty or entry.kind == "folder"
 
     @property
     def schema(self) -> pa.Schema | None:
         """None until the codec knows it."""
-        return self._reader.schema
+        schema = self._reader.schema
+        if self._described is None:
+            return schema
+        if schema is None:
+            if not self.empty:
+                return None
+            schema = pa.schema([])
+        return schema.with_metadata({**(schema.metadata or {}), FILE_DESCRIPTION: json.dumps(self._described).encode()})
 
     def feed(self, piece: bytes) -> Lot:
         """The batches that are ready after the next bytes of the file, or after a while without any."""
@@ -166,26 +186,38 @@ class DeviceFiles:
         with (
             device.lease(holder(request), interrupt=request.interrupt) as session,
             named(request),
-            contextlib.closing(
-                session.read(request.path, offset=request.offset, transfer=transfer_of(request))
-            ) as pieces,
         ):
-            for piece in pieces:
-                yield rows.feed(piece)
-            yield rows.finish()
+            if request.describe is not None:
+                entry = session.stat(request.path)
+                hashed = rows.wants_digest and entry.kind == "file"
+                rows.describe(entry, *(session.hash(request.path) if hashed else ()))
+            if rows.empty:
+                return
+            with contextlib.closing(
+                session.read(request.path, offset=request.offset, limit=request.limit, transfer=transfer_of(request))
+            ) as pieces:
+                for piece in pieces:
+                    yield rows.feed(piece)
+                yield rows.finish()
 
     async def _alots(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[Lot, None]:
         device = self._inventory.device(request.device)
-        async with (
-            device.alease(holder(request), interrupt=request.interrupt) as session,
-            contextlib.aclosing(
-                session.read(request.path, offset=request.offset, transfer=transfer_of(request))
-            ) as pieces,
-        ):
+        async with device.alease(holder(request), interrupt=request.interrupt) as session:
             with named(request):
-                async for piece in pieces:
-                    yield rows.feed(piece)
-                yield rows.finish()
+                if request.describe is not None:
+                    entry = await session.stat(request.path)
+                    hashed = rows.wants_digest and entry.kind == "file"
+                    rows.describe(entry, *(await session.hash(request.path) if hashed else ()))
+                if rows.empty:
+                    return
+                async with contextlib.aclosing(
+                    session.read(
+                        request.path, offset=request.offset, limit=request.limit, transfer=transfer_of(request)
+                    )
+                ) as pieces:
+                    async for piece in pieces:
+                        yield rows.feed(piece)
+                    yield rows.finish()
 
 
 def layout(request: DeviceFile) -> Layout:
@@ -206,9 +238,11 @@ def readable(request: DeviceFile) -> Layout:
     if request.resume or request.sha256:
         key = "resume" if request.resume else "sha256"
         raise RequestError("only a write takes this", where=key, hint="To go on reading, give the offset")
-    if request.offset and understood.format != "raw":
+    if (request.offset or request.limit is not None) and understood.format != "raw":
         raise RequestError(
-            f"{understood.format} is read from its beginning", where="offset", hint='Read it with "format": "raw"'
+            f"{understood.format} is read from its beginning to its end",
+            where="offset" if request.offset else "limit",
+            hint='Read it with "format": "raw"',
         )
     return understood
 
@@ -218,6 +252,8 @@ def content_of(request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge)
     understood = layout(request)
     if request.offset:
         raise RequestError("only reading begins at an offset", where="offset", hint="Rows say their own offset")
+    if request.limit is not None or request.describe is not None:
+        raise RequestError("only reading takes this", where="describe" if request.describe else "limit")
     if request.resume and understood.format != "raw":
         raise RequestError(
             f"a write of {understood.format} cannot be resumed", where="resume", hint='Write it with "format": "raw"'

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
-from fastflight.device import Inventory
+from fastflight.device import Device, Inventory
 from fastflight.gateway import Backend, LocalBackend, application
 from fastflight.gateway.front import Front
 from fastflight.server import FlightServer
@@ -32,8 +32,9 @@ SOON = 30.0
 class Board:
     """A gateway in front of one simulated board, named `demo`, whose files are in `folder`."""
 
-    def __init__(self, app: Front, shard: Shard, folder: Path) -> None:
+    def __init__(self, app: Front, device: Device, shard: Shard, folder: Path) -> None:
         self.app = app
+        self.device = device
         self.shard = shard
         self.folder = folder
 
@@ -52,7 +53,7 @@ KINDS = ("in one process", "in front of another")
 
 
 @contextlib.contextmanager
-def in_front_of_a_board(kind: str, folder: Path, **options: int) -> Iterator[Board]:
+def in_front_of_a_board(kind: str, folder: Path, **options: int | str) -> Iterator[Board]:
     """`options` are those of the board's URL."""
     samples.write_samples(str(folder))
     more = "".join(f"&{name}={value}" for name, value in options.items())
@@ -75,6 +76,6 @@ def in_front_of_a_board(kind: str, folder: Path, **options: int) -> Iterator[Boa
             connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
             backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
         app = application(backend, CollectorRegistry())
-        board = Board(app, shard, folder)
+        board = Board(app, inventory.device("demo"), shard, folder)
         board.ask("GET", "")  # opens the line, which stays open: no leak of the test that comes first
         yield board
