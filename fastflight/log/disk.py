@@ -9,12 +9,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from fastflight.errors import StorageError, StorageFull
 
+# Recordings are for the user who makes them alone.
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+OTHERS = 0o077
+# Endings of the files that a store and the leases make.
+OWN_ENDINGS = (".seg", ".idx", ".parts", ".parquet", ".lock", ".lease", ".new")
 # writev takes at most IOV_MAX (1024 on Linux and macOS) pieces.
 PIECES_PER_WRITE = 1024
 
@@ -113,7 +120,7 @@ class LocalDisk:
         return self._open(name, os.O_RDWR | os.O_APPEND if writing else os.O_RDONLY)
 
     def _open(self, name: str, flags: int) -> File:
-        return LocalFile(os.open(self.folder / name, flags | getattr(os, "O_BINARY", 0), 0o644))
+        return LocalFile(os.open(self.folder / name, flags | getattr(os, "O_BINARY", 0), FILE_MODE))
 
     def rename(self, old: str, new: str) -> None:
         os.replace(self.folder / old, self.folder / new)
@@ -129,6 +136,35 @@ class LocalDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def make_private(folder: Path) -> bool:
+    """Make `folder` if it is missing, and keep other users out of it. Returns whether they are.
+
+    A folder that holds other files too, or is somebody else's, keeps its mode: only the recordings in it change theirs.
+    """
+    try:
+        folder.mkdir(mode=FOLDER_MODE, parents=True)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    if os.name == "nt":  # rights are not in the mode there
+        return True
+    names = os.listdir(folder)
+    for name in names:
+        if name.endswith(OWN_ENDINGS):
+            _tighten(folder / name, stat.S_ISREG, FILE_MODE)
+    if all(name.endswith(OWN_ENDINGS) for name in names):
+        _tighten(folder, stat.S_ISDIR, FOLDER_MODE)
+    return not folder.stat().st_mode & OTHERS
+
+
+def _tighten(path: Path, is_kind: Callable[[int], bool], mode: int) -> None:
+    """Take rights from others, where that is possible."""
+    with contextlib.suppress(OSError):  # it is gone, or belongs to somebody else
+        there = os.lstat(path).st_mode
+        if is_kind(there) and there & OTHERS:
+            os.chmod(path, mode)
 
 
 def write_all(file: File, pieces: Sequence[bytes | memoryview]) -> None:

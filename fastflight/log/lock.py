@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fastflight.errors import BusyError
-from fastflight.log.disk import failure
+from fastflight.log.disk import FILE_MODE, failure
 
 LOCK_NAME = "writer.lock"
 # Who holds it is told from the file; a name longer than this is cut.
@@ -24,7 +24,7 @@ class FileLock:
 
     def __init__(self, path: Path, holder: str = "") -> None:
         text = f"{holder or 'a process'} (pid {os.getpid()} on {socket.gethostname()})"
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             if not _lock(self._descriptor, waiting=False):
                 told = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace").strip()
@@ -49,7 +49,7 @@ class FileLock:
 def locked(path: Path) -> Iterator[None]:
     """Wait for the lock, and hold it for the length of the block: for changes that take a moment."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
     except OSError as error:
         raise failure(error, "taking a lock", path.name) from error
     try:

@@ -18,7 +18,7 @@ from typing import Any
 from fastflight.errors import BusyError, StorageError
 from fastflight.log.batch_log import Lease
 from fastflight.log.content import stream_of
-from fastflight.log.disk import Disk, LocalDisk, failure, read_whole, write_new
+from fastflight.log.disk import Disk, LocalDisk, failure, make_private, read_whole, write_new
 from fastflight.log.lock import locked
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,60}")
@@ -32,7 +32,7 @@ class FolderOwners:
         self._disk: Disk = LocalDisk(self._folder)
         self._clock = clock
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private(self._folder)
         except OSError as error:
             raise failure(error, "opening the leases") from error
 

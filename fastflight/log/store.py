@@ -37,7 +37,7 @@ from fastflight.log.batch_log import (
 from fastflight.log.commit import Commit, CommitTicket
 from fastflight.log.committer import Committer
 from fastflight.log.content import MAX_NAME_BYTES, Codec, State, stream_of
-from fastflight.log.disk import Disk, LocalDisk, failure
+from fastflight.log.disk import Disk, LocalDisk, failure, make_private
 from fastflight.log.index import MAX_SEQ
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.parts import damage_of, extents, kept, load_parts
@@ -144,7 +144,8 @@ class Store:
         """
         folder = Path(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            # Whether other users are kept out of the folder.
+            self.is_private = make_private(folder)
             self._lock = FileLock(folder / LOCK_NAME, holder)
         except OSError as error:
             raise failure(error, "opening the recordings") from error

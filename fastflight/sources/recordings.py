@@ -146,6 +146,8 @@ class Recordings:
         store_ms = min(STORE_SYNC_MS, sync_ms / 2)
         self._gather_seconds = (sync_ms - store_ms) / 1000
         self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
+        if not self.store.is_private:
+            log.warning("other users may look into the folder of recordings", folder=str(folder), hint="chmod 700")
         damage = [place(each) for each in self.store.statistics().damage if not each.torn]
         if damage:
             log.warning("recordings are damaged", places=damage[:MAX_TOLD_PLACES], more=len(damage[MAX_TOLD_PLACES:]))

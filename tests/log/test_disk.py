@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fastflight.log import Store
+from fastflight.log import Store, compact
 from tests.log.rows import SCHEMA, batch_of
 
 
@@ -38,3 +41,52 @@ def test_an_append_is_acknowledged_when_the_system_has_it_on_the_medium(
             (segment,) = tmp_path.glob("*.seg")
             assert on_medium[segment.stat().st_ino] == segment.stat().st_size
         assert tmp_path.stat().st_ino in on_medium
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def appended(folder: Path, **options: Any) -> Store:
+    store = Store(folder, sync_ms=0, **options)
+    store.open("a", SCHEMA).append(batch_of("a", store.open("a", SCHEMA).next_seq, 3)).result()
+    return store
+
+
+@pytest.fixture
+def _loose_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="rights are not in the mode")
+@pytest.mark.usefixtures("_loose_umask")
+class TestRights:
+    def test_recordings_are_for_their_owner_alone(self, tmp_path: Path) -> None:
+        folder = tmp_path / "recordings"
+        appended(folder).close()
+        with appended(folder, segment_bytes=1) as store:
+            assert compact(store) and store.is_private
+            store.open("b", SCHEMA).append(batch_of("b", 0, 3)).result()
+        modes = {path.name.rpartition(".")[2]: mode_of(path) for path in folder.iterdir()}
+        assert modes == dict.fromkeys(("seg", "idx", "parts", "parquet", "lock"), 0o600)
+        assert mode_of(folder) == 0o700
+
+    def test_a_folder_that_others_may_read_is_closed_to_them(self, tmp_path: Path) -> None:
+        folder = tmp_path / "recordings"
+        appended(folder).close()
+        folder.chmod(0o755)
+        for path in folder.iterdir():
+            path.chmod(0o644)
+        with appended(folder) as store:
+            assert store.is_private
+        assert mode_of(folder) == 0o700 and {mode_of(path) for path in folder.iterdir()} == {0o600}
+
+    def test_a_folder_with_other_files_keeps_its_mode(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o755)
+        (tmp_path / "notes.txt").touch(0o644)
+        with appended(tmp_path) as store:
+            assert not store.is_private
+        assert mode_of(tmp_path) == 0o755 and mode_of(tmp_path / "notes.txt") == 0o644
+        assert {mode_of(path) for path in tmp_path.glob("*.seg")} == {0o600}
