@@ -126,7 +126,7 @@ def _token(path: Path) -> str:
     words = content.split()
     if len(content) > MAX_TOKEN_FILE_BYTES or len(words) != 1 or not words[0].isascii():
         raise RequestError(
-            "not a file with one token", where=str(path), hint="As in: fastflight token add NAME --scope ... > FILE"
+            "not a file with one token", where=str(path), hint="As in: fastflight token add NAME --scope ... --out FILE"
         )
     if sys.platform != "win32" and mode & 0o077:
         screen.complain(f"warning: other users may read {path}: chmod 600 {path}")

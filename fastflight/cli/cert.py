@@ -5,10 +5,6 @@ For a laboratory without a CA. The keys are written for their owner alone, and n
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
-import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +14,7 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.access import pem
 from fastflight.cli.exits import told_in_one_line
+from fastflight.cli.new_files import absent, new_files
 from fastflight.errors import RequestError
 from fastflight.service.tokens import NAME
 
@@ -74,15 +71,15 @@ def _issue(
 ) -> tuple[Path, Path]:
     """Write a certificate and its key; their paths."""
     paths = folder / f"{stem}.pem", folder / f"{stem}.key"
-    for path in paths:
-        if path.exists() and not force:
-            raise RequestError("it is there already", where=str(path), hint="Give --force to write over it")
+    if not force:
+        absent(paths)
     until = datetime.now(UTC) + timedelta(days=days)
     try:
         issued = _authority(folder).issue_cert(*hosts, common_name=common_name, not_after=until)
     except ValueError as error:  # no host's name, or no address
         raise RequestError("not a name that a certificate can have", where=" ".join(hosts) or stem) from error
-    _write(paths, b"".join(each.bytes() for each in issued.cert_chain_pems), issued.private_key_pem.bytes(), force)
+    chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
+    _write(paths, chain, issued.private_key_pem.bytes(), force)
     return paths
 
 
@@ -104,28 +101,6 @@ def _authority(folder: Path) -> trustme.CA:
 
 
 def _write(paths: tuple[Path, Path], certificate: bytes, key: bytes, force: bool) -> None:
-    """Write a certificate and its key, which only their owner may change, and the key nobody else read.
-
-    Both are whole before either has its name: where the disk is full the old pair stays, or there is none. Never
-    through a link that somebody put there.
-    """
-    contents = ((paths[0], certificate, 0o644), (paths[1], key, 0o600))
-    made: list[Path] = []
-    try:
-        for path, content, mode in contents:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            made.append(beside)
-            with open(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for beside, path in zip(made, paths, strict=True):
-            if path.exists() and not force:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-            os.replace(beside, path)
-    finally:
-        for beside in made:
-            with contextlib.suppress(FileNotFoundError):
-                beside.unlink()
+    """Write a certificate and its key, which only their owner may change, and the key nobody else read."""
+    with new_files(((paths[0], certificate, 0o644), (paths[1], key, 0o600)), force):
+        pass

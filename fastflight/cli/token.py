@@ -14,6 +14,7 @@ import typer
 
 from fastflight.cli import screen, token_file
 from fastflight.cli.exits import told_in_one_line
+from fastflight.cli.new_files import absent, new_files
 from fastflight.cli.target import AsJson
 from fastflight.errors import RequestError
 from fastflight.service.identity import scopes
@@ -54,9 +55,14 @@ def add(
     certificate: Annotated[
         bool, typer.Option("--certificate", help="For the client's certificate of this name; there is no token then.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the token to this file, which only its owner may read."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over the file of --out if it exists.")] = False,
     file: File = None,
 ) -> None:
-    """Grant something. The token is printed once, to stdout alone: it is kept nowhere.
+    """Grant something. The token is printed once, to stdout, or written to --out FILE: it is kept nowhere else.
 
     A server that runs with this file knows of it within two seconds.
     """
@@ -66,6 +72,8 @@ def add(
         if certificate:
             if expires is not None:
                 raise RequestError("a certificate says by itself when it expires", where="--expires")
+            if out is not None:
+                raise RequestError("there is no token for a certificate", where="--out")
             if not CERTIFICATE_NAME.fullmatch(name):
                 raise RequestError("not a name of a certificate", where=name[:80])
             unreserved(name)
@@ -73,6 +81,13 @@ def add(
             screen.complain(f"the certificate {name} is known in {path}")
             return
         entry, token = issued(name, granted, now, None if expires is None else now + period(expires))
+        if out is not None:
+            if not force:
+                absent([out])
+            with new_files([(out, f"{token}\n".encode(), 0o600)], force):
+                token_file.change(path, lambda book: book.adding(entry))
+            screen.complain(f"token {entry.id} of {name} is known in {path}; it is in {out} and nowhere else")
+            return
         token_file.change(path, lambda book: book.adding(entry))
         screen.complain(f"token {entry.id} of {name} is known in {path}; it is shown here and never again:")
         screen.line(token)

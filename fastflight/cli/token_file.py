@@ -1,8 +1,8 @@
 """The file of tokens: read, watched, and changed.
 
 It is JSON (`service.tokens.Book`), readable by its owner alone when made here. One that others may write is not read:
-they could let themselves in. Changes are made in a file beside it, which takes its place when it is whole; that one is
-there while somebody makes a change, and so there is one change at a time.
+they could let themselves in. Changes are written to a file beside it, which replaces it when it is complete. A lock of
+the operating system on a third file allows one change at a time. It ends with its process: a killed one blocks nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fastflight.errors import RequestError
+from fastflight.errors import BusyError, RequestError
+from fastflight.log.lock import FileLock
 from fastflight.service.tokens import MAX_BOOK_BYTES, Book
 
 # What may not be set: that its group, or others, may write.
@@ -66,18 +67,24 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
     Of a link, the file that it leads to is changed: a server may know that by its own name.
     """
     path = Path(os.path.realpath(path))
-    beside = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
+        lock = FileLock(path.with_name(f"{path.name}.lock"), "fastflight token")
+    except BusyError as error:
         raise RequestError(
-            "somebody else is changing it", where=str(path), hint=f"If nobody is, remove {beside.name} beside it"
+            "somebody else is changing it", where=str(path), hint=f"{error.holder} is: try again when it has ended"
         ) from error
     except OSError as error:
         raise _unreadable(path, error) from error
+    with contextlib.closing(lock):
+        _replace(path, changed)
+
+
+def _replace(path: Path, changed: Callable[[Book], Book]) -> None:
+    beside = path.with_name(f"{path.name}.new")
     try:
-        with open(descriptor, "wb") as file:
+        beside.unlink(missing_ok=True)  # of a process that was killed
+        with open(beside, "xb", opener=_for_owner) as file:
             if path.exists():  # a server of another user may read it by its group
                 os.chmod(beside, stat.S_IMODE(path.stat().st_mode) & ~WRITABLE)
             file.write(changed(book(path)).encode())
@@ -90,6 +97,10 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
         if isinstance(error, OSError):  # a full disk, for one
             raise _unreadable(path, error) from error
         raise
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _at_once(path: str, flags: int) -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,6 +42,26 @@ def test_a_token_goes_to_stdout_alone_and_into_no_file(tmp_path: Path) -> None:
     assert not (set(known) & {"sha256", "digest", "secret"})
 
 
+def test_a_token_is_written_to_a_file_for_its_owner_alone(tmp_path: Path) -> None:
+    book, out = tmp_path / "tokens.json", tmp_path / "ada.token"
+    add = ["token", "add", "ada", "--scope", "read:*", "--file", str(book), "--out", str(out)]
+    before = os.umask(0)
+    try:
+        added = run(app, add)
+    finally:
+        os.umask(before)
+    assert (added.exit_code, added.stdout) == (0, "") and TOKEN.fullmatch(out.read_text().strip())
+    assert out.read_text().strip()[-43:] not in added.stderr
+    if os.name == "posix":
+        assert out.stat().st_mode & 0o777 == 0o600
+    first = out.read_text()
+    again = run(app, add)
+    assert again.exit_code == 1 and "it is there already. Give --force to write over it" in again.stderr
+    assert out.read_text() == first and len(Book.decode(book.read_bytes()).tokens) == 1
+    assert run(app, [*add, "--force"]).exit_code == 0
+    assert out.read_text() != first and len(Book.decode(book.read_bytes()).tokens) == 2
+
+
 def test_one_is_revoked_by_its_id_and_all_by_their_name(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     for _ in range(3):
@@ -68,6 +91,7 @@ def test_a_certificate_is_granted_something_without_a_token(tmp_path: Path) -> N
         (["ada", "--scope", "read:*", "--expires", "soon"], "not a period. As in 90d, 12h or 30m"),
         (["ada", "--scope", "read:*", "--expires", "0d"], "not a period"),
         (["ada", "--certificate", "--scope", "read:*", "--expires", "1d"], "says by itself when it expires"),
+        (["ada", "--certificate", "--scope", "read:*", "--out", "x"], "there is no token for a certificate"),
     ],
 )
 def test_what_cannot_be_granted_is_refused_and_nothing_is_written(
@@ -79,15 +103,36 @@ def test_what_cannot_be_granted_is_refused_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_change_waits_for_nobody_and_a_broken_file_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_broken_file_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     path.write_text("{broken")
     path.chmod(0o600)
     told = run(app, ["token", "add", "ada", "--scope", "read:*", "--file", str(path)])
     assert told.exit_code == 1 and told.stdout == "" and path.read_text() == "{broken"
-    (tmp_path / "tokens.json.new").touch()
-    told = run(app, ["token", "add", "ada", "--scope", "read:*", "--file", str(path)])
-    assert "somebody else is changing it. If nobody is, remove tokens.json.new" in told.stderr
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from fastflight.cli import token_file
+
+def changed(book):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+token_file.change(Path(sys.argv[1]), changed)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX's")
+def test_a_change_that_was_killed_half_way_blocks_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    assert run(app, ["token", "add", "ada", "--scope", "read:*", "--file", str(path)]).exit_code == 0
+    before = path.read_bytes()
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL and path.read_bytes() == before
+    assert run(app, ["token", "revoke", "ada", "--file", str(path)]).exit_code == 0
+    assert Book.decode(path.read_bytes()) == Book()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["tokens.json", "tokens.json.lock"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights are in the mode on POSIX alone")
@@ -176,7 +221,7 @@ def test_where_the_disk_is_full_the_old_file_stays_and_no_token_is_shown(
         for change in (["add", "eve", "--scope", "admin:*"], ["revoke", "ada"]):
             told = run(app, ["token", *change, "--file", str(path)])
             assert (told.exit_code, told.stdout) == (1, "") and os.strerror(code) in told.stderr
-    assert path.read_bytes() == before and [each.name for each in tmp_path.iterdir()] == ["tokens.json"]
+    assert path.read_bytes() == before and not list(tmp_path.glob("*.new"))
     assert run(app, ["token", "revoke", "ada", "--file", str(path)]).exit_code == 0
 
 
