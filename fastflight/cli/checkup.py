@@ -63,9 +63,11 @@ def installation() -> Subject:
     return Subject("installation", True, [Finding("ok", f"{versions}, {platform.system()} {platform.machine()}")])
 
 
-def serial_ports() -> dict[str, str]:
-    """Serial ports with hardware behind them: path to description."""
-    return {port.device: port.description for port in system_ports() if port.hwid != "n/a"}
+def serial_ports() -> tuple[dict[str, str], list[str]]:
+    """The serial ports with a known device behind them, path to description, and the paths of the others."""
+    ports = system_ports()
+    known = {port.device: port.description for port in ports if port.hwid != "n/a"}
+    return known, sorted(port.device for port in ports if port.device not in known)
 
 
 def device(name: str, url: str, *, asked: bool, interrupt: bool) -> Subject:

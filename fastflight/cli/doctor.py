@@ -54,12 +54,14 @@ def _subjects(devices: list[str], interrupt: bool, server: Server) -> Iterator[S
     given = dict(_named(text) for text in devices)
     for name, url in given.items():
         yield checkup.device(name, url, asked=True, interrupt=interrupt)
-    others = {port: text for port, text in checkup.serial_ports().items() if port not in given.values()}
+    known, bare = checkup.serial_ports()
+    others = {port: text for port, text in known.items() if port not in given.values()}
     for port, description in others.items():
         yield checkup.device(description, port, asked=False, interrupt=interrupt)
     if not others and not given:
-        advice = "Plug a board in, or name one: --device socket://host:port"
-        yield Subject("serial ports", False, [checkup.Finding("note", "none found", advice)])
+        found = f"no board found; ports without a known device: {', '.join(bare)}" if bare else "none found"
+        advice = f"Plug a board in, or name one: --device {bare[0] if bare else 'socket://host:port'}"
+        yield Subject("serial ports", False, [checkup.Finding("note", found, advice)])
     yield checkup.server(server.location, server.credentials)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +28,7 @@ from fastflight.cli.options import (
     TransferOption,
 )
 from fastflight.cli.preview import Preview
-from fastflight.cli.target import AsJson, Interrupt, Target, schema_of, target
+from fastflight.cli.target import AsJson, Interrupt, Target, device_first, schema_of, target
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream
 from fastflight.client.local import copied_as_is
 from fastflight.client.meaning import understood, whole
@@ -89,7 +90,7 @@ async def get(
         raise typer.BadParameter("-r and --skip-unchanged are for one device: name it")
     place = output if to is None else to
     how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
-    async with server.client() as client:
+    async with server.client() as client, nullcontext() if fleet else device_first(client, at.device):
         if recursive:
             await _folder(client, at, _under(place or "./", at.name), skip_unchanged, how, json)
             return

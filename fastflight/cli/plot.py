@@ -11,8 +11,9 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.board import DeviceName
-from fastflight.cli.exits import asynchronous
+from fastflight.cli.exits import UNREACHABLE, asynchronous
 from fastflight.cli.options import ModeOption, Ticks
+from fastflight.cli.tail import CUT_SHORT
 from fastflight.cli.target import schema_of
 from fastflight.errors import DataError
 from fastflight.service.requests import SessionFormat
@@ -63,6 +64,8 @@ async def plot(
         ) as stream,
     ):
         rows = await stream.to_arrow()
+    if cut_short := CUT_SHORT.get(stream.summary.get("ended", "")):
+        screen.complain(f"{cut_short}: what came before is drawn")
     if not rows.num_rows:
         raise DataError(
             f"no line with {', '.join(column)} came in {seconds:g} s",
@@ -74,6 +77,8 @@ async def plot(
             raise DataError(f"no line has {name}", where=device, hint="Look at them with `fastflight tail`")
     draw(rows, column, device, path)
     screen.line(f"{path}: {rows.num_rows:,} rows")
+    if cut_short:
+        raise typer.Exit(UNREACHABLE)
 
 
 def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:

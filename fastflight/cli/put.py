@@ -25,7 +25,7 @@ from fastflight.cli.options import (
     SkipUnchanged,
     TransferOption,
 )
-from fastflight.cli.target import AsJson, Interrupt, last_name, target
+from fastflight.cli.target import AsJson, Interrupt, device_first, last_name, target
 from fastflight.client.local import copied_as_is
 
 
@@ -62,7 +62,7 @@ async def put(
     at = target(to, folder=True).under(last_name(file))
     how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     told = {"device": at.device, "path": at.path}
-    async with server.client() as client:
+    async with server.client() as client, device_first(client, at.device):
         if recursive:
             with course(str(at), hidden=json) as followed:
                 tree = await client.put_tree(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,8 @@ from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.service.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
-from fastflight.transport.url import shown
+from fastflight.transport.serial import SerialAddress
+from fastflight.transport.url import parse_url, shown
 
 
 def serve(
@@ -155,6 +156,7 @@ def serve(
         settings = replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
+    _warn_of_missing_ports(settings.devices)
     with told_in_one_line():
         raise_limit()
         hold_little()
@@ -177,6 +179,14 @@ def serve(
             screen.complain(f"stopping: open streams have {settings.drain_seconds:g} s; once more stops at once")
             ending.enter_context(bounded(settings.drain_seconds + END_SECONDS))
     leave()
+
+
+def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:
+    """Say which serial ports are not there: a slip of the hand, or boards that are plugged in later."""
+    for name, url in devices.items():
+        address = parse_url(url)
+        if isinstance(address, SerialAddress) and (missing := address.missing()):
+            screen.complain(f"warning: {name}: {missing}. The server opens it when it is there")
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency.governor import MIN_MEMORY_BYTES
 from fastflight.errors import RequestError, nearest
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
-from fastflight.transport.url import shown
+from fastflight.transport.url import parse_url, shown
 
 # The embedded default: needs no hardware and nothing to install.
 DEFAULT_DEVICES = {"demo": "sim:"}
@@ -249,6 +249,8 @@ def settings_of(
         chosen[name] = url
     bridges = {name: _bridge_of(device.bridge) for name, device in known.items() if device.bridge is not None}
     chosen = chosen or dict(DEFAULT_DEVICES)
+    for url in chosen.values():
+        parse_url(url)
     kept = recording_settings(
         chosen,
         marked=[name for name, device in known.items() if device.record],

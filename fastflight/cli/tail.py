@@ -18,16 +18,19 @@ from rich.text import Text
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.board import DeviceName
-from fastflight.cli.exits import Interrupted, asynchronous
+from fastflight.cli.exits import UNREACHABLE, Interrupted, asynchronous
 from fastflight.cli.options import Columns, ModeOption, Ticks
 from fastflight.cli.target import AsJson, schema_of
 from fastflight.cli.values import rows_of
 from fastflight.client import Missed
 from fastflight.service.requests import SessionFormat
+from fastflight.sources.following import DRAINING, GONE
 from fastflight.tables import Layout, open_writer
 
 # What a server says of a recording that goes well.
 RECORDING = "recording"
+# Ends that nobody asked for: more would have come.
+CUT_SHORT = {DRAINING: "error: the server shuts down", GONE: "error: the device is gone"}
 # The status line counts over this long: long enough to be read, short enough to follow a change.
 RATE_SECONDS = 1.0
 
@@ -126,7 +129,7 @@ class Stream(Protocol):
 
 
 async def follow(name: str, stream: Stream, show: Show, *, quiet: bool) -> None:
-    """Show rows to the end; a summary on stderr, also when interrupted."""
+    """Show rows to the end; a summary on stderr, also when interrupted. Exit code 3 where server or device left."""
     status = Status(name)
     recording = stream.recording
     console = screen.Screen(stderr=True)
@@ -150,7 +153,10 @@ async def follow(name: str, stream: Stream, show: Show, *, quiet: bool) -> None:
     summary = stream.summary
     why = f" ({summary['why']})" if summary.get("why") else ""
     rejected = f", {summary['rejected']} lines set aside" if summary.get("rejected") else ""
-    screen.complain(f"{summary.get('ended', 'finished')}{why}: {status.summary(stream.missed)}{rejected}")
+    ended = summary.get("ended", "finished")
+    screen.complain(f"{CUT_SHORT.get(ended, ended)}{why}: {status.summary(stream.missed)}{rejected}")
+    if ended in CUT_SHORT:
+        raise typer.Exit(UNREACHABLE)
 
 
 class Status:

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Annotated
 
 import typer
 
+from fastflight.client import AsyncFastFlightClient
+from fastflight.errors import RequestError, UnknownName, nearest
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Interrupt = Annotated[bool, typer.Option("--interrupt", help="Stop the program that runs on the device.")]
+
+
+@asynccontextmanager
+async def device_first(client: AsyncFastFlightClient, device: str) -> AsyncIterator[None]:
+    """Replace a complaint about the request by one about its device, where the server has no such device."""
+    try:
+        yield
+    except UnknownName:
+        raise
+    except RequestError:
+        known = [each.name for each in await client.devices()]
+        if device not in known:
+            raise UnknownName("no such device", where=device, hint=nearest(device, known)) from None
+        raise
 
 
 @dataclass(frozen=True, slots=True)

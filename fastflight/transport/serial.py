@@ -88,6 +88,18 @@ class SerialAddress:
         """The same, under the system name `name`."""
         return replace(self, name=name, wanted=None)
 
+    def missing(self) -> str:
+        """Say that the port is not there, and which are; empty where it is. It may be plugged in later."""
+        name = self.wanted.find(self.ports()) if self.wanted is not None else self.name
+        if os.name == "posix":
+            found = name is not None and os.path.exists(name)
+        else:  # there are no files for ports
+            found = name is not None and name.upper() in (port.device.upper() for port in self.ports())
+        if found:
+            return ""
+        what = f"no single port here has {self.wanted}" if self.wanted is not None else f"there is no port {self.name}"
+        return f"{what}. Ports found here: {described(self.ports())}"
+
     def dispose(self) -> None:
         """A serial address holds nothing."""
 

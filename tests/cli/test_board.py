@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from click.testing import Result
-from serial.tools import list_ports
+from serial.tools import list_ports, list_ports_common
 
 Run = Callable[..., Result]
 
@@ -72,6 +72,13 @@ def test_the_doctor_goes_on_where_a_port_is_pulled_as_it_lists_them(run: Run, mo
 
     monkeypatch.setattr(list_ports, "comports", comports)
     assert run("doctor").exit_code == 0
+
+
+def test_the_doctor_does_not_deny_ports_that_it_names_elsewhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_ports, "comports", lambda: [list_ports_common.ListPortInfo("/dev/ttyS0")])
+    assert "no board found; ports without a known device: /dev/ttyS0" in run("doctor").stdout
+    monkeypatch.setattr(list_ports, "comports", list)
+    assert "none found" in run("doctor").stdout
 
 
 def test_the_doctor_does_without_a_server(run: Run) -> None:

@@ -158,3 +158,21 @@ def test_a_failed_put_keeps_the_old_file(run: Run, tmp_path: Path) -> None:
     run("get", "demo:/kept.jsonl", "-o", str(copy))
     assert copy.read_text() == '{"a":1}\n'
     run("rm", "demo:/kept.jsonl")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("put", "small.csv", "nope:/x"),
+        ("put", "small.csv", "nope:/x.jsonl"),
+        ("get", "nope:/x", "-o", "y.parquet"),
+        ("get", "nope:/x.csv"),
+    ],
+)
+def test_the_device_comes_before_its_files(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.csv").write_text("a\n1\n")
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr) == (1, "error: nope: no such device. Known: demo\n")

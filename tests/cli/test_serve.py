@@ -60,6 +60,7 @@ def test_a_port_is_taken_once(location: str) -> None:
     [
         (("--server", "grpc://0.0.0.0:0"), "ssh -L"),
         (("--device", "weather"), "NAME=URL"),
+        (("--device", "weather=nope"), "unknown kind of device 'nope'"),
         (("--fleet", "/nowhere.toml"), "/nowhere.toml"),
     ],
 )
@@ -72,6 +73,16 @@ def test_wrong_options_are_a_usage_error(run: object, options: tuple[str, ...], 
 def test_a_url_that_cannot_be_understood_is_refused() -> None:
     with pytest.raises(RequestError, match="serail"):
         open_server(ServeSettings("grpc://127.0.0.1:0", {"a": "serail:///dev/ttyACM0"}))
+
+
+def test_a_port_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    port = tmp_path / "ttyNOPE"
+    with serving("--device", f"x={port}", "--device", "y=serial:?serial_number=E6") as (process, ready):
+        assert process.stderr is not None
+        said = [process.stderr.readline() for _ in range(2)]
+        assert ready.startswith("listening on")  # it may be plugged in later
+    assert said[0].startswith(f"warning: x: there is no port {port}. Ports found here: ")
+    assert said[1].startswith("warning: y: no single port here has serial_number=E6. Ports found here: ")
 
 
 def test_a_limit_of_the_server_is_told_in_a_line(run: object, monkeypatch: pytest.MonkeyPatch) -> None:

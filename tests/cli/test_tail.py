@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+
+from ..gateway.speaking import Speaker
 from .conftest import Run, serving
 
 
@@ -81,6 +86,28 @@ def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
     _, said = child.communicate()
     assert child.returncode == 130
     assert re.search(rb"interrupted: [\d,]+ rows in \d+\.\d s", said)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "says"), [("server", b"error: the server shuts down: "), ("device", b"error: the device is gone")]
+)
+def test_an_end_that_nobody_asked_for_is_an_error(leaves: str, says: bytes) -> None:
+    with Speaker(b'{"ms": 1}\n') as device, contextlib.ExitStack() as running:
+        settings = ServeSettings("grpc://127.0.0.1:0", {"tank": device.url}, drain_seconds=0.5)
+        location = running.enter_context(open_server(settings)).location
+        with subprocess.Popen(
+            [sys.executable, "-m", "fastflight", "tail", "tank", "--server", location],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as child:
+            assert child.stdout is not None and child.stderr is not None
+            assert child.stdout.readline()
+            if leaves == "server":
+                running.close()
+            else:
+                device.cut()
+            assert says in child.stderr.read()
+            assert child.wait() == 3
 
 
 @pytest.mark.parametrize("form", [[], ["--json"], ["--raw"]], ids=["text", "json", "raw"])
