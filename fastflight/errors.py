@@ -209,6 +209,10 @@ class DataError(FastFlightError):
     code = "data"
 
 
+class IncompleteWarning(UserWarning):
+    """An answer did not fail and yet lacks rows: devices could not be read, or most rows do not fit the schema."""
+
+
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """Say what is allowed where `name` stands, nearest match first: text for a `hint`."""
     names = sorted(allowed)

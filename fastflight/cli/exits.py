@@ -19,6 +19,7 @@ import contextlib
 import functools
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from typer.core import TyperGroup
 
 from fastflight.cli import screen
 from fastflight.cli.ending import abandon
-from fastflight.errors import DeviceException, FastFlightError, TransportError
+from fastflight.errors import DeviceException, FastFlightError, IncompleteWarning, TransportError
 
 P = ParamSpec("P")
 
@@ -75,9 +76,15 @@ def _printable_usage() -> Iterator[None]:
 
 @contextmanager
 def told_in_one_line() -> Iterator[None]:
-    """Turn errors into a line on stderr and an exit code. Errors that are not ours stay what they are."""
+    """Turn errors into a line on stderr and an exit code. Errors that are not ours stay what they are.
+
+    Warnings of an incomplete answer become a line as well.
+    """
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", IncompleteWarning)
+            warnings.showwarning = lambda message, *_: screen.complain(f"warning: {message}")
+            yield
     except DeviceException as error:
         screen.complain(error.traceback.rstrip() or str(error))
         raise typer.Exit(REFUSED) from error

@@ -18,7 +18,16 @@ import pyarrow as pa
 
 from fastflight.client.meaning import understood
 from fastflight.client.progress import Meter, Report
-from fastflight.client.stream import BESIDE, Missed, RowStream, Summary, path_of
+from fastflight.client.stream import (
+    BESIDE,
+    Missed,
+    RowStream,
+    Summary,
+    exported,
+    failed_devices,
+    path_of,
+    warn_if_incomplete,
+)
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
 from fastflight.service.weight import weight
@@ -108,14 +117,25 @@ class ParallelRowStream:
             self._meter.add(batch)
             yield batch
 
+    @property
+    def failed(self) -> dict[str, str]:
+        """As `RowStream.failed`."""
+        return failed_devices(self.summary)
+
     def to_arrow(self) -> pa.Table:
-        """The rest of the rows as one table."""
-        return pa.Table.from_batches(list(self), self.schema)
+        """As `RowStream.to_arrow`."""
+        table = pa.Table.from_batches(list(self), self.schema)
+        warn_if_incomplete(self.summary)
+        return table
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rest of the rows as one DataFrame."""
+        """As `to_arrow`, as one DataFrame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """As `RowStream.__arrow_c_stream__`."""
+        return exported(self, requested_schema)
 
     def cancel(self) -> None:
         """Stop all endpoints. From any thread; a thread that is reading gets `Stopped`."""

@@ -7,11 +7,12 @@ Leave it early through its context manager or `cancel()`, and the server stops r
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import pyarrow as pa
 from pyarrow import flight
@@ -19,7 +20,7 @@ from pyarrow import flight
 from fastflight.client.failure import typed_errors
 from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Meter, Report
-from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
+from fastflight.errors import FastFlightError, IncompleteWarning, ProtocolError, RequestError, Stopped
 from fastflight.tables.bare import empty
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Summary = Mapping[str, Any]
 Note = Mapping[str, Any]
 
 # What a live stream, or one of many devices or files, says between rows; any other message is the server's last.
-NOTES = ("gap", "outage", "recording", "alignments", "failure", "digests")
+NOTES = ("gap", "outage", "recording", "alignments", "failure", "digests", "set_aside")
 BESIDE = "what the server says of its rows"
 # The newest that are kept; a reader that is always too slow would gather them without end.
 MAX_KEPT_GAPS = 1000
@@ -98,6 +99,8 @@ class Outcome:
                     self.gaps.append(gap)
                     self._gaps += 1
                     self._chunks += gap.last - gap.first + 1
+                elif "set_aside" in told:
+                    _warn_of_misfits(told, self._location)
             else:
                 self._summary = told
         if chunk.data is not None:
@@ -200,14 +203,28 @@ class RowStream:
         if not self._outcome.is_whole:  # who asks again after an error must not take nothing for the rest
             raise ProtocolError("this stream has failed: rows are missing", where=self._location, hint="Ask again")
 
+    @property
+    def failed(self) -> dict[str, str]:
+        """Of many devices: those that could not be read, and why. Known at the end."""
+        return failed_devices(self.summary)
+
     def to_arrow(self) -> pa.Table:
-        """The rest of the rows as one table."""
-        return pa.Table.from_batches(list(self), self.schema)
+        """The rest of the rows as one table.
+
+        `IncompleteWarning` if devices could not be read, or if most rows do not fit the schema.
+        """
+        table = pa.Table.from_batches(list(self), self.schema)
+        warn_if_incomplete(self.summary)
+        return table
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rest of the rows as one DataFrame."""
+        """As `to_arrow`, as one DataFrame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rest of the rows for DuckDB, Polars, pandas and others, which read them as they come, once."""
+        return exported(self, requested_schema)
 
     def cancel(self) -> None:
         """Stop. From any thread; a thread that is reading gets `Stopped`."""
@@ -228,6 +245,65 @@ def path_of(schema: pa.Schema) -> str:
     """The path that the server reports in a schema's metadata; empty where it reports none."""
     path: bytes = (schema.metadata or {}).get(PATH_KEY, b"")
     return path.decode(errors="replace")
+
+
+class Rows(Protocol):
+    """The rows of one answer, or of several."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def summary(self) -> Summary: ...
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+
+def exported(rows: Rows, requested_schema: object) -> object:
+    """The rows as a stream of Arrow's C interface: a capsule that is read once."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from rows
+        warn_if_incomplete(rows.summary)
+
+    return pa.RecordBatchReader.from_batches(rows.schema, batches()).__arrow_c_stream__(requested_schema)
+
+
+def failed_devices(summary: Summary) -> dict[str, str]:
+    """Of a fleet's answer: the devices that could not be read, and why."""
+    with understood(BESIDE):
+        return {text(told["device"]): _reason(told) for told in summary.get("failed", ())}
+
+
+def warn_if_incomplete(summary: Summary) -> None:
+    """Warn if devices could not be read, or if most rows do not fit."""
+    if failed := failed_devices(summary):
+        listed = "; ".join(f"{device}: {why}" for device, why in failed.items())
+        warnings.warn(f"{len(failed)} devices could not be read: {listed}", IncompleteWarning, stacklevel=3)
+    with understood(BESIDE):
+        rejected = whole(summary.get("rejected", 0))
+        fitting = whole(summary.get("rows", 0))
+        reason = next((text(row["reason"]) for row in summary.get("rejected_rows", ())), "")
+    if rejected > fitting:
+        warnings.warn(_misfits(rejected, fitting, reason), IncompleteWarning, stacklevel=3)
+
+
+def _warn_of_misfits(told: Mapping[str, Any], location: str) -> None:
+    """Warn at once: of a live session nothing else may come."""
+    with understood("rows that the server set aside", location):
+        given = told["set_aside"]
+        device = f"{text(told['device'])}: " if "device" in told else ""
+        words = device + _misfits(whole(given["rows"]), whole(given["fitting"]), text(given["reason"]))
+    warnings.warn(words, IncompleteWarning, stacklevel=2)
+
+
+def _misfits(rejected: int, fitting: int, reason: str) -> str:
+    fit = f"{fitting:,} fit" if fitting else "none fits"
+    return f"{rejected:,} rows are set aside, {fit}: {reason}".removesuffix(": ")
+
+
+def _reason(told: Mapping[str, Any]) -> str:
+    return f"{text(told['what'])}. {text(told.get('hint', ''))}".rstrip(". ")
 
 
 def _missed(given: Any, location: str) -> Missed:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Meter, Report
-from fastflight.client.stream import Missed, RowStream, Summary
+from fastflight.client.stream import Missed, RowStream, Summary, warn_if_incomplete
 from fastflight.concurrency.handin import HandIn
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
@@ -82,12 +82,19 @@ class AsyncRowStream:
         self._meter.add(batch)
         return batch
 
+    @property
+    def failed(self) -> dict[str, str]:
+        """As `RowStream.failed`."""
+        return self._stream.failed
+
     async def to_arrow(self) -> pa.Table:
-        """The rest of the rows as one table."""
-        return pa.Table.from_batches([batch async for batch in self], self.schema)
+        """As `RowStream.to_arrow`."""
+        table = pa.Table.from_batches([batch async for batch in self], self.schema)
+        warn_if_incomplete(self.summary)
+        return table
 
     async def to_pandas(self) -> pd.DataFrame:
-        """The rest of the rows as one DataFrame."""
+        """As `to_arrow`, as one DataFrame."""
         table = await self.to_arrow()
         frame: pd.DataFrame = await off_loop(table.to_pandas)
         return frame

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import pyarrow as pa
 
+from fastflight.concurrency.offload import off_loop
 from fastflight.errors import RequestError, Stopped
 from fastflight.gateway.asgi import Receive
 from fastflight.gateway.formats import MEDIA_TYPES
@@ -117,6 +118,9 @@ class Rows:
         chunk = await anext(self._chunks, None)
         self._whole = chunk is None
         if self._reader is not None:
-            self._ready += self._reader.finish() if chunk is None else self._reader.feed(chunk)
+            # In a thread: how long rows take to read is up to the client.
+            self._ready += await (
+                off_loop(self._reader.finish) if chunk is None else off_loop(self._reader.feed, chunk)
+            )
         elif chunk is not None:
             self._ready.append(pa.record_batch([one_content(chunk)], schema=RAW))

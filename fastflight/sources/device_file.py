@@ -18,13 +18,26 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastflight.concurrency.offload import off_loop
 from fastflight.device import Entry, Inventory, Transfer
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Sent, Source, Summary, Takes
+from fastflight.service.source import (
+    Acknowledge,
+    AsyncReading,
+    Estimate,
+    Noted,
+    Reading,
+    Sent,
+    Source,
+    Summary,
+    Takes,
+)
 from fastflight.sources.content import FileContent, while_wanted
+from fastflight.sources.misfits import MisfitNotice
 from fastflight.sources.reading import Lot, abegin, begin
 from fastflight.tables import Batcher, Layout, format_of, open_reader
+from fastflight.tables.bare import empty
 from fastflight.tables.text import INFERENCE_BYTES
 
 # A listing of all devices waits this long for each: a busy one is left out rather than waited for.
@@ -38,6 +51,8 @@ class FileRows:
         self._reader = open_reader(readable(request))
         self._batcher = Batcher(request.batch_rows, request.flush_ms / 1000)
         self._clock = clock
+        self._misfits = MisfitNotice(self._reader.rejected, "offset", clock)
+        self._fitting = 0
         self._sha256 = hashlib.sha256()
         self._offset = request.offset
         self._bytes = 0
@@ -67,16 +82,21 @@ class FileRows:
 
     def feed(self, piece: bytes) -> Lot:
         """The batches that are ready after the next bytes of the file, or after a while without any."""
-        if not piece:
-            return self._batcher.due(self._clock())
-        self._sha256.update(piece)
-        self._bytes += len(piece)
-        return self._batcher.add(self._reader.feed(piece), self._clock())
+        batches: list[pa.RecordBatch] = []
+        if piece:
+            self._sha256.update(piece)
+            self._bytes += len(piece)
+            batches = self._reader.feed(piece)
+        self._fitting += sum(batch.num_rows for batch in batches)
+        ready: Lot = [*self._batcher.add(batches, self._clock())]
+        if note := self._misfits.note(self._fitting):
+            ready.append(Noted(empty(self.schema), note))
+        return ready
 
     def finish(self) -> Lot:
         """The last batches."""
         ready = self._batcher.add(self._reader.finish(), self._clock())
-        return ready + self._batcher.flush()
+        return [*ready, *self._batcher.flush()]
 
     def summary(self) -> Summary:
         """What was read: all of the file, from the offset that was asked for."""
@@ -216,8 +236,9 @@ class DeviceFiles:
                     )
                 ) as pieces:
                     async for piece in pieces:
-                        yield rows.feed(piece)
-                    yield rows.finish()
+                        # In a thread: how long rows take to read is up to what stands in the file.
+                        yield await off_loop(rows.feed, piece)
+                    yield await off_loop(rows.finish)
 
 
 def layout(request: DeviceFile) -> Layout:

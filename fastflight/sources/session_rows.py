@@ -23,6 +23,7 @@ from fastflight.errors import RequestError, nearest
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.board_time import BoardTime
+from fastflight.sources.misfits import MisfitNotice
 from fastflight.tables import LineParser, Rejected
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
@@ -141,6 +142,7 @@ class SessionRows:
         self._told_at: int | None = None
         self._next: int | None = None
         self.rejected = Rejected()
+        self._misfits = MisfitNotice(self.rejected, "seq", clock)
 
     @property
     def full(self) -> bool:
@@ -150,7 +152,8 @@ class SessionRows:
     @property
     def deadline(self) -> float | None:
         """When `due` will have something to give, by the clock; None while nothing waits."""
-        return self._since + self._request.flush_ms / 1000 if self._waiting or self._gap else None
+        waiting = self._since + self._request.flush_ms / 1000 if self._waiting or self._gap else None
+        return min((each for each in (waiting, self._misfits.deadline) if each is not None), default=None)
 
     def begin(self, begins_line: bool) -> None:
         """Before the first chunk: whether its first byte is known to begin a line."""
@@ -213,7 +216,10 @@ class SessionRows:
     def due(self) -> list[Batch]:
         """What has waited for long enough."""
         deadline = self.deadline
-        return self._flush() if deadline is not None and self._clock() >= deadline else []
+        ready = self._flush() if deadline is not None and self._clock() >= deadline else []
+        if note := self._misfits.note(self._rows):
+            ready.append(Noted(empty(self.schema), note))
+        return ready
 
     def finish(self) -> list[Batch]:
         """The rest."""

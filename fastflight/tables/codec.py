@@ -9,7 +9,7 @@ A `RowWriter` is the inverse: `begin()`, one `encode()` per batch, `finish()`; t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -49,15 +49,46 @@ class RejectedRow:
 
 @dataclass(slots=True)
 class Rejected:
-    """Rows set aside: how many, and the first `MAX_REJECTED_EXAMPLES` of them."""
+    """Rows set aside: how many, the first `MAX_REJECTED_EXAMPLES` of them, and the latest."""
 
     count: int = 0
     examples: list[RejectedRow] = field(default_factory=list)
+    latest: RejectedRow | None = None
+
+    @property
+    def wants_reason(self) -> bool:
+        """Whether the reason for the next row is kept: finding it may cost more than refusing the row."""
+        return len(self.examples) < MAX_REJECTED_EXAMPLES
 
     def add(self, offset: int, reason: str) -> None:
         self.count += 1
-        if len(self.examples) < MAX_REJECTED_EXAMPLES:
-            self.examples.append(RejectedRow(offset, reason))
+        self.latest = RejectedRow(offset, reason)
+        if self.wants_reason:
+            self.examples.append(self.latest)
+
+
+def read_in_runs(rows: int, read: Callable[[slice], pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
+    """The batches of `rows` rows, of which `read` raises `pa.ArrowInvalid` for a run that holds a bad one.
+
+    Also the indices of the bad rows. A run that fails is tried again with half its rows, and the run after one that
+    succeeds has twice as many: each row is read a bounded number of times, however many are bad.
+    """
+    batches: list[pa.RecordBatch] = []
+    failed: list[int] = []
+    start, size = 0, rows
+    while start < rows:
+        stop = min(start + size, rows)
+        try:
+            batches.append(read(slice(start, stop)))
+        except pa.ArrowInvalid:
+            if stop - start > 1:
+                size = (stop - start) // 2
+                continue
+            failed.append(start)
+        else:
+            size *= 2
+        start = stop
+    return batches, failed
 
 
 class RowReader(Protocol):

@@ -20,6 +20,7 @@ import pyarrow.csv
 from fastflight.errors import DataError, RequestError, nearest
 from fastflight.tables.cells import FewCells
 from fastflight.tables.codec import Layout
+from fastflight.tables.fitting import cell_test
 from fastflight.tables.inference import infer_cells
 from fastflight.tables.rows import RowSplitter, cell_pattern, row_pattern
 from fastflight.tables.schemas import MAX_COLUMNS, holds_decimals, project, schema_from_names
@@ -170,7 +171,9 @@ class CsvGrammar:
             return f"the row has {len(cells)} cells, the header has {len(self._header)}"
         if not self._tests:
             fields = self.schema or ()
-            self._tests = [(self._header.index(field.name), field, _may_be(field.type)) for field in fields]
+            self._tests = [
+                (self._header.index(field.name), field, cell_test(field.type, TRUE, FALSE)) for field in fields
+            ]
         for position, field, test in self._tests:
             cell, quoted = cells[position]
             if (cell or quoted) and not test(cell):
@@ -258,29 +261,3 @@ class _BlockReader:
         if self._decimals:
             batch.validate(full=True)
         return batch
-
-
-def _number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return "(" in cell  # "nan(...)", which only C reads
-    return True
-
-
-_INTEGER = re.compile(r"[ \t]*(-?[0-9]+|0[xX][0-9a-fA-F]+)[ \t]*").fullmatch
-_TIME = re.compile(r"[ \t]*[0-9][0-9TZ:+. -]{3,40}[ \t]*").fullmatch
-
-# Quick tests that let every cell pass that pyarrow reads, and few others: a file of garbage is refused at their pace.
-_TESTS: list[tuple[Callable[[pa.DataType], bool], Callable[[str], object]]] = [
-    (pa.types.is_integer, _INTEGER),
-    (pa.types.is_floating, _number),
-    (pa.types.is_timestamp, _TIME),
-    (pa.types.is_date, _TIME),
-    (pa.types.is_time, _TIME),
-    (pa.types.is_boolean, frozenset(TRUE + FALSE).__contains__),
-]
-
-
-def _may_be(type_: pa.DataType) -> Callable[[str], object]:
-    return next((test for matches, test in _TESTS if matches(type_)), lambda cell: True)

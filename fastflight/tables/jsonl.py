@@ -27,6 +27,7 @@ import pyarrow.json
 
 from fastflight.errors import DataError, RequestError
 from fastflight.tables.codec import Layout
+from fastflight.tables.fitting import Number, Test, value_test
 from fastflight.tables.inference import infer_objects
 from fastflight.tables.objects import FewObjects
 from fastflight.tables.rows import RowSplitter
@@ -62,6 +63,7 @@ class JsonGrammar:
         # Nobody has chosen what to leave out, and whoever wants all rows wants all of each.
         self._strict = layout.on_error == "fail" and layout.schema is None and layout.columns is None
         self._reader: _BlockReader | None = None
+        self._tests: list[tuple[pa.Field, Test]] = []
         self._least = 0  # bytes of a row
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
@@ -146,7 +148,7 @@ class JsonGrammar:
         if len(row) < self._least:
             return f"the row has {len(row)} bytes, and a row of this table at least {self._least}"
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_float=Number)
         except json.JSONDecodeError as error:
             if b"Inf" not in row:  # pyarrow reads more spellings of infinity
                 return f"not JSON: {error.msg} at character {error.pos} of {shorten(text)}"
@@ -156,7 +158,13 @@ class JsonGrammar:
         late = next((name for name in value if name not in self._names), None) if self._strict else None
         if late is not None:
             return f"the key {shorten(late)} stands in none of the first rows"
-        return self._with_text(value, row) + b"\n"
+        row = self._with_text(value, row)
+        if not self._tests:
+            self._tests = [(field, value_test(field.type)) for field in self.schema or ()]
+        for field, test in self._tests:
+            if not test(value.get(field.name)):
+                return _misfit(json.loads(text, object_pairs_hook=list), field)
+        return row + b"\n"
 
     def _with_text(self, value: dict[str, Any], row: bytes) -> bytes:
         """The row with JSON text where a string column has something else; pyarrow would refuse it."""
@@ -174,23 +182,28 @@ class JsonGrammar:
     def explain(self, row: bytes) -> str:
         try:
             _BlockReader(pa.schema([])).read(row, 1)
-            pairs: list[tuple[str, Any]] = json.loads(row, object_pairs_hook=lambda pairs: pairs)
+            pairs = json.loads(row, object_pairs_hook=list)
         except pa.ArrowInvalid as error:
             return "not JSON: " + str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")
         except (ValueError, RecursionError):
             pairs = []
-        values = dict(pairs)
         for field in self.schema or ():
             try:
                 _BlockReader(pa.schema([field])).read(row, 1)
             except pa.ArrowInvalid:
-                if [name for name, _ in pairs].count(field.name) > 1:
-                    return f"the key {shorten(field.name)} stands there twice"
-                value = shorten(_plain(values[field.name])) if field.name in values else "something nested too deeply"
-                return f"column {shorten(field.name)}: {value} is not {field.type}"
+                return _misfit(pairs, field)
         if self._strict:
             return "a key within it stands in none of the first rows"
         return f"{shorten(row.decode().strip())} can not be read"
+
+
+def _misfit(pairs: list[tuple[str, Any]], field: pa.Field) -> str:
+    """Why the value of a column can not be read, of a row's keys and values."""
+    values = [value for name, value in pairs if name == field.name]
+    if len(values) > 1:
+        return f"the key {shorten(field.name)} stands there twice"
+    value = shorten(_plain(values[0])) if values else "something nested too deeply"
+    return f"column {shorten(field.name)}: {value} is not {field.type}"
 
 
 def _is_shallow(value: Any) -> bool:

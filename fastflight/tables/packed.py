@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError, nearest
-from fastflight.tables.codec import Layout, Rejected
+from fastflight.tables.codec import Layout, Rejected, read_in_runs
 from fastflight.tables.record import Field, Record
 from fastflight.tables.schemas import conform, schema_from_names
 from fastflight.tables.text import shorten
@@ -90,24 +90,25 @@ class PackedReader:
     def _read(self, data: bytes, offset: int) -> list[pa.RecordBatch]:
         values = np.frombuffer(data, self._dtype)
         columns = [_column(values[f"f{index}"], field) for index, field in enumerate(self._record.fields)]
-        parts = self._convert(pa.record_batch(columns, [field.name for field in self._record.fields]), offset)
+        batch = pa.record_batch(columns, [field.name for field in self._record.fields])
+        parts, failed = read_in_runs(batch.num_rows, lambda run: self._convert(batch[run]))
+        for row in failed:
+            reason = self._misfit(batch.slice(row, 1)) if self.rejected.wants_reason else "the record does not fit"
+            self._reject(offset + row * self._record.size, reason)
         return [pa.concat_batches(parts)] if len(parts) > 1 else parts
 
-    def _convert(self, batch: pa.RecordBatch, offset: int) -> list[pa.RecordBatch]:
-        """Cast all rows at once; where that fails, in halves, down to the rows that do not fit."""
-        for column, field in zip(batch.columns, self._schema, strict=True):
+    def _convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [_cast(column, field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
+        return pa.record_batch(columns, schema=self._schema)
+
+    def _misfit(self, row: pa.RecordBatch) -> str:
+        """Why this row can not be converted."""
+        for column, field in zip(row.columns, self._schema, strict=True):
             try:
                 _cast(column, field.type)
             except pa.ArrowInvalid:
-                if batch.num_rows == 1:
-                    value = shorten(column[0].as_py())
-                    self._reject(offset, f"column {shorten(field.name)}: {value} is not {field.type}")
-                    return []
-                middle = batch.num_rows // 2
-                head, tail = batch.slice(0, middle), batch.slice(middle)
-                return self._convert(head, offset) + self._convert(tail, offset + middle * self._record.size)
-        columns = [_cast(column, field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
-        return [pa.record_batch(columns, schema=self._schema)]
+                return f"column {shorten(field.name)}: {shorten(column[0].as_py())} is not {field.type}"
+        return "the record does not fit"
 
     def _reject(self, offset: int, reason: str) -> None:
         if self._fail:

@@ -2,8 +2,9 @@
 
 A `TextReader` cuts the file into rows, finds the schema from a bounded first part if none was given, and hands blocks
 of whole rows to its grammar. Reading a block is all or nothing and fast. A block that fails is sifted: rows that the
-grammar can refuse by looking at them are set aside, the others are read again, in halves where that fails too. A row is
-thus accepted exactly if it can be read alone, and how the bytes arrived never shows.
+grammar can refuse by looking at them are set aside, the others are read again, in smaller runs where that fails too. A
+row is thus accepted exactly if it can be read alone, and how the bytes arrived never shows. The work is linear in the
+bytes of the block, however many of its rows are bad.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from fastflight.errors import DataError
-from fastflight.tables.codec import OnError, Rejected
+from fastflight.tables.bare import empty
+from fastflight.tables.codec import OnError, Rejected, read_in_runs
 from fastflight.tables.rows import Refused, Rows, RowSplitter
 
 # The part of a file that its schema is inferred from. It is held in memory, and a live reader sees nothing until it has
@@ -153,9 +155,10 @@ class TextReader:
         return batches
 
     def _sift(self, block: Rows) -> pa.RecordBatch:
+        """The rows of a block that fails as a whole; those that can not be read are set aside."""
         offset = block.offset
-        refused: list[Refused] = []
         passed: list[Rows] = []
+        refused: list[Refused] = []
         for row in self._grammar.rows(block.data):
             if not self._grammar.is_blank(row):
                 verdict = self._grammar.screen(row)
@@ -164,22 +167,17 @@ class TextReader:
                 else:
                     passed.append(Rows(offset, verdict))
             offset += len(row)
-        parts = self._halve(passed, refused)
-        for item in sorted(refused, key=lambda item: item.offset):
+        batches, failed = read_in_runs(len(passed), lambda run: self._parse_all(passed[run]))
+        unread: list[Rows | Refused] = [*refused, *(passed[index] for index in failed)]
+        for item in sorted(unread, key=lambda item: item.offset):
+            if isinstance(item, Rows):
+                reason = self._grammar.explain(item.data) if self.rejected.wants_reason else "the row can not be read"
+                item = Refused(item.offset, reason)
             self._reject(item)
-        return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], self._grammar.schema)
+        return pa.concat_batches(batches) if batches else empty(self._grammar.schema)
 
-    def _halve(self, rows: list[Rows], refused: list[Refused]) -> list[pa.RecordBatch]:
-        if not rows:
-            return []
-        try:
-            return [self._grammar.parse(b"".join(row.data for row in rows))]
-        except pa.ArrowInvalid:
-            if len(rows) == 1:
-                refused.append(Refused(rows[0].offset, self._grammar.explain(rows[0].data)))
-                return []
-        middle = len(rows) // 2
-        return self._halve(rows[:middle], refused) + self._halve(rows[middle:], refused)
+    def _parse_all(self, rows: list[Rows]) -> pa.RecordBatch:
+        return self._grammar.parse(b"".join(row.data for row in rows))
 
     def _reject(self, item: Refused) -> None:
         if self._fail:

@@ -127,3 +127,14 @@ def test_a_reader_that_has_enough(location: str, form: list[str]) -> None:
 def test_the_bytes_as_they_are_have_no_columns(run: Run) -> None:
     result = run("tail", "demo", "--raw", "--columns", "data", "-n", "1")
     assert (result.exit_code, "leave --columns out" in result.stderr) == (2, True)
+
+
+def test_lines_that_do_not_fit_are_told_of_while_it_follows(location: str) -> None:
+    """The board prints JSON: as CSV, no line has the columns that are asked for."""
+    command = [sys.executable, "-m", "fastflight", "tail", "demo", "--format", "csv", "--schema", "ms=int64"]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, "FASTFLIGHT_SERVER": location})
+    assert child.stderr is not None
+    told = child.stderr.readline().decode()
+    child.send_signal(signal.SIGINT)
+    child.communicate()
+    assert re.fullmatch(r"warning: \d+ rows are set aside, none fits: the row has 4 cells, .*\n", told)

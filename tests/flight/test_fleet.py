@@ -14,7 +14,7 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.client import AsyncFastFlightClient, FastFlightClient
-from fastflight.errors import DataError, FileMissing, UnknownName
+from fastflight.errors import DataError, FileMissing, IncompleteWarning, UnknownName
 from fastflight.service.requests import FleetFile, Mode
 from tests.flight.conftest import Board, command, serving, ticket
 
@@ -205,6 +205,7 @@ def test_both_clients_read_a_fleet(fleet: Fleet, mode: Mode, how: str) -> None:
                 whole = await stream.to_arrow()
             request = FleetFile(devices="lab-*", path="/t.csv", mode=mode)
             async with await client.read_parallel(request) as parts:
+                assert list(stream.failed) == ["lab-1"]
                 return whole, stream.summary, await parts.to_arrow(), parts.summary
 
     def read() -> tuple[pa.Table, Any, pa.Table, Any]:
@@ -212,9 +213,12 @@ def test_both_clients_read_a_fleet(fleet: Fleet, mode: Mode, how: str) -> None:
             with client.read_fleet("lab-*", "/t.csv", mode=mode, ordered=True) as stream:
                 whole = stream.to_arrow()
             with client.read_parallel(FleetFile(devices="lab-*", path="/t.csv", mode=mode)) as parts:
+                assert list(stream.failed) == ["lab-1"]
                 return whole, stream.summary, parts.to_arrow(), parts.summary
 
-    whole, summary, parts, together = asyncio.run(aread()) if how == "async" else read()
+    with pytest.warns(IncompleteWarning, match="1 devices could not be read: lab-1: no such file") as warned:
+        whole, summary, parts, together = asyncio.run(aread()) if how == "async" else read()
+    assert len(warned) == 2
     for told in (summary, together):
         assert [(failed["device"], failed["code"]) for failed in told["failed"]] == [("lab-1", "device.file_missing")]
         assert told["rows"] == 4
