@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from fastflight.gateway.asgi import CERTIFICATE
 from fastflight.gateway.connections import CONTENT_STALL_SECONDS, HEAD_SECONDS, KEEP_ALIVE_SECONDS, Connections
+from fastflight.gateway.head import MAX_HEAD_BYTES, Head
 from fastflight.gateway.relay import PATH, Relay
 from fastflight.gateway.status import Refused, last_words
 from fastflight.gateway.unread import Waiting
@@ -26,8 +27,6 @@ from fastflight.transport.progress import taken
 
 OK = b"HTTP/1.1 200 OK\r\n"
 AGAIN = "Ask again"
-# A request's first line and headers: a long path, cookies of other servers on this computer.
-MAX_HEAD_BYTES = 64 * 1024
 # What a client may send ahead of its answers: requests, and bytes of their heads and content. Browsers send none.
 MAX_AHEAD, MAX_AHEAD_BYTES = 64, 64 * 1024
 # What a client that is answered while it still sends gets to read that. To close at once destroys it, as TCP has it.
@@ -49,6 +48,7 @@ class HttpConnection(HttpToolsProtocol):
         self._came = came
         self._relay = relay
         self._head_bytes = 0
+        self._head = Head()
         # Content of the request at hand is to come.
         self._in_content = False
         # The request at hand has its answer.
@@ -138,23 +138,32 @@ class HttpConnection(HttpToolsProtocol):
                 self.flow.resume_reading()  # that its client leaves is seen by nothing else
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(Refused(400, "not a request of HTTP/1.1", hint="What follows on this connection is not read"))
+        hint = "What follows on this connection is not read"
+        self._refuse(self._head.refusal or Refused(400, "not a request of HTTP/1.1", hint=hint))
 
     def on_message_begin(self) -> None:
         """The scope is made once it is known that the application has to be asked."""
         self.url = b""
         self.headers = []
+        self._head = Head()
         self.expect_100_continue = False
         self.resting = False
         self.due = self._came.now + HEAD_SECONDS
 
+    def on_url(self, url: bytes) -> None:
+        self._head.target(url)
+        super().on_url(url)
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Not what follows content (RFC 9110, 6.5.1): whoever has the head has judged it already."""
         if not self._in_content:
+            self._head.header(name.lower(), value)
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._came.asked(self)
+        self._head.check(self.parser.get_http_version())
+        self.url, self.headers = self._head.in_origin_form(self.url, self.headers)
         self._head_bytes = 0  # what comes now is content, or what is around its chunks: that counts
         self._in_content = True
         self.due = self._came.now + CONTENT_STALL_SECONDS

@@ -100,7 +100,8 @@ class AllowedTargets:
     async def resolve(self, target: str, asker: Asker) -> list[Endpoint]:
         """The addresses of `target` that are allowed to `asker`.
 
-        `RequestError` where none is, `TransportError` where the name has none at all.
+        `RequestError` where none is, in the same words whatever the reason. `TransportError` where the name has no
+        address at all, to an asker who may reach whatever it means, or the device that is listed by this name.
         """
         host, port = _parted(target)
         literal = _literal(host)
@@ -108,14 +109,22 @@ class AllowedTargets:
         if literal is None and not (host.isascii() and _is_name(name)):
             raise RequestError("not a name or an address", where=target[:100], hint=_EXAMPLE)
         rules = [rule for rule in self._rules if rule.concerns(name, port)]
-        # Where there is none, nothing is asked of the network either.
-        found = [] if not rules else [literal] if literal else await self._addresses(name, target, asker.turns)
+        identity = asker.identity
+        own = [rule for rule, device in self._devices if rule.concerns(name, port) and _may(identity, device)]
+        found = [literal] if literal else []
+        # The network is asked only for askers who could be let in: names that exist are not learned by trying.
+        if literal is None and rules and (own or identity.may_admin()):
+            try:
+                found = await self._addresses(name, target, asker.turns)
+            except TransportError:
+                if identity.may_admin() or any(rule.host == name for rule in own):
+                    raise
         allowed = [
             Endpoint(*_socket_address(address, port), self._device(name, address, port))
             for address in found
             if any(rule.allows(name, address) for rule in rules) and not (port == asker.own_port and is_own(address))
         ]
-        granted = [endpoint for endpoint in allowed if _may(asker.identity, endpoint.device)]
+        granted = [endpoint for endpoint in allowed if _may(identity, endpoint.device)]
         if not granted:
             # The same where it is not on the list and where it is for others: a list is not learned by trying.
             raise RequestError("the relay may not connect there", where=target, hint=_HINT)

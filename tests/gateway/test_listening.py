@@ -17,7 +17,7 @@ import pytest
 from fastflight.errors import TransportError
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.connections import Connections
-from fastflight.gateway.http import MAX_HEAD_BYTES
+from fastflight.gateway.head import MAX_HEAD_BYTES, MAX_HEADERS
 from fastflight.gateway.page import files
 
 from ..server.conftest import SOON
@@ -168,6 +168,72 @@ def test_what_can_be_read_in_two_ways_is_refused_and_what_follows_is_not_read(li
         raw.sendall(head + sent + SMUGGLED)
         answer = b"".join(iter(lambda: raw.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1 and b"smuggled" not in answer
+
+
+HEADS = {
+    "no host": (b"GET /health HTTP/1.1\r\n\r\n", 400),
+    "the host twice": (b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\nhost: 127.0.0.1\r\n\r\n", 400),
+    "two codings": (
+        b"POST /stream HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        501,
+    ),
+    "two lines of codings": (
+        b"POST / HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: br\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        501,
+    ),
+    "a coding of HTTP/1.0": (
+        b"POST /stream HTTP/1.0\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    "a long head in one piece": (
+        b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n",
+        431,
+    ),
+    "many headers": (b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n" + b"x: y\r\n" * MAX_HEADERS + b"\r\n", 431),
+    "a long target": (b"GET /" + b"x" * MAX_HEAD_BYTES + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 414),
+    "another scheme": (b"GET ftp://127.0.0.1/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 400),
+    "a user in the target": (b"GET http://a@127.0.0.1/health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 400),
+    "a tunnel": (b"CONNECT 127.0.0.1:80 HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", 400),
+}
+
+
+@pytest.mark.parametrize(("sent", "status"), HEADS.values(), ids=HEADS.keys())
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"], ids=["first", "second"])
+def test_a_bad_head_is_refused_and_what_follows_is_not_read(
+    listening: Gateway, before: bytes, sent: bytes, status: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+        if before:
+            raw.sendall(before)
+            up_to(raw, b'{"status": "serving"}')
+        raw.sendall(sent + SMUGGLED)
+        answer = b""
+        with suppress(ConnectionError):  # there was more to read
+            answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 %d " % status) and answer.count(b"HTTP/1.1 ") == 1, answer
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        (b"http://127.0.0.1/health", b"127.0.0.1", 200),
+        (b"HTTP://localhost:8000/health?x", b"127.0.0.1", 200),
+        (b"http://[::1]:8000/health", b"evil.example", 200),
+        (b"http://evil.example/health", b"127.0.0.1", 421),
+        (b"http://127.0.0.1.evil.example/health", b"127.0.0.1", 421),
+        (b"http://evil.example?http://127.0.0.1/", b"127.0.0.1", 421),
+        (b"http://127.0.0.1", b"127.0.0.1", 200),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_target_that_names_its_host_is_for_that_host(
+    listening: Gateway, target: bytes, host: bytes, status: int, times: int
+) -> None:
+    for _ in range(times):  # the second time the answer is ready
+        with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
+            raw.sendall(b"GET %b HTTP/1.1\r\nhost: %b\r\nconnection: close\r\n\r\n" % (target, host))
+            answer = b"".join(iter(lambda: raw.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 %d " % status), answer
 
 
 LONG = {"type": "trial", "rows": 1, "idle": True, "mode": "async"}

@@ -304,3 +304,29 @@ def test_no_target_gets_around_a_network(target: str) -> None:
     except FastFlightError:
         return
     assert all(address.startswith("192.168.4.") for address, _ in found)
+
+
+NAMED = ["192.168.4.0/24:23", "board.local:23", "gone.local:23", "other.local:23"]
+LINES = {"192.168.4.7:23": "lab-1", "gone.local:23": "lab-2"}
+
+
+@pytest.mark.parametrize("target", ["board.local:23", "gone.local:23", "none.example:23", "192.168.4.7:23"])
+def test_names_are_not_looked_up_for_askers_without_rights(target: str) -> None:
+    for granted in (("read:*",), ("exec:secret",)):
+        asker = Asker(Identity("somebody", scopes(granted)))
+        with pytest.raises(RequestError, match="the relay may not connect there"):
+            asyncio.run(AllowedTargets(NAMED, never, LINES).resolve(target, asker))
+
+
+def refusal(granted: str, target: str) -> str:
+    asker = Asker(Identity("somebody", scopes((granted,))))
+    with pytest.raises(FastFlightError) as caught:
+        asyncio.run(AllowedTargets(NAMED, lookup, LINES).resolve(target, asker))
+    return caught.value.what
+
+
+def test_names_that_do_not_exist_are_told_only_to_askers_who_may_reach_them() -> None:
+    assert refusal("exec:lab-1", "none.example:23") == refusal("exec:lab-1", "two.example:23")
+    assert refusal("exec:lab-1", "other.local:23") == refusal("exec:lab-1", "two.example:23")
+    assert refusal("exec:lab-2", "gone.local:23") == "the name has no address"
+    assert refusal("admin:*", "none.example:23") == "the name has no address"
