@@ -179,7 +179,7 @@ def _recordings(figures: Figures) -> Table | None:
     table = _table("recordings", ">rows", ">bytes", ">newest", ">lost", ">failures", ">damage")
     of = {
         name: _by(figures, f"fastflight_recording_{name}", "device")
-        for name in ("bytes", "age_seconds", "lost_total", "failures_total", "damage")
+        for name in ("bytes", "age_seconds", "lost", "failures_total", "damage")
     }
     for name in list(rows)[:MAX_LISTED]:
         table.add_row(
@@ -187,7 +187,7 @@ def _recordings(figures: Figures) -> Table | None:
             _whole(int(rows.get(name, 0))),
             screen.size(int(of["bytes"].get(name, 0))),
             _age(of["age_seconds"].get(name)),
-            *(_whole(int(of[each].get(name, 0))) for each in ("lost_total", "failures_total", "damage")),
+            *(_whole(int(of[each].get(name, 0))) for each in ("lost", "failures_total", "damage")),
         )
     return _cut(table, len(rows))
 

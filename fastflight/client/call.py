@@ -42,8 +42,9 @@ class Device:
 class Recorded:
     """A recording of the server. `state`: `recording`, `recording failed: ` and why, or `kept` when nothing is added.
 
-    Rows that are kept, their bytes as stored, their numbers (`next_seq`: after the last one) and times. Since recording
-    began: chunks `lost`, tries that failed (`failures`). `damage`: places in its files that cannot be read.
+    Rows that are kept, their bytes as stored, their numbers (`next_seq`: after the last one) and times. `lost`: chunks
+    that are missing among them, as gaps of a replay are. `failures`: tries to record that failed since the server
+    started. `damage`: places in its files that cannot be read.
     """
 
     name: str

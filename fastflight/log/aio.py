@@ -47,10 +47,10 @@ class AsyncLog:
         return self._log.next_seq
 
     async def append(
-        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None
+        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
     ) -> CommitTicket:
         """Keep `batch`: await the ticket to know that it is. Awaits room where too much waits for the disk."""
-        return await self._log.append_soon(batch, expected=expected, first=first)
+        return await self._log.append_soon(batch, expected, first, paused_until)
 
     async def read(self, wanted: Range = EVERYTHING) -> AsyncGenerator[Rows | Missing, None]:
         """As `BatchLog.read`. Close it where it is left early."""

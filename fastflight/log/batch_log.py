@@ -42,7 +42,7 @@ class Rows:
         return self.first + int(self.batch.num_rows) - 1
 
 
-Reason = Literal["trimmed", "damaged", "never written"]
+Reason = Literal["trimmed", "damaged", "never written", "not recorded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,8 @@ class LogStatistics:
     next_seq: int
     first_time: int | None
     last_time: int | None
+    # Numbers without a row from `first_seq` on, as far as that is known without reading; pauses are not counted.
+    lost: int = 0
     # Places in the files that hold it; whether they held rows of this log is told by reading.
     damage: tuple[Damage, ...] = ()
 
@@ -165,11 +167,14 @@ class BatchLog(Protocol):
     def next_seq(self) -> int:
         """The number that the next appended row gets."""
 
-    def append(self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None) -> Ticket:
+    def append(
+        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
+    ) -> Ticket:
         """Keep `batch`. Waits only while too much waits for the disk already.
 
         `expected`: the number that is thought to be next; `SequenceConflict` where it is not, and nothing is kept.
-        `first`: the number of the first row, where it is not the next: those between are reported as never written.
+        `first`: the number of the first row, where it is not the next: those between are reported as never written,
+        and count as lost. Those below `paused_until` are reported as not recorded, and do not.
         `DataError` for a batch that does not fit.
         """
 
@@ -199,7 +204,7 @@ class AsyncBatchLog(Protocol):
     def next_seq(self) -> int: ...
 
     async def append(
-        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None
+        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
     ) -> Ticket: ...
 
     def read(self, wanted: Range = EVERYTHING) -> AsyncIterator[Rows | Missing]: ...

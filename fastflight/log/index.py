@@ -37,6 +37,12 @@ MAX_SEQ = 2**62
 # The earliest and the latest time there is, for ranges without an end.
 BEGINNING = -(2**63)
 END_OF_TIME = 2**63 - 1
+# Numbers without rows have no times. These two say that the rows were lost, or that nobody was to keep any.
+LOST = (END_OF_TIME, BEGINNING)
+PAUSE = (END_OF_TIME, BEGINNING + 1)
+# Stores of before 2026-11-22 do not tell the two apart. A pause between two servers ends at a multiple of this there
+# (docs/decisions/0020).
+OLD_PAUSE_MULTIPLE = 1_000_000
 
 
 class Entry(NamedTuple):
@@ -52,6 +58,11 @@ class Entry(NamedTuple):
     @property
     def last(self) -> int:
         return self.first + self.rows - 1
+
+    @property
+    def is_pause(self) -> bool:
+        """Numbers without rows of which none was lost: nobody was to keep any."""
+        return not self.size and (self.last_time == PAUSE[1] or not (self.last + 1) % OLD_PAUSE_MULTIPLE)
 
 
 class Entries:
@@ -105,6 +116,8 @@ class Stream:
     bytes: int = 0
     first_time: int = END_OF_TIME
     last_time: int = BEGINNING
+    # Numbers in pauses; None while that is not known: the entries are not loaded.
+    paused: int | None = 0
     entries: Entries | None = field(default_factory=Entries)
     # Where the entries lie in the sidecar, while they are not loaded.
     stored: tuple[int, int, int] = (0, 0, 0)
@@ -118,6 +131,8 @@ class Stream:
             self.bytes += entry.size
             self.first_time = min(self.first_time, entry.first_time)
             self.last_time = max(self.last_time, entry.last_time)
+        elif entry.is_pause and self.paused is not None:
+            self.paused += entry.rows
 
 
 class Index:
@@ -206,7 +221,7 @@ class Index:
             state = decode_state(text[at + 4 : at + 4 + length])
             at += 4 + length
             stored = (runs + run, count * _ENTRY_BYTES, run_crc)
-            index.streams[number] = Stream(state, begin, next_, rows, size, low, high, None, stored)
+            index.streams[number] = Stream(state, begin, next_, rows, size, low, high, None, None, stored)
         for place in _DAMAGE.iter_unpack(text[at : at + damage * _DAMAGE.size]):
             index.damaged(*place)
         return index

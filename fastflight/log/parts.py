@@ -54,21 +54,26 @@ def damage_of(parts: Sequence[Part]) -> list[Damage]:
 
 def kept(snapshot: Snapshot, number: int) -> LogStatistics:
     """The rows of a log that reading would give, damage aside."""
-    rows = size = 0
+    rows = size = lost = 0
+    following = snapshot.first
     first_time, last_time = END_OF_TIME, BEGINNING
     for part in snapshot.parts:
         stream = part.index.streams.get(number)
         if stream is None or stream.next <= snapshot.first:
             continue
         first_time, last_time = min(first_time, stream.first_time), max(last_time, stream.last_time)
+        lost += stream.next - following
+        following = stream.next
         if stream.begin >= snapshot.first:
             rows, size = rows + stream.rows, size + stream.bytes
+            lost -= stream.rows + _paused(part, number)
             continue
         entries = part.entries(number)
         for entry in entries or Entries():
-            if entry.size and entry.last >= snapshot.first:
-                rows += entry.last + 1 - max(entry.first, snapshot.first)
-                size += entry.size
+            if entry.last >= snapshot.first:
+                there = entry.last + 1 - max(entry.first, snapshot.first)
+                rows, size = rows + (there if entry.size else 0), size + entry.size
+                lost -= there if entry.size or entry.is_pause else 0
     timed = first_time <= last_time
     return LogStatistics(
         rows,
@@ -77,8 +82,19 @@ def kept(snapshot: Snapshot, number: int) -> LogStatistics:
         snapshot.next,
         first_time if timed else None,
         last_time if timed else None,
+        lost,
         tuple(damage_of([part for part in snapshot.parts if number in part.index.streams])),
     )
+
+
+def _paused(part: Part, number: int) -> int:
+    """How many numbers of a log are in pauses of a part. Its entries are loaded for that once, if it has any holes."""
+    stream = part.index.streams[number]
+    if stream.next - stream.begin == stream.rows:
+        return 0
+    if stream.paused is None:
+        stream.paused = sum(entry.rows for entry in part.entries(number) or Entries() if entry.is_pause)
+    return stream.paused
 
 
 def extents(snapshot: Snapshot, number: int, wanted: Range) -> list[Extent]:

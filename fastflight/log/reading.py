@@ -155,7 +155,7 @@ class Reading:
         if last < self._cursor:
             return
         if not entry.size:
-            yield from self._hole(last, "never written")
+            yield from self._hole(last, "not recorded" if entry.is_pause else "never written")
         elif read.batch is None:
             self._inside = True
             yield from self._flush()

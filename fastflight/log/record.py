@@ -44,7 +44,7 @@ class Kind(IntEnum):
     BATCH = 1
     # A log's name, schema, first kept and next number: self-contained segments need no manifest.
     STATE = 2
-    # Numbers that whoever appended left out: rows that were lost before they came here.
+    # Numbers that whoever appended left out. Its times say whether rows were lost there (`index.LOST`, `PAUSE`).
     SKIP = 3
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fastflight.log.content import Codec, decode_state
 from fastflight.log.disk import Disk, File
-from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry, Index, stored_entries
+from fastflight.log.index import Entries, Entry, Index, stored_entries
 from fastflight.log.record import (
     RECORD_HEADER,
     SEGMENT_HEADER,
@@ -363,8 +363,8 @@ def take(segment: Segment, offset: int, size: int, header: Header, body: bytes |
     if header.first < stream.next and len(stream.entries or ()):
         return  # It repeats what is there: numbers are given once.
     batch = header.kind == Kind.BATCH
-    times = (header.first_time, header.last_time) if batch else (END_OF_TIME, BEGINNING)
-    stream.add(Entry(offset if batch else 0, size if batch else 0, header.first, header.rows, *times))
+    place = (offset, size) if batch else (0, 0)
+    stream.add(Entry(*place, header.first, header.rows, header.first_time, header.last_time))
 
 
 def load(disk: Disk, name: str) -> Segment:

@@ -38,7 +38,7 @@ from fastflight.log.commit import Commit, CommitTicket
 from fastflight.log.committer import Committer
 from fastflight.log.content import MAX_NAME_BYTES, Codec, State, stream_of
 from fastflight.log.disk import Disk, LocalDisk, failure, make_private
-from fastflight.log.index import MAX_SEQ
+from fastflight.log.index import LOST, MAX_SEQ, PAUSE
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.parts import damage_of, extents, kept, load_parts
 from fastflight.log.reading import Part, Reading, Snapshot, looked
@@ -85,19 +85,23 @@ class Log:
     def next_seq(self) -> int:
         return self.promised
 
-    def append(self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None) -> CommitTicket:
+    def append(
+        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
+    ) -> CommitTicket:
         prepared = self._prepare(batch)
         while True:
-            ticket = self._store.offer(self, prepared, expected, first)
+            ticket = self._store.offer(self, prepared, expected, first, paused_until)
             if isinstance(ticket, CommitTicket):
                 return ticket
             ticket.wait(None)
 
-    async def append_soon(self, batch: pa.RecordBatch, expected: int | None, first: int | None) -> CommitTicket:
+    async def append_soon(
+        self, batch: pa.RecordBatch, expected: int | None, first: int | None, paused_until: int
+    ) -> CommitTicket:
         """`append`, awaiting room."""
         prepared = self._prepare(batch)
         while True:
-            ticket = self._store.offer(self, prepared, expected, first)
+            ticket = self._store.offer(self, prepared, expected, first, paused_until)
             if isinstance(ticket, CommitTicket):
                 return ticket
             await ticket.await_end()
@@ -239,7 +243,9 @@ class Store:
     ) -> None:
         self.close()
 
-    def offer(self, log: Log, batch: Prepared, expected: int | None, first: int | None) -> CommitTicket | Commit:
+    def offer(
+        self, log: Log, batch: Prepared, expected: int | None, first: int | None, paused_until: int
+    ) -> CommitTicket | Commit:
         """Number an append and have it written; where there is no room, the commit after which to ask again."""
         with self._committer.changed:
             if (busy := self._committer.room()) is not None:
@@ -253,9 +259,10 @@ class Store:
             if last >= MAX_SEQ:
                 raise RequestError(f"numbers go up to {MAX_SEQ}", where=log.name)
             state = State(log.first, log.promised, log.name, log.codec.message)
-            items = [Item(Kind.BATCH, state, log.number, start, *batch)]
-            if start > log.promised:
-                items.insert(0, Item(Kind.SKIP, state, log.number, log.promised, start - log.promised))
+            heard = min(max(log.promised, paused_until), start)
+            holes = ((log.promised, heard, PAUSE), (heard, start, LOST))
+            items = [Item(Kind.SKIP, state, log.number, at, end - at, times) for at, end, times in holes if end > at]
+            items.append(Item(Kind.BATCH, state, log.number, start, *batch))
             log.promised = last + 1
             self._appends += 1
             return CommitTicket(start, last, self._committer.put(items))

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from fastflight.log.content import State, encode_state
 from fastflight.log.disk import Disk, File, write_all, write_new
-from fastflight.log.index import BEGINNING, END_OF_TIME, Index
+from fastflight.log.index import LOST, Index
 from fastflight.log.record import SEGMENT_HEADER, Header, Kind, frame, record_size, segment_header
 from fastflight.log.segment import Segment, segment_name, sidecar_name, take
 
@@ -32,7 +32,7 @@ class Item(NamedTuple):
     stream: int
     first: int = 0
     rows: int = 0
-    times: tuple[int, int] = (END_OF_TIME, BEGINNING)
+    times: tuple[int, int] = LOST
     body: bytes | memoryview = b""
     crc: int = 0
 

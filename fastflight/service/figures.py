@@ -77,7 +77,7 @@ TABLE: dict[str, Figure] = {
     "fastflight_recording_rows": Figure("gauge", "Rows kept of a device's traffic.", ("device",)),
     "fastflight_recording_bytes": Figure("gauge", "Their bytes as stored.", ("device",)),
     "fastflight_recording_age_seconds": Figure("gauge", "Since the newest row that is kept.", ("device",)),
-    "fastflight_recording_lost_total": Figure("counter", "Chunks that were not kept.", ("device",)),
+    "fastflight_recording_lost": Figure("gauge", "Chunks that are missing among the rows kept.", ("device",)),
     "fastflight_recording_failures_total": Figure("counter", "Tries to keep that the disk failed.", ("device",)),
     "fastflight_recording_damage": Figure("gauge", "Places in its files that cannot be read.", ("device",)),
     "fastflight_recordings_waiting_bytes": Figure("gauge", "Bytes that wait for the disk, of all recordings."),

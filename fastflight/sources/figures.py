@@ -45,7 +45,7 @@ def _of_recording(status: Status) -> Iterator[Sample]:
     yield Sample("fastflight_recording_bytes", status.bytes)
     if status.last_time is not None:
         yield Sample("fastflight_recording_age_seconds", _seconds((time.time() - status.last_time.timestamp()) * 1e9))
-    yield Sample("fastflight_recording_lost_total", status.lost)
+    yield Sample("fastflight_recording_lost", status.lost)
     yield Sample("fastflight_recording_failures_total", status.failures)
     yield Sample("fastflight_recording_damage", len(status.damage))
 

@@ -37,7 +37,7 @@ KEPT_SCHEMA = pa.schema(
         pa.field("cut", pa.string()),
     ]
 )
-# The cut at the first row of each recorder. What is missing before it was not lost: nobody was to keep it.
+# The cut at the first row of each recorder.
 BEGAN = "recording began"
 # Rows of a recording have no flush time; this keeps `SessionRows` from flushing by its own.
 _PATIENT_MS = 60_000
@@ -118,12 +118,11 @@ class Replay:
         """The batches that are ready after the next of the log."""
         if isinstance(item, Missing):
             ready = self._flush()
-            self._missing = Gap(item.first, item.last, item.reason, item.where)
+            if item.reason != "not recorded":
+                self._missing = Gap(item.first, item.last, item.reason, item.where)
             return ready
         ready = []
         for first, batch, cut in _pieces(item):
-            if cut == BEGAN and self._missing is not None and self._missing.reason == "never written":
-                self._missing = None
             ready += self._flush()
             if cut in REQUEST_CUTS:
                 ready += self._rows.after_request(cut)

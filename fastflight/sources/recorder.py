@@ -54,18 +54,17 @@ class Recorder:
 
     def __init__(self, device: Device, kept_in: AsyncLog, gather_seconds: float) -> None:
         self.device = device
-        # Rows that are kept, tries that failed, and chunks that are not kept, since it began.
+        # Rows that are kept and tries that failed, since it began.
         self.rows = 0
         self.failures = 0
-        self.lost = 0
         self._log = kept_in
         self._gather_seconds = gather_seconds
         self._reader = device.tap.reader()
         self._waiting: deque[Waiting] = deque()
         # What the log's next number is thought to be: a lot is kept only if those before it were.
         self._expected = kept_in.next_seq
-        # What is kept ends before this number.
-        self._next = self._reader.next_seq
+        # What came before this number nobody was to keep.
+        self._start = self._reader.next_seq
         self._begun = False
         self._retry = 0.0
         self._ending = False
@@ -102,7 +101,9 @@ class Recorder:
         self._settle(wait=True)
         for chunks in _runs(self._reader.rest()):
             try:
-                ticket = self._log.log.append(self._batch(chunks), expected=self._expected, first=chunks[0].seq)
+                ticket = self._log.log.append(
+                    self._batch(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
+                )
             except FastFlightError as error:
                 log.warning("the end was not recorded", device=self.device.name, error=str(error))
                 break
@@ -113,7 +114,9 @@ class Recorder:
     async def _keep(self, items: Iterable[Chunk | Gap]) -> None:
         for chunks in _runs(items):
             try:
-                ticket = await self._log.append(self._batch(chunks), expected=self._expected, first=chunks[0].seq)
+                ticket = await self._log.append(
+                    self._batch(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
+                )
             except SequenceConflict:
                 # A lot before it has failed meanwhile, and will be told of; this one is taken again with it.
                 self._settle(wait=True)
@@ -145,11 +148,9 @@ class Recorder:
                 return
             self._waiting.popleft()
             self.rows += appended.last - appended.first + 1
-            self.lost += appended.first - self._next
-            self._next = appended.last + 1
             if self._retry:
                 self._retry = 0.0
-                log.info("recording goes on", device=self.device.name, lost=self.lost)
+                log.info("recording goes on", device=self.device.name)
                 self._told(RECORDING)
 
     def _failed(self, error: FastFlightError) -> None:

@@ -66,7 +66,8 @@ class Status:
 
     `state`: `recording`, `recording failed: ` and why, or `kept` when nothing is added.
 
-    `lost`: chunks that were not kept, `failures`: tries that failed, both since recording began.
+    `lost`: chunks that are missing from `first_seq` on, as gaps of a replay are. `failures`: tries that failed, since
+    this server began to record.
     """
 
     name: str
@@ -93,7 +94,7 @@ def status_of(name: str, there: LogStatistics, recorder: Recorder | None = None)
         there.next_seq,
         _utc(there.first_time),
         _utc(there.last_time),
-        recorder.lost if recorder is not None else 0,
+        there.lost,
         recorder.failures if recorder is not None else 0,
         tuple(map(place, there.damage)),
     )

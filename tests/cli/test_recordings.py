@@ -66,7 +66,7 @@ def here(request: pytest.FixtureRequest, folder: Path) -> list[str]:
 def test_recordings_are_listed(run: Run, here: list[str]) -> None:
     shown = run("recordings", *here).stdout.splitlines()
     assert shown[0].split() == ["name", "rows", "size", "from", "to", "next", "lost", "state"]
-    assert re.fullmatch(r"weather +8 +\d+ B  2026-11-20 \d\d:\d\d  2026-11-20 \d\d:\d\d +10 +0  kept", shown[1])
+    assert re.fullmatch(r"weather +8 +\d+ B  2026-11-20 \d\d:\d\d  2026-11-20 \d\d:\d\d +10 +2  kept", shown[1])
     (told,) = json.loads(run("recordings", "--json", *here).stdout)
     assert {"name": "weather", "rows": 8, "next_seq": 10, "state": "kept"}.items() <= told.items()
 

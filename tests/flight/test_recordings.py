@@ -21,12 +21,13 @@ import pytest
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import BusyError
-from fastflight.log import Retention, Store
+from fastflight.log import Retention, Store, StoreReader
 from fastflight.log.disk import LocalDisk
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.sources import Recordings, device_actions, device_sources, recording_actions, recording_source
 from fastflight.sources import recorder as recorder_module
+from fastflight.sources.figures import recording_figures
 from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
 from fastflight.sources.recordings import RUN, Tidying
 from fastflight.transport.tap import Chunk
@@ -36,6 +37,7 @@ from .conftest import Board, ticket
 
 RECORDING = {"type": "recording", "name": "demo"}
 SESSION = {"type": "device.session", "device": "demo", "flush_ms": 0}
+MORE_THAN_A_TAP_KEEPS = 4 * 1024 * 1024
 TELEMETRY = {"ms": "int64", "temperature": "double"}
 
 
@@ -300,6 +302,24 @@ def test_old_recordings_are_let_go_of(tmp_path: Path) -> None:
         assert board.table(**RECORDING, to_seq=399)["seq"].to_pylist() == list(range(first, 400))
         notes = [note for _, note in messages(board, **RECORDING, from_seq=0, to_seq=399) if "gap" in note]
         assert notes == [{"gap": {"first": 0, "last": first - 1, "reason": "trimmed"}}]
+
+
+def test_what_was_lost_is_one_count_wherever_it_is_shown_and_survives_a_restart(tmp_path: Path) -> None:
+    lost: list[int] = []
+    for _ in range(2):
+        with recording(tmp_path, "sim:?telemetry=0") as (board, recordings):
+            tap = board.inventory.device("demo").tap
+            for data in (*[b"small"] * 10, bytes(MORE_THAN_A_TAP_KEEPS), bytes(MORE_THAN_A_TAP_KEEPS)):
+                tap.feed("rx", data)
+            board.act("recording.stop", device="demo")
+            (listed,) = board.act("recordings")
+            seen = [note for _, note in messages(board, **RECORDING) if note]
+            gaps = [note["gap"] for note in seen if "gap" in note]
+            figures = {sample.name: sample.value for sample in recording_figures(recordings)}
+            lost.append(sum(gap["last"] - gap["first"] + 1 for gap in gaps))
+            assert listed["lost"] == seen[-1]["lost"] == figures["fastflight_recording_lost"] == lost[-1]
+        assert StoreReader(tmp_path).log("demo").statistics().lost == lost[-1]
+    assert 0 < lost[0] < lost[1]
 
 
 def test_parts_have_together_what_the_whole_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -9,7 +10,19 @@ import pyarrow as pa
 import pytest
 
 from fastflight.errors import BusyError, DataError, RequestError, SequenceConflict, Stopped, UnknownName
-from fastflight.log import Appended, BatchLog, BatchStore, Missing, Range, Retention, Rows, Store, Ticket, compact
+from fastflight.log import (
+    Appended,
+    BatchLog,
+    BatchStore,
+    Missing,
+    Range,
+    Retention,
+    Rows,
+    Store,
+    StoreReader,
+    Ticket,
+    compact,
+)
 from fastflight.log.index import MAX_SEQ
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
@@ -66,6 +79,30 @@ def test_rows_that_never_came_are_told_from_rows_that_are_damaged(tmp_path: Path
         assert missing(log.read(Range(12, 13))) == [(12, 13, "never written")]
     with Store(tmp_path) as store:
         assert list(map(repr, store.log("demo").read())) == list(map(repr, items))
+
+
+def test_rows_that_were_lost_are_counted_and_pauses_are_not(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0, segment_bytes=1) as store:
+        log = store.open("a", SCHEMA)
+        log.append(batch_of("a", 5, 5), first=5, paused_until=5).result()
+        log.append(batch_of("a", 12, 3), first=12).result()
+        log.append(batch_of("a", 100, 3), first=100, paused_until=98).result()
+        log.append(batch_of("a", 103, 1)).result()
+        holes = [(0, 4, "not recorded"), (10, 11, "never written"), (15, 97, "not recorded"), (98, 99, "never written")]
+        assert missing(log.read()) == holes and log.statistics().lost == 4
+        (tmp_path / "copy").mkdir()
+    for segment in tmp_path.glob("*.seg"):
+        shutil.copy(segment, tmp_path / "copy")
+    assert StoreReader(tmp_path / "copy").log("a").statistics().lost == 4  # without sidecars
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.log("a")
+        assert log.statistics().lost == StoreReader(tmp_path).log("a").statistics().lost == 4
+        assert compact(store)
+        assert missing(log.read()) == holes and log.statistics().lost == 4
+        log.trim(11).result()
+        assert log.statistics().lost == 3
+    with Store(tmp_path, sync_ms=0) as store:
+        assert store.log("a").statistics().lost == StoreReader(tmp_path).log("a").statistics().lost == 3
 
 
 @pytest.mark.parametrize("segment_bytes", [SMALL, 1 << 20])
