@@ -67,18 +67,19 @@ class Watch:
             self._reads = 0
             await self._here().readable(timeout)
 
-    async def pour(self, give: Callable[[bytes], object]) -> None:
-        """Have `give` called on the loop with all that `take` gives, until cancelled: what was taken was given.
+    async def pour(self, give: Callable[[bytes], object]) -> bool:
+        """Have `give` called on the loop with all that `take` gives: what was taken was given.
 
-        Returns when `take` gives no bytes, and raises what it raises.
+        Returns false soon after `give` returned true, and true when `take` gives no bytes; raises what it raises.
         """
         self._give = give
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
                     if not (data := await self.read(QUIET_SECONDS)):
-                        return
-                    give(data)
+                        return True
+                    if give(data):
+                        return False
         finally:
             self._give = None
 
@@ -112,7 +113,8 @@ class Watch:
             if self._give is None or not data:
                 self._left = data
                 return True
-            self._give(data)
+            if self._give(data):
+                break
         return True
 
 
