@@ -65,6 +65,10 @@ class Watched:
                 self.columns.cut()
                 self.lost += item.last - item.first + 1
             elif item.direction == "rx":
+                if item.cut:
+                    points += self._heard(run)
+                    run = []
+                    self.columns.cut()
                 run.append(item)
         points += self._heard(run)
         self.points += points

@@ -100,8 +100,8 @@ class Tap:
         self._begins = False
         self._dropped = False
         self._closed = False
-        # Bytes that crossed the line either way, when the device said the last of them (None: nothing yet), and chunks
-        # that a reader did not take in time.
+        # Bytes that crossed the line either way, when the device last said something by itself (None: not yet), and
+        # chunks that a reader did not take in time.
         self.bytes = {"rx": 0, "tx": 0}
         self.heard_ns: int | None = None
         self.missed = 0
@@ -188,8 +188,6 @@ class Tap:
         """Count what crossed the line, and tell when. `_lock` is held."""
         now = self._clock()
         self.bytes[direction] += len(data)
-        if direction == "rx":
-            self.heard_ns = now
         return now
 
     def _keep(self, direction: Direction, data: bytes, request: bool) -> None:
@@ -198,6 +196,7 @@ class Tap:
             cut = self._cut or self._request_cut()
             self._cut, self._after_request = "", None
             if direction == "rx":
+                self.heard_ns = now
                 self._line_begins = data.endswith(b"\n")
             self._chunks.append(Chunk(self._next, now, direction, data, cut, request))
             self._next += 1
