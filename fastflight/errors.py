@@ -59,6 +59,11 @@ class TransportError(FastFlightError):
 
     code = "transport"
 
+    @classmethod
+    def unexpected(cls, error: Exception) -> TransportError:
+        """For one that a reader of a line met and that is none of ours. Log it: this holds nothing but its name."""
+        return cls(f"the server failed to use the line ({type(error).__name__})", hint="See the server's log")
+
 
 class TransportClosed(TransportError):
     """The peer closed the line, or it was pulled. Open it again before the next use."""

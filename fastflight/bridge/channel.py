@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 from fastflight.bridge.line import Driven, Listener, State
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.transport import Port, SerialControl
+
+log = structlog.get_logger(__name__)
 
 # A quiet device is waited for again after this: a timer that fires once an hour.
 QUIET_SECONDS = 3600.0
@@ -49,6 +53,9 @@ class PortChannel:
                 await asyncio.sleep(0)
         except TransportError as error:
             self._fail(error)
+        except Exception as error:  # the task's edge: the client that has the line is told
+            log.exception("reading a line failed")
+            self._fail(TransportError.unexpected(error))
 
     async def write(self, data: bytes) -> None:
         try:

@@ -14,6 +14,8 @@ import asyncio
 import contextlib
 from typing import NoReturn, Protocol
 
+import structlog
+
 from fastflight.bridge.backoff import Backoff
 from fastflight.bridge.channel import QUIET_SECONDS
 from fastflight.bridge.child import Child
@@ -24,6 +26,8 @@ from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import Address, SerialControl
 from fastflight.transport.exec import ExecAddress
 from fastflight.transport.tap import Tap
+
+log = structlog.get_logger(__name__)
 
 # Connecting, starting a simulated board, or enumerating what a slow hub gives.
 OPEN_SECONDS = 10.0
@@ -154,6 +158,9 @@ class Upstream:
             await self._read(stream)
         except TransportError as error:
             return error, clock() - opened
+        except Exception as error:  # the task's edge: clients are told, and the line is opened again
+            log.exception("reading a line failed", device=self._name)
+            return TransportError.unexpected(error), clock() - opened
         finally:
             self._stream = None
             with contextlib.suppress(TransportError):

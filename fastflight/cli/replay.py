@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import typer
 
 from fastflight.cli import screen
@@ -165,7 +166,11 @@ class Paced:
         clock = asyncio.get_running_loop().time
         began, first = clock(), None
         async for batch in self._stream:
-            times = batch.column("time").cast(pa.int64()).to_pylist()
+            # Rows without a time come with those after them.
+            times = pc.fill_null_forward(pc.fill_null_backward(batch.column("time").cast(pa.int64()))).to_pylist()
+            if not times or times[0] is None:
+                yield batch
+                continue
             if first is None:
                 first = times[0]
             at = 0

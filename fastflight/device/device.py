@@ -13,6 +13,8 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 
+import structlog
+
 from fastflight.concurrency import Exclusive, Shard, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.concurrency.tenure import Tenure
@@ -21,9 +23,13 @@ from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import ProtocolError, RequestError, TransportClosed, TransportError
 from fastflight.transport import Address, AsyncAddress, Port, arun, run
+from fastflight.transport.exec import ExecAddress
 from fastflight.transport.relayed import RelayedAddress
+from fastflight.transport.sim import SimAddress
 from fastflight.transport.tap import Tap, TapReader
-from fastflight.transport.tapped import TappedPort, tapped
+from fastflight.transport.tapped import WAITED_SECONDS, TappedPort, tapped, what_waited
+
+log = structlog.get_logger(__name__)
 
 # Waiting for another owner to finish a file of ordinary size.
 LEASE_SECONDS = 30.0
@@ -49,6 +55,8 @@ class Device:
         self._address = address
         # Its traffic is fed to the tap by whoever carries it, and nobody here can say anything.
         self._only_heard = isinstance(address, RelayedAddress)
+        # What a board said while nobody had opened its line; not one that opening the line starts.
+        self._may_have_waited = not isinstance(address, ExecAddress | RelayedAddress | SimAddress)
         self._shard = shard
         self._lock = Exclusive(name)
         self._port: TappedPort | None = None
@@ -210,8 +218,12 @@ class Device:
         reader = self.tap.reader(seq=seq, since_ns=since_ns)
         with self._counting:
             if self._listeners == 0:
-                # Of an earlier time: the line is tried again now.
                 self._trouble = ""
+            if self._listening is not None and self._trouble and not self.is_open:
+                # A line that cannot be opened is tried now, however long the next try would be put off.
+                self._listening.cancel()
+                self._listening = None
+            if self._listening is None:
                 self._listening = shard.submit(listen(self._lock, self._aopened, self._abandon))
             self._listeners += 1
         try:
@@ -221,6 +233,7 @@ class Device:
                 self._listeners -= 1
                 if self._listeners == 0 and self._listening is not None:
                     self._listening.cancel()
+                    self._listening = None
 
     def _check_line(self) -> None:
         """`RequestError` for a device that has none of its own to talk over."""
@@ -239,6 +252,9 @@ class Device:
         if not self._has(port):
             _close(port)
             raise self._late()
+        if self._may_have_waited:
+            with port.opening():
+                run(what_waited(), port, timeout=WAITED_SECONDS)
         return port
 
     async def _aopened(self) -> TappedPort:
@@ -249,6 +265,9 @@ class Device:
         if not self._has(port):
             await _aclose(port)
             raise self._late()
+        if self._may_have_waited:
+            with port.opening():
+                await arun(what_waited(), port, timeout=WAITED_SECONDS)
         return port
 
     def _has(self, port: TappedPort) -> bool:
@@ -268,6 +287,8 @@ class Device:
         """The line is open: what comes now does not go on from what an earlier one brought."""
         if not self._only_heard:
             self.tap.cut(f"the line was lost: {self._trouble}" if self._trouble else "the line was opened")
+            if self._trouble:
+                log.info("device is heard again", device=self.name)
         self._trouble = ""
         self.openings += 1
         self.tap.nudge()
@@ -275,6 +296,8 @@ class Device:
     async def _abandon(self, error: TransportError) -> None:
         """Close the line that failed those that listen."""
         port = self._port
+        if error.what != self._trouble:  # one that cannot be opened fails again and again
+            log.warning("device is not heard", device=self.name, reason=error.what)
         self._lost(error)
         if port is not None:
             await _aclose(port)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
 from fastflight.concurrency import Shards
 from fastflight.device.device import LEASE_SECONDS, Device
@@ -40,6 +41,17 @@ class Inventory:
             return self._devices[name]
         except KeyError:
             raise UnknownName("no such device", where=name, hint=nearest(name, self._devices)) from None
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Read all lines for a `with` block, so that what a board says has the time at which it said it.
+
+        A line that cannot be opened is tried again.
+        """
+        with contextlib.ExitStack() as lines:
+            for device in self._devices.values():
+                lines.enter_context(device.listen())
+            yield
 
     def close(self) -> None:
         """Close all lines."""

@@ -1,43 +1,63 @@
-"""Reading a board's output while nobody has the board and somebody wants to see it.
+"""Reads a board's output while nobody has the board.
 
-What is read goes nowhere but to the tap on the line. The reading gives way to whoever wants the device, between two
-reads, so that nothing is lost; while the line cannot be opened it is tried again, ever more slowly.
+What is read goes to the tap on the line and nowhere else. The reading gives way to whoever wants the device, between
+two reads, so that nothing is lost. While the line cannot be opened, it is tried again with a growing delay. Any failure
+is reported by `abandon` and tried again; one that is no `TransportError` is a defect here, and is logged as well.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable
+
+import structlog
 
 from fastflight.concurrency import Exclusive
 from fastflight.errors import TransportError
 from fastflight.transport.tapped import TappedPort
+
+log = structlog.get_logger(__name__)
 
 # How others are told of it, should it not give way.
 HOLDER = "a listener"
 # A board that was reset is back within a second or two; one that was put away may stay away for days.
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
+# A line that is lost sooner than this after it was opened is tried again as slowly as one that cannot be opened.
+STABLE_SECONDS = 10.0
 
 
 async def listen(
     lock: Exclusive, opened: Callable[[], Awaitable[TappedPort]], abandon: Callable[[TransportError], Awaitable[None]]
 ) -> None:
     """Until cancelled. `opened` gives the open line, `abandon` is told how it failed; both run under `lock`."""
+    clock = asyncio.get_running_loop().time
     retry = FIRST_RETRY_SECONDS
     while True:
         async with lock.aheld_until_wanted(HOLDER) as wanted:
+            stood = math.inf
             try:
                 port = await opened()
-                retry = FIRST_RETRY_SECONDS
+                stood = clock()
                 await _until(wanted, port.alisten())
+                continue
             except TransportError as error:
-                await abandon(error)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(retry):
-                        await wanted.wait()
-                retry = min(retry * 2, LAST_RETRY_SECONDS)
+                failure = error
+            except Exception as error:  # the task's edge: nobody else would learn of it
+                failure = TransportError.unexpected(error)
+                log.exception("reading a line failed", device=lock.where)
+            if clock() - stood >= STABLE_SECONDS:
+                retry = FIRST_RETRY_SECONDS
+            try:
+                await abandon(failure)
+            except Exception:  # closing what has failed may fail as well
+                log.exception("closing a line failed", device=lock.where)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(retry):
+                    await wanted.wait()
+            retry = min(retry * 2, LAST_RETRY_SECONDS)
 
 
 async def _until(wanted: asyncio.Event, reading: Awaitable[None]) -> None:

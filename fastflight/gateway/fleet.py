@@ -64,11 +64,7 @@ class Watched:
                 run = []
                 self.columns.cut()
                 self.lost += item.last - item.first + 1
-            elif item.direction == "rx":
-                if item.cut:
-                    points += self._heard(run)
-                    run = []
-                    self.columns.cut()
+            elif item.direction == "rx" and not item.waited:  # a chart has no place for what has no time
                 run.append(item)
         points += self._heard(run)
         self.points += points

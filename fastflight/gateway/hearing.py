@@ -107,7 +107,8 @@ async def _follow(backend: Backend, device: str, caller: Caller, heard: Heard) -
                     if note and "gap" in note:
                         heard.put(Gap(note["gap"]["first"], note["gap"]["last"]))
                     for row in batch.to_pylist():
-                        time_ns = int(row["time"].timestamp() * 1e6) * 1000
-                        heard.put(Chunk(row["seq"], time_ns, row["direction"], row["data"]))
+                        waited = row["time"] is None
+                        time_ns = 0 if waited else int(row["time"].timestamp() * 1e6) * 1000
+                        heard.put(Chunk(row["seq"], time_ns, row["direction"], row["data"], waited=waited))
         await asyncio.sleep(AGAIN_SECONDS)
         request = backend.decode(json.dumps(asked).encode())

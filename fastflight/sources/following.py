@@ -66,7 +66,7 @@ class Following:
         if self._device.is_open or self._request.reconnect:
             self._outages = self._device.outages
             return False
-        if self._device.trouble:
+        if self._device.outages != self._outages and self._device.trouble:
             raise TransportError(self._device.trouble, where=self._device.name, hint="Is it plugged in, and free?")
         return True
 

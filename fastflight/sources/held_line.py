@@ -15,9 +15,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
+import structlog
+
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.transport import Port
 from fastflight.transport.port import Gathering
+
+log = structlog.get_logger(__name__)
 
 # Without progress for so long, the device takes nothing any more: it is stopped, or its flow control is.
 WRITE_SECONDS = 30.0
@@ -78,18 +82,19 @@ class LineThread:
                     data, done = self._waiting.popleft() if self._waiting else (b"", None)
                 try:
                     whole = self._write(data)
-                except TransportError as error:
+                except Exception as error:
+                    told = _told(error)
                     if done is not None:
-                        done.set_exception(error)
-                    raise
+                        done.set_exception(told)
+                    raise told from error
                 if done is None:
                     self._read(POLL_SECONDS)
                 elif whole:
                     done.set_result(None)
                 else:
                     done.set_exception(_given_back())
-        except TransportError as error:
-            self.failure = error
+        except Exception as error:  # the thread's edge: whoever waits is told
+            self.failure = _told(error)
         with self._lock:
             self._over = True
             waiting, self._waiting = self._waiting, deque()
@@ -110,6 +115,14 @@ class LineThread:
     def _read(self, timeout: float) -> None:
         with contextlib.suppress(TransportTimeout):
             self._port.read(timeout)
+
+
+def _told(error: Exception) -> TransportError:
+    """How the line failed. What is no failure of the line is a defect here, and is logged."""
+    if isinstance(error, TransportError):
+        return error
+    log.error("using a line failed", exc_info=error)
+    return TransportError.unexpected(error)
 
 
 def _given_back() -> TransportError:
@@ -133,9 +146,8 @@ class LineTask:
             await self._port.awrite(data, WRITE_SECONDS)
             if isinstance(self._port, Gathering):
                 await self._port.adrain(WRITE_SECONDS)
-        except TransportError as error:
-            self._fail(error)
-            raise
+        except Exception as error:
+            raise self._fail(error) from error
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.ensure_future(self._run())
@@ -153,10 +165,13 @@ class LineTask:
                     await self._port.aread(QUIET_SECONDS)
                 # A device that floods its line is always ready: let the loop's other tasks run.
                 await asyncio.sleep(0)
-        except TransportError as error:
+        except Exception as error:  # the task's edge: whoever waits is told
             self._fail(error)
 
-    def _fail(self, error: TransportError) -> None:
+    def _fail(self, error: Exception) -> TransportError:
+        """What whoever waits is told."""
+        told = _told(error)
         if self.failure is None:
-            self.failure = error
-            self._failed(error)
+            self.failure = told
+            self._failed(told)
+        return told

@@ -2,7 +2,8 @@
 
 A row of the log is a chunk: its number is the log's own, the same that live sessions have seen. The column `cut` says
 why a row does not go on from the one before it: the line was lost and opened again, recording began, or a request had
-the device, whose own traffic is not kept. It is null where nothing came between.
+the device, whose own traffic is not kept. It is null where nothing came between. A cut that ends with `WAITED` is that
+of a row whose time is not known: it is null in all that is read here.
 
 `kept` makes batches for the log of what a tap gave. `Replay` is given what the log gives, rows and what is missing,
 and gives the rows that a `recording` request wants, as a session of the device would have given them: `bytes` batch by
@@ -39,6 +40,8 @@ KEPT_SCHEMA = pa.schema(
 )
 # The cut at the first row of each recorder.
 BEGAN = "recording began"
+# What ends the cut of a row that had waited in the port when the line was opened. Its time is when it was read.
+WAITED = " (it had waited in the port: when it was sent is not known)"
 # Rows of a recording have no flush time; this keeps `SessionRows` from flushing by its own.
 _PATIENT_MS = 60_000
 
@@ -49,6 +52,7 @@ LIMIT = "limit reached"
 def kept(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
     """Chunks as rows of the log."""
     codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in chunks], pa.int8())
+    cuts = {**cuts, **{chunk.seq: cuts.get(chunk.seq, "") + WAITED for chunk in chunks if chunk.waited}}
     columns = [
         pa.array([chunk.time_ns // 1000 for chunk in chunks], TIME),
         pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS)),
@@ -79,7 +83,7 @@ class _Rows(Protocol):
     @property
     def full(self) -> bool: ...
 
-    def add(self, first: int, batch: pa.RecordBatch) -> Lot: ...
+    def add(self, first: int, batch: pa.RecordBatch, *, waited: bool) -> Lot: ...
 
     def missed(self, gap: Gap) -> Lot: ...
 
@@ -122,14 +126,15 @@ class Replay:
                 self._missing = Gap(item.first, item.last, item.reason, item.where)
             return ready
         ready = []
-        for first, batch, cut in _pieces(item):
+        for first, batch, told in _pieces(item):
+            cut = told.removesuffix(WAITED)
             ready += self._flush()
             if cut in REQUEST_CUTS:
                 ready += self._rows.after_request(cut)
             elif cut and self._any:
                 ready += self._rows.outage(cut)
             self._any = True
-            ready += self._rows.add(first, batch)
+            ready += self._rows.add(first, batch, waited=cut != told)
             if self.full:
                 break
         return ready
@@ -182,12 +187,12 @@ class _Lines:
     def full(self) -> bool:
         return self._rows.full
 
-    def add(self, first: int, batch: pa.RecordBatch) -> Lot:
+    def add(self, first: int, batch: pa.RecordBatch, *, waited: bool) -> Lot:
         times = batch.column("time").view(pa.int64()).to_pylist()
         codes = batch.column("direction").indices.to_pylist()
         data = batch.column("data").to_pylist()
         return self._rows.feed(
-            Chunk(first + i, time * 1000, DIRECTIONS[code], data)  # type: ignore[arg-type]
+            Chunk(first + i, time * 1000, DIRECTIONS[code], data, waited=waited and not i)  # type: ignore[arg-type]
             for i, (time, code, data) in enumerate(zip(times, codes, data, strict=True))
         )
 
@@ -218,7 +223,10 @@ class _Bytes:
     def full(self) -> bool:
         return self._request.limit_rows is not None and self._taken >= self._request.limit_rows
 
-    def add(self, first: int, batch: pa.RecordBatch) -> Lot:
+    def add(self, first: int, batch: pa.RecordBatch, *, waited: bool) -> Lot:
+        if waited:
+            times = pa.concat_arrays([pa.nulls(1, TIME), batch.column("time").slice(1)])
+            batch = batch.set_column(0, pa.field("time", TIME), times)
         if self._request.limit_rows is not None:
             batch = batch.slice(0, self._request.limit_rows - self._taken)
         self._taken += batch.num_rows

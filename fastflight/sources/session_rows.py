@@ -35,7 +35,8 @@ MAX_LINE_BYTES = 64 * 1024
 BATCH_BYTES = 1024 * 1024
 
 TIME = pa.timestamp("us", tz="UTC")
-_PLACE = [pa.field("seq", pa.uint64(), nullable=False), pa.field("time", TIME, nullable=False)]
+# The time is null where it is not known: of what had waited in the port when the line was opened.
+_PLACE = [pa.field("seq", pa.uint64(), nullable=False), pa.field("time", TIME)]
 # Null where the line has no ticks.
 BOARD_TIME = pa.field("board_time", TIME)
 BYTES_SCHEMA = pa.schema(
@@ -60,7 +61,8 @@ class Line(NamedTuple):
     """A line without its end, and the chunk of its first byte. `cut` says why it is not whole; empty if it is."""
 
     seq: int
-    time_ns: int
+    # None: not known.
+    time_ns: int | None
     data: bytes
     cut: str = ""
 
@@ -70,7 +72,7 @@ class Lines:
 
     def __init__(self, begins_line: bool) -> None:
         self._seq = 0
-        self._time_ns = 0
+        self._time_ns: int | None = 0
         self._held = b""
         self._cut = "" if begins_line else "the line may have begun before the session"
 
@@ -88,7 +90,7 @@ class Lines:
         for piece in pieces[:-1]:
             self._hold(chunk, piece, found)
             if not self._held:  # a blank line
-                self._seq, self._time_ns = chunk.seq, chunk.time_ns
+                self._seq, self._time_ns = chunk.seq, known_time(chunk)
             found.append(self._line())
             self._held, self._cut = b"", ""
         self._hold(chunk, pieces[-1], found)
@@ -103,13 +105,13 @@ class Lines:
 
     def _hold(self, chunk: Chunk, piece: bytes, found: list[Line]) -> None:
         if piece and not self._held:
-            self._seq, self._time_ns = chunk.seq, chunk.time_ns
+            self._seq, self._time_ns = chunk.seq, known_time(chunk)
         self._held += piece
         while len(self._held) > MAX_LINE_BYTES:
             self._cut = self._cut or f"the line is longer than {MAX_LINE_BYTES} bytes"
             found.append(self._line()._replace(data=self._held[:MAX_LINE_BYTES]))
             self._held = self._held[MAX_LINE_BYTES:]
-            self._seq, self._time_ns = chunk.seq, chunk.time_ns
+            self._seq, self._time_ns = chunk.seq, known_time(chunk)
 
     def _line(self) -> Line:
         return Line(self._seq, self._time_ns, self._held, self._cut)
@@ -299,12 +301,12 @@ class SessionRows:
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
         if self._parser is not None:
             return self._parsed(self._parser, rows)
-        place = _place(rows)
         if self._lines is not None:
             text = [line.data.removesuffix(b"\r").decode("utf-8", "replace") for line in rows]
-            return pa.record_batch([*place, pa.array(text, pa.string())], schema=self._whole)
+            return pa.record_batch([*_place_of(rows), pa.array(text, pa.string())], schema=self._whole)
         codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in rows], pa.int8())
         direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
+        place = _place([chunk.seq for chunk in rows], [known_time(chunk) for chunk in rows])
         columns = [*place, direction, pa.array([chunk.data for chunk in rows], pa.binary())]
         if self._request.requests:
             columns.append(pa.array([chunk.request for chunk in rows], pa.bool_()))
@@ -318,11 +320,11 @@ class SessionRows:
         for seq, reason in sorted(refused):
             self.rejected.add(seq, reason)
         rows = [whole[index] for index in parsed.lines]
-        columns = [*_place(rows), *parsed.rows.columns]
+        columns = [*_place_of(rows), *parsed.rows.columns]
         if self._board_time is not None and self._request.ticks is not None:
             ticks = parsed.rows.column(self._request.ticks.column).to_pylist()
             times = [
-                None if value is None else self._board_time.feed(line.seq, line.time_ns, value)
+                None if value is None or line.time_ns is None else self._board_time.feed(line.seq, line.time_ns, value)
                 for line, value in zip(rows, ticks, strict=True)
             ]
             columns.insert(len(_PLACE), pa.array(times, TIME))
@@ -381,10 +383,19 @@ def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
     return BYTES_SCHEMA.append(REQUEST) if request.requests else BYTES_SCHEMA
 
 
-def _place(rows: list[Any]) -> list[pa.Array]:
+def known_time(chunk: Chunk) -> int | None:
+    """When a chunk was received; None if it had waited before that."""
+    return None if chunk.waited else chunk.time_ns
+
+
+def _place_of(lines: list[Line]) -> list[pa.Array]:
+    return _place([line.seq for line in lines], [line.time_ns for line in lines])
+
+
+def _place(numbers: list[int], times: list[int | None]) -> list[pa.Array]:
     return [
-        pa.array([row.seq for row in rows], pa.uint64()),
-        pa.array([row.time_ns // 1000 for row in rows], TIME),
+        pa.array(numbers, pa.uint64()),
+        pa.array([None if time_ns is None else time_ns // 1000 for time_ns in times], TIME),
     ]
 
 

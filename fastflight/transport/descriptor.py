@@ -81,11 +81,10 @@ class DescriptorPort:
 
     async def apour(self, give: Callable[[bytes], object]) -> None:
         try:
-            ended = await self._watch.pour(give)
+            await self._watch.pour(give)
         except OSError as error:
             raise self._translated(error) from error
-        if ended:
-            self._received(b"")
+        self._received(b"")
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         rest = memoryview(data)

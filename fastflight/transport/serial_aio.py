@@ -24,7 +24,7 @@ import serial_asyncio
 from fastflight.transport.alarm import Alarm
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.serial_lines import BY_DESCRIPTOR
+from fastflight.transport.serial_lines import BY_DESCRIPTOR, FAILURES
 from fastflight.transport.watch import carry_out
 
 # Terminals give 4 KiB a call, Windows' drivers what they have; no need to provide `READ_BYTES` of memory for it.
@@ -154,7 +154,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
             data = os.read(self._serial.fileno(), CALL_BYTES) if BY_DESCRIPTOR else self._serial.read(CALL_BYTES)
         except (BlockingIOError, InterruptedError):
             return
-        except OSError as error:
+        except FAILURES as error:
             self._abort(error)
             return
         if data:
@@ -172,7 +172,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
                 taken = os.write(self._serial.fileno(), chunk) if BY_DESCRIPTOR else self._serial.write(bytes(chunk))
             except (BlockingIOError, InterruptedError):
                 taken = 0
-            except OSError as error:
+            except FAILURES as error:
                 outbox.settle(0)
                 self._abort(error)
                 return
@@ -185,7 +185,7 @@ class AioChannel(serial_asyncio.SerialTransport):  # type: ignore[misc]
         self._ensure_writer()
 
     def _abort(self, exc: Any) -> None:
-        self._end(exc)
+        self._end(exc if isinstance(exc, OSError) else OSError(str(exc)))
 
     def _end(self, error: OSError) -> None:
         """Stop watching, and tell `error` to all who wait and all who come."""

@@ -19,10 +19,13 @@ from functools import partial
 from typing import NamedTuple
 
 import serial
+import structlog
 
 from fastflight.transport.outbox import Outbox
 from fastflight.transport.port import READ_BYTES
 from fastflight.transport.serial_lines import BY_DESCRIPTOR, FAILURES, readable, receive, send
+
+log = structlog.get_logger(__name__)
 
 # The reader thread stops here until somebody takes bytes: the rest waits in the system, and then in the device.
 MAX_RECEIVED_BYTES = READ_BYTES
@@ -139,7 +142,9 @@ class Pump:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except FAILURES as error:
+        except Exception as error:  # the thread's edge: whoever waits is told
+            if not isinstance(error, FAILURES):
+                log.exception("a thread of a serial port failed", port=self._port.name)
             with self._changed:
                 self.error = error if isinstance(error, OSError) else OSError(str(error))
                 self._ring()

@@ -161,11 +161,10 @@ class SocketPort:
     async def apour(self, give: Callable[[bytes], object]) -> None:
         try:
             self._do_not_block()
-            ended = await self._watch.pour(give)
+            await self._watch.pour(give)
         except OSError as error:
             raise self._translated(error, "sent nothing", 0) from error
-        if ended:
-            self._received(b"")
+        self._received(b"")
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         try:

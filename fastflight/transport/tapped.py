@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import Any
 
-from fastflight.errors import TransportTimeout
-from fastflight.transport.port import Gathering, LineSettings, ModemLines, Port, Pouring, SerialControl
+from fastflight.errors import TransportError, TransportTimeout
+from fastflight.protocol import Conversation, Receive
+from fastflight.transport.port import READ_BYTES, Gathering, LineSettings, ModemLines, Port, Pouring, SerialControl
 from fastflight.transport.request_filter import RequestFilter
 from fastflight.transport.tap import Tap
 
+# A port hands over what had waited in it as soon as it is opened; a USB one within a few milliseconds. A row of a board
+# that talks just then has no time, either.
+WAITED_SECONDS = 0.02
+MAX_WAITED_BYTES = READ_BYTES
 # A quiet board is waited for again after this: a timer that fires once an hour.
 QUIET_SECONDS = 3600.0
+
+
+def what_waited() -> Conversation[None]:
+    """Receive what comes in the moment after a port was opened. Run it for at most `WAITED_SECONDS`."""
+    received = 0
+    with contextlib.suppress(TransportError):  # of a line that is lost, the next call tells
+        while received < MAX_WAITED_BYTES:
+            received += len((yield Receive(WAITED_SECONDS)))
 
 
 def tapped(port: Port, tap: Tap) -> TappedPort:
@@ -31,19 +45,25 @@ class TappedPort:
     def __init__(self, port: Port, tap: Tap) -> None:
         self._port = port
         self._tap = tap
-        # Where nothing paces the line but who reads it, it can wait.
-        self._can_wait = port.bytes_per_second is None
+        self._opening = False
         self.requests = RequestFilter(tap)
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """What is received within the `with` block may have waited in the port."""
+        self._opening = True
+        try:
+            yield
+        finally:
+            self._opening = False
 
     @property
     def bytes_per_second(self) -> float | None:
         return self._port.bytes_per_second
 
     def read(self, timeout: float) -> bytes:
-        if self._can_wait:
-            self._tap.pace()
         data = self._port.read(timeout)
-        self.requests.feed("rx", data)
+        self._received(data)
         return data
 
     def write(self, data: bytes, timeout: float) -> None:
@@ -54,27 +74,26 @@ class TappedPort:
         self._port.close()
 
     async def aread(self, timeout: float) -> bytes:
-        if self._can_wait:
-            await self._tap.apace()
         data = await self._port.aread(timeout)
-        self.requests.feed("rx", data)
+        self._received(data)
         return data
+
+    def _received(self, data: bytes) -> None:
+        if self._opening:
+            self._tap.feed("rx", data, waited=True)
+        else:
+            self.requests.feed("rx", data)
 
     async def alisten(self) -> None:
         """Read the line for the tap alone, until cancelled. Fails as `aread` does, but silence is no failure."""
         if isinstance(self._port, Pouring):
-            while True:
-                await self._tap.apace()
-                await self._port.apour(self._pour)
+            await self._port.apour(partial(self.requests.feed, "rx"))
+            return
         while True:
             with contextlib.suppress(TransportTimeout):
                 await self.aread(QUIET_SECONDS)
             # A board that floods its line is always ready: let the loop's other tasks run.
             await asyncio.sleep(0)
-
-    def _pour(self, data: bytes) -> bool:
-        self.requests.feed("rx", data)
-        return self._can_wait and self._tap.is_ahead
 
     def awrite(self, data: bytes, timeout: float) -> Coroutine[Any, Any, None]:
         self.requests.feed("tx", data)

@@ -38,7 +38,7 @@ class Watch:
     def __init__(self, descriptor: int, take: Callable[[], bytes]) -> None:
         self._descriptor = descriptor
         self._take = take
-        self._left: bytes | OSError | None = None
+        self._left: bytes | Exception | None = None
         self._give: Callable[[bytes], object] | None = None
         self._reads = 0
         self._stay: _Stay | None = None
@@ -46,7 +46,7 @@ class Watch:
     def left(self) -> bytes | None:
         """What was taken for a reader that is gone, once. Raises what reading raised for it."""
         left, self._left = self._left, None
-        if isinstance(left, OSError):
+        if isinstance(left, Exception):
             raise left
         return left
 
@@ -67,19 +67,18 @@ class Watch:
             self._reads = 0
             await self._here().readable(timeout)
 
-    async def pour(self, give: Callable[[bytes], object]) -> bool:
-        """Have `give` called on the loop with all that `take` gives: what was taken was given.
+    async def pour(self, give: Callable[[bytes], object]) -> None:
+        """Have `give` called on the loop with all that `take` gives, until cancelled: what was taken was given.
 
-        Returns false soon after `give` returned true, and true when `take` gives no bytes; raises what it raises.
+        Returns when `take` gives no bytes, and raises what it raises.
         """
         self._give = give
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
                     if not (data := await self.read(QUIET_SECONDS)):
-                        return True
-                    if give(data):
-                        return False
+                        return
+                    give(data)
         finally:
             self._give = None
 
@@ -113,8 +112,11 @@ class Watch:
             if self._give is None or not data:
                 self._left = data
                 return True
-            if self._give(data):
-                break
+            try:
+                self._give(data)
+            except Exception as error:  # the loop's edge: the reader is told
+                self._left = error
+                return True
         return True
 
 

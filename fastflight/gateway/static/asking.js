@@ -26,14 +26,13 @@ export async function ask(url, options = {}) {
 }
 
 export function refusal(status, body) {
-  let [text, code] = [`the server answered ${status}`, ""];
+  let text = `the server answered ${status}`;
   try {
-    const error = JSON.parse(body);
-    [text, code] = [said(error), error.code];
+    text = said(JSON.parse(body));
   } catch {
     // not an error of the gateway's
   }
-  return Object.assign(new Error(text), { status, code });
+  return Object.assign(new Error(text), { status });
 }
 
 // The address of what is at `url`, for an image or a download, which send no header.
@@ -43,10 +42,6 @@ export async function fetched(url) {
 
 export function said(error) {
   if (!error.what) throw new Error("not an error of the gateway");
-  if (error.code === "busy" && error.holder) {
-    const device = error.where || "the device";
-    return `${device} is in use by ${error.holder}. Wait until it is done, or end it there: a REPL in another tab by its Close button.`;
-  }
   const place = error.where ? `${error.where}: ` : "";
   return `${place}${error.what}${error.hint ? `. ${error.hint}` : ""}`;
 }

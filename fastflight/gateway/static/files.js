@@ -10,8 +10,6 @@ export class Files {
     this.device = null;
     this.path = "/";
     this.asked = 0;
-    // Whether the folder could not be read because somebody else had the device.
-    this.waits = false;
     this.input = document.getElementById("upload-file");
     this.input.addEventListener("change", () => this.input.files.length && this.upload(this.input.files[0]));
   }
@@ -27,14 +25,8 @@ export class Files {
     this.device = null;
   }
 
-  // Read the folder that could not be read, once nobody else has the device.
-  freed(holder) {
-    if (this.waits && !holder && this.device !== null) this.enter(this.path);
-  }
-
   async enter(path) {
     this.path = path;
-    this.waits = false;
     this.trail();
     const asked = ++this.asked;
     const said = document.getElementById("files-said");
@@ -49,8 +41,7 @@ export class Files {
     } catch (error) {
       if (asked !== this.asked) return;
       rows.replaceChildren();
-      this.waits = error.code === "busy";
-      tell(said, this.waits ? `${error.message} The folder is read when the device is free.` : error.message, true);
+      tell(said, error.message, true);
     }
   }
 
