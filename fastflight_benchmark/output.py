@@ -16,13 +16,15 @@ from typing import Any
 
 import pandas as pd
 
-RESULTS = Path(__file__).parent / "results"
+HERE = Path(__file__).parent
+# Beside the scripts in a checkout. Where they are installed, results do not belong among the packages.
+RESULTS = HERE / "results" if (HERE.parent / "pyproject.toml").is_file() else Path("results")
 # Of each figure: more digits are not measured.
 DIGITS = 6
 
 
 def default_path(suite: str) -> Path:
-    """A new name in `results/` beside the scripts."""
+    """A new name in `RESULTS`."""
     return RESULTS / f"{suite}-{datetime.now():%Y%m%d-%H%M%S}.csv"
 
 
@@ -37,7 +39,7 @@ def description_of(path: Path) -> Path:
 
 
 def newest(suite: str) -> Path | None:
-    """The main file of the last result in `results/`."""
+    """The main file of the last result in `RESULTS`."""
     found = [path for path in RESULTS.glob(f"{suite}-*.csv") if description_of(path).exists()]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 

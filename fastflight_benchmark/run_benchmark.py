@@ -36,7 +36,7 @@ def main(
     runs: Annotated[int, typer.Option(min=1, metavar="N", help="How often each thing is measured.")] = 3,
     output_file: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help="The CSV to write. Default: a new one in results/ beside this."),
+        typer.Option("--output", metavar="FILE", help=f"The CSV to write. Default: a new one in {output.RESULTS}."),
     ] = None,
     server: Annotated[
         str, typer.Option(metavar="URL", help="The server to measure; if none answers there, one is started.")

@@ -30,7 +30,8 @@ def main(
     boards: Annotated[int, typer.Option(min=1, metavar="N", help="How many boards at once.")] = faults.BOARDS,
     only: Annotated[list[int] | None, typer.Option(metavar="NUMBER", help="Only this transfer; repeatable.")] = None,
     output_file: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="The CSV to write. Default: a new one in results/.")
+        Path | None,
+        typer.Option("--output", metavar="FILE", help=f"The CSV to write. Default: a new one in {output.RESULTS}."),
     ] = None,
 ) -> None:
     """Carry a campaign out, and write what came of each transfer."""

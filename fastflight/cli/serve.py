@@ -65,7 +65,13 @@ def serve(
     ] = None,
     plots: Annotated[
         Path | None,
-        typer.Option("--plots", metavar="DIR", help="PNGs to show on the page of --http, as the benchmark makes them."),
+        typer.Option(
+            "--plots",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="PNGs to show on the page of --http, as the benchmark makes them.",
+        ),
     ] = None,
     relay_allow: RelayAllow = None,
     max_streams: Annotated[

@@ -22,8 +22,9 @@ from fastflight.errors import RequestError
 from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
 
-# In a checkout, where the benchmark leaves its plots; elsewhere it is not there, and the page shows none.
-PLOTS = Path(__file__).parents[2] / "docs" / "results"
+ROOT = Path(__file__).parents[2]
+# In a checkout, the plots that are kept there. Where fastflight is installed, the folder would be another package's.
+PLOTS = ROOT / "docs" / "results" if (ROOT / "pyproject.toml").is_file() else None
 # What is asked of the gateway and never waits: its health, its page, encoding. Beside a thread for each call that a
 # server admits, and for each stream: an upload to a slow board has one all the time.
 SPARE_THREADS = 64
