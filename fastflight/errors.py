@@ -84,9 +84,16 @@ class ProtocolError(FastFlightError):
 
 
 class DeviceError(FastFlightError):
-    """The board understood the request and could not carry it out."""
+    """The board understood the request and could not carry it out.
+
+    `errno` is the name of the board's error number (`"EISDIR"`), where it gave one.
+    """
 
     code = "device"
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "", errno: str = "") -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.errno = errno
 
 
 class FileMissing(DeviceError):

@@ -20,6 +20,7 @@ from pyarrow import flight
 from fastflight.errors import (
     BusyError,
     DataError,
+    DeviceError,
     DeviceException,
     FastFlightError,
     FileMissing,
@@ -161,6 +162,8 @@ def of_description(given: Any) -> FastFlightError | None:
         return _exhausted(given, arguments)
     elif issubclass(cls, BusyError):
         arguments |= {"holder": str(given.get("holder", ""))}
+    elif issubclass(cls, DeviceError):
+        arguments |= {"errno": str(given.get("errno", ""))}
     return cls(str(given["what"]), **arguments)
 
 

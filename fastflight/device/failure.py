@@ -95,7 +95,7 @@ def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:
             return BY_NAME[name](detail, where)
         if name in MEANING:
             what, hint = MEANING[name]
-            return DeviceError(f"{what} ({name})", where=where, hint=hint)
+            return DeviceError(f"{what} ({name})", where=where, hint=hint, errno=name)
     return DeviceException(
         f"code on the board raised {kind}: {detail}" if detail else f"code on the board raised {kind or 'an error'}",
         kind=kind,

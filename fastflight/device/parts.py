@@ -218,4 +218,6 @@ def _try_room(link: Link, path: str, size: int) -> Conversation[None]:
 
 def _bad_name(path: str) -> DeviceError:
     """What a flat file system means by `file not found` when it is told to write."""
-    return DeviceError("the board does not accept the name", where=path, hint="Use a shorter name")
+    return DeviceError(
+        "the board does not accept the name", where=path, hint="Use a shorter name", errno="ENAMETOOLONG"
+    )

@@ -69,6 +69,18 @@ STATUS: tuple[tuple[type[FastFlightError], int], ...] = (
     (StorageError, 500),
     (ProtocolError, 502),
 )
+# What a board says of a request that another one would not be refused for: its client can do something about that.
+OF_BOARD = {
+    "EACCES": 403,
+    "EEXIST": 409,
+    "EINVAL": 400,
+    "EISDIR": 409,
+    "ENAMETOOLONG": 400,
+    "ENOTDIR": 409,
+    "ENOTEMPTY": 409,
+    "EPERM": 403,
+    "EROFS": 403,
+}
 
 
 def told(error: BaseException) -> tuple[int, bytes]:
@@ -80,6 +92,7 @@ def told(error: BaseException) -> tuple[int, bytes]:
         return error.status, _body(content, str(error))
     for kind, status in STATUS:
         if isinstance(error, kind):
+            status = OF_BOARD.get(getattr(error, "errno", ""), status)
             return status, _body(json.loads(described(error, MAX_ERROR_BYTES)), str(error))
     text = numbered(error)
     return 500, _body({"code": FastFlightError.code, "what": text}, text)

@@ -34,23 +34,24 @@ def test_typed(line: str, platform: str, kind: type[DeviceError]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "platform", "text"),
+    ("line", "platform", "errno", "text"),
     [
-        ("OSError: [Errno 21] EISDIR", "", "it is a folder"),
-        ("OSError: 31", "webassembly", "it is a folder"),
-        ("OSError: EISDIR", "webassembly", "it is a folder"),
-        ("OSError: [Errno 17] EEXIST", "", "it exists already"),
-        ("OSError: 20", "webassembly", "it exists already"),
-        ("OSError: 20", "esp32", "a file, not a folder"),
-        ("OSError: 39", "", "the folder is not empty"),
-        ("OSError: 55", "webassembly", "the folder is not empty"),
-        ("OSError: 30", "", "read-only"),
-        ("OSError: 36", "", "too long"),
+        ("OSError: [Errno 21] EISDIR", "", "EISDIR", "it is a folder"),
+        ("OSError: 31", "webassembly", "EISDIR", "it is a folder"),
+        ("OSError: EISDIR", "webassembly", "EISDIR", "it is a folder"),
+        ("OSError: [Errno 17] EEXIST", "", "EEXIST", "it exists already"),
+        ("OSError: 20", "webassembly", "EEXIST", "it exists already"),
+        ("OSError: 20", "esp32", "ENOTDIR", "a file, not a folder"),
+        ("OSError: 39", "", "ENOTEMPTY", "the folder is not empty"),
+        ("OSError: 55", "webassembly", "ENOTEMPTY", "the folder is not empty"),
+        ("OSError: 30", "", "EROFS", "read-only"),
+        ("OSError: 36", "", "ENAMETOOLONG", "too long"),
     ],
 )
-def test_other_refusals_say_what_they_mean(line: str, platform: str, text: str) -> None:
+def test_other_refusals_say_what_they_mean(line: str, platform: str, errno: str, text: str) -> None:
     error = failure((TRACE + line).encode(), where="/x", platform=platform)
     assert type(error) is DeviceError
+    assert error.errno == errno
     assert text in str(error)
 
 
