@@ -22,7 +22,7 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller, Callers
 from fastflight.gateway.door import Door
 from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
-from fastflight.gateway.formats import ENCODERS
+from fastflight.gateway.formats import encoder_of
 from fastflight.gateway.front import Front
 from fastflight.gateway.hearing import Hear
 from fastflight.gateway.metered import Edge
@@ -133,8 +133,9 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     async def stream(request: Request) -> Response:
         """The rows of any request, as they come: Arrow IPC, or by `Accept` (or `?format=`) JSON lines or CSV."""
         format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
+        make = encoder_of(format_, request.query_params.get("formulas"))
         asked = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
-        return Streamed(backend, asked, caller_of(request), ENCODERS[format_])
+        return Streamed(backend, asked, caller_of(request), make)
 
     @app.post("/tickets", openapi_extra=examples.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
@@ -168,9 +169,10 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     async def exec_(request: Request, device: str) -> Response:
         """The output of a piece of code, line by line as it runs."""
         format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
+        make = encoder_of(format_, request.query_params.get("formulas"))
         content = parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "content")
         asked = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
-        return Streamed(backend, asked, caller_of(request), ENCODERS[format_])
+        return Streamed(backend, asked, caller_of(request), make)
 
     @app.post("/actions/{name}", openapi_extra=examples.ACTION, tags=["actions"])
     async def action(request: Request, name: str) -> Response:
@@ -185,8 +187,9 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         """The rows of a recording; the request's other keys as the query."""
         query = dict(request.query_params)
         format_ = chosen(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
+        make = encoder_of(format_, query.pop("formulas", None))
         asked = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
-        return Streamed(backend, asked, caller_of(request), ENCODERS[format_])
+        return Streamed(backend, asked, caller_of(request), make)
 
     app.get(FILE, openapi_extra=examples.GET_FILE, response_class=Response, tags=["files"])(files.get)
     app.head(FILE, openapi_extra=examples.HEAD_FILE, response_class=Response, tags=["files"])(files.get)

@@ -21,7 +21,7 @@ from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.backend import Answer, Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.conditions import Conditions
-from fastflight.gateway.formats import ENCODERS, Data
+from fastflight.gateway.formats import ENCODERS, Data, Encoder
 from fastflight.gateway.streaming import Begun, Streamed, path_of, while_connected
 from fastflight.service.answer import Note
 from fastflight.service.requests import FILE_DESCRIPTION, Request
@@ -75,7 +75,7 @@ class ListingAnswer(Response):
 
 
 class RowsAnswer(Streamed):
-    """The rows of a file, in the format that `choose` gives once it is known to be one."""
+    """The rows of a file, as the encoder writes them that `choose` makes once it is known to be one."""
 
     def __init__(
         self,
@@ -83,11 +83,9 @@ class RowsAnswer(Streamed):
         asked: Mapping[str, Any],
         caller: Caller,
         listing: ListingAnswer,
-        choose: Callable[[], str],
+        choose: Callable[[], Callable[[pa.Schema], Encoder]],
     ) -> None:
-        super().__init__(
-            backend, _request(backend, asked, describe="size"), caller, lambda schema: ENCODERS[choose()](schema)
-        )
+        super().__init__(backend, _request(backend, asked, describe="size"), caller, lambda schema: choose()(schema))
         self._listing = listing
 
     async def begin(self, answer: Answer) -> Begun | Request | Response:

@@ -7,9 +7,10 @@ under its name when all of it is verified on the device; one that breaks off lea
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import pyarrow as pa
 from fastapi import Request
 from starlette.responses import JSONResponse, Response
 
@@ -20,6 +21,7 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.conditions import Conditions
 from fastflight.gateway.file_answers import LOOK, BytesAnswer, ListingAnswer, RowsAnswer, described, drain, etag_of
+from fastflight.gateway.formats import Encoder, encoder_of
 from fastflight.gateway.status import Refused
 from fastflight.gateway.streaming import while_connected
 from fastflight.gateway.uploads import Content, Rows, format_of_content
@@ -52,16 +54,21 @@ class Files:
         place = {"device": device, "path": f"/{_decoded(request, path)}"}
         caller: Caller = request.scope[CALLER]
         query = dict(request.query_params)
-        wanted = query.pop("format", None)
+        wanted, formulas = query.pop("format", None), query.pop("formulas", None)
         accept = request.headers.get("accept", "")
-        if wanted is not None:
-            chosen(wanted, accept, ROW_FORMATS)  # what is not known is refused before the board is asked
+        rows = wanted is not None or (accept and "*/*" not in accept)
+
+        def choose() -> Callable[[pa.Schema], Encoder]:
+            return encoder_of(chosen(wanted, accept, ROW_FORMATS) if rows else "raw", formulas)
+
+        if wanted is not None or formulas is not None:
+            choose()  # what is not known is refused before the board is asked
         if _flag(query, "interrupt"):
             raise RequestError("a GET stops no program", where="interrupt", hint=STOP_HINT)
         asked = {"type": "device.file", **place, **keys_of(query)}
         listing = ListingAnswer(self._backend, caller, place)
-        if wanted is not None or (accept and "*/*" not in accept):
-            return RowsAnswer(self._backend, asked, caller, listing, lambda: chosen(wanted, accept, ROW_FORMATS))
+        if rows:
+            return RowsAnswer(self._backend, asked, caller, listing, choose)
         conditions = Conditions(request.method, lambda name: ", ".join(request.headers.getlist(name)))
         return BytesAnswer(self._backend, asked, caller, listing, conditions)
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fastflight.errors import DataError
+from fastflight.errors import DataError, RequestError
 from fastflight.service.answer import Note
+from fastflight.service.wire import shown
 from fastflight.tables import Layout, open_writer
 from fastflight.tables.bare import empty
 from fastflight.tables.codec import RowWriter
@@ -27,6 +30,10 @@ NOTE, TRAILER, ERROR = b"fastflight.note", b"fastflight.trailer", b"fastflight.e
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 # A row group of Parquet is held whole until it is written.
 ROW_GROUP_BYTES = 8 * 1024 * 1024
+CSV_TYPE = "text/csv; charset=utf-8"
+# How text begins that a spreadsheet takes for a formula (OWASP, "CSV Injection"). An apostrophe before it marks text.
+FORMULA = re.compile(r"^([=+\-@\t\r])")
+ESCAPED = r"'\1"
 
 Data = bytes | memoryview
 
@@ -94,15 +101,20 @@ class TextEncoder:
     slow = True
     enough = False
 
-    def __init__(self, format_: str, media_type: str, schema: pa.Schema) -> None:
+    def __init__(self, format_: str, media_type: str, schema: pa.Schema, *, escapes: bool = False) -> None:
+        """`escapes`: no text begins as a formula of a spreadsheet does."""
         self.media_type = media_type
         self._says_errors = format_ == "jsonl"
-        self._writer: RowWriter = open_writer(Layout(format_), schema.remove_metadata())
+        schema = schema.remove_metadata()
+        self._escaped = pa.schema([f.with_name(FORMULA.sub(ESCAPED, f.name)) for f in schema]) if escapes else None
+        self._writer: RowWriter = open_writer(Layout(format_), self._escaped or schema)
 
     def begin(self) -> Data:
         return self._writer.begin()
 
     def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
+        if self._escaped is not None:
+            batch = pa.record_batch([_without_formulas(column) for column in batch.columns], self._escaped)
         return self._writer.encode(batch)
 
     def finish(self, trailer: Note) -> Data:
@@ -201,10 +213,29 @@ class _Sink(io.RawIOBase):
         return b"".join(parts)
 
 
+def _without_formulas(column: pa.Array) -> pa.Array:
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column  # a number is none
+    return pc.replace_substring_regex(column, FORMULA.pattern, ESCAPED)
+
+
+def encoder_of(format_: str, formulas: str | None) -> Callable[[pa.Schema], Encoder]:
+    """What makes the encoder of a format. `formulas`: what a query says of these: `escape`, or None to leave them."""
+    if formulas is None:
+        return ENCODERS[format_]
+    if formulas != "escape":
+        raise RequestError(f"{shown(formulas)} is not allowed", where="formulas", hint="Known: escape")
+    if format_ != "csv":
+        raise RequestError(
+            "only CSV is opened in spreadsheets", where="formulas", hint="Ask for format=csv, or leave it out"
+        )
+    return lambda schema: TextEncoder("csv", CSV_TYPE, schema, escapes=True)
+
+
 ENCODERS: Mapping[str, Callable[[pa.Schema], Encoder]] = {
     "arrow": ArrowEncoder,
     "jsonl": lambda schema: TextEncoder("jsonl", "application/jsonl", schema),
-    "csv": lambda schema: TextEncoder("csv", "text/csv; charset=utf-8", schema),
+    "csv": lambda schema: TextEncoder("csv", CSV_TYPE, schema),
     "parquet": ParquetEncoder,
     "lines": LinesEncoder,
 }

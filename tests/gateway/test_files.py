@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -85,6 +88,23 @@ def test_the_rows_of_a_file(board: Board) -> None:
         assert table["temperature"].equals(rows["temperature"])
     few = board.ask("GET", "readings.csv", query="format=csv&columns=humidity,time&batch_rows=100").body
     assert few.splitlines()[0] == b"humidity,time"
+
+
+@pytest.mark.parametrize("asked", [{"query": "format=csv"}, {"headers": {"accept": "text/csv"}}])
+def test_no_cell_begins_a_formula_where_that_is_asked(board: Board, asked: dict[str, Any]) -> None:
+    texts = ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "a=1", " =1", "'=1", "", None]
+    rows = [{"=n": -number, "text": text} for number, text in enumerate(texts)]
+    (board.folder / "formulas.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    query = asked.get("query", "") + "&formulas=escape"
+    escaped = board.ask("GET", "formulas.jsonl", query=query, headers=asked.get("headers"))
+    read = list(csv.DictReader(io.StringIO(escaped.body.decode(), newline="")))
+    assert [row["text"] for row in read] == [
+        *("'=1+1", "'+1", "'-1", "'@a", "'\tx", "'\rx"),
+        *("a=1", " =1", "'=1", "", ""),
+    ]
+    assert [row["'=n"] for row in read] == [str(-number) for number in range(len(texts))]
+    plain = board.ask("GET", "formulas.jsonl", **asked).body.decode()
+    assert plain.startswith("=n,text") and "'" not in plain.replace("'=1\n", "")
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -168,16 +188,26 @@ def test_an_upload_that_breaks_off_leaves_the_old_file(board: Board, mode: str) 
         ("PUT", "new.bin", "mode=fast", {}, 400, "Known: async, sync"),
         ("DELETE", "none.csv", "", {}, 404, "demo:/none.csv: no such file"),
         ("DELETE", "", "", {}, 400, "root folder"),
+        ("DELETE", "folder", "", {}, 409, "the folder is not empty"),
+        ("PUT", "folder", "", {}, 409, "it is a folder"),
+        ("GET", "log.bin/x", "", {}, 409, "a part of the path is a file"),
+        ("GET", "n" * 300, "", {}, 400, "too long"),
+        ("PUT", "n" * 300, "", {}, 400, "Use a shorter name"),
+        ("GET", "n" * 2000, "", {}, 400, "at most 1024 characters"),
         ("POST", "log.bin", "", {}, 405, "Allowed: DELETE, GET, HEAD, PUT"),
         ("GET", "log.bin", "interrupt=true", {}, 400, "a GET stops no program"),
         ("HEAD", "log.bin", "interrupt=1", {}, 400, "a GET stops no program"),
         ("GET", "", "interrupt=true", {}, 400, "a GET stops no program"),
         ("GET", "log.bin", "offset=5", {}, 400, "by the header Range"),
+        ("GET", "readings.csv", "formulas=escape", {}, 400, "Ask for format=csv"),
+        ("GET", "readings.csv", "format=jsonl&formulas=escape", {}, 400, "Ask for format=csv"),
+        ("GET", "readings.csv", "format=csv&formulas=yes", {}, 400, "Known: escape"),
     ],
 )
 def test_what_cannot_be_done_says_why(
     board: Board, method: str, path: str, query: str, headers: dict[str, str], status: int, said: str
 ) -> None:
+    (board.folder / "folder" / "in it").mkdir(parents=True, exist_ok=True)
     refused = board.ask(method, path, b"", query=query, headers=headers)
     assert refused.status == status, refused.json
     assert said in refused.json["text"]
