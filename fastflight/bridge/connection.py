@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import cast
+
+from fastflight.transport.socket import tune
 
 # What a client may send ahead of its device: enough to keep a fast line busy between two turns of the loop.
 RECEIVE_BYTES = 512 * 1024
@@ -21,10 +22,6 @@ SEND_BYTES = 256 * 1024
 STALLED_SECONDS = 30.0
 # What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
 LINGER_SECONDS = 2.0
-# A host that vanished is noticed after a minute: half of it silent, the rest asking.
-KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPALIVE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-# The same for a host that vanished with data on its way to it, in milliseconds (Linux).
-USER_TIMEOUT_MS = 60_000
 
 
 class Connection(asyncio.Protocol):
@@ -118,7 +115,7 @@ class Connection(asyncio.Protocol):
         # libuv's transports are asyncio's by what they do, and not by their class.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SEND_BYTES)
-        _tune(transport.get_extra_info("socket"))
+        tune(transport.get_extra_info("socket"))
         address = transport.get_extra_info("peername") or ("unknown", 0)
         self.peer = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
         self._accepted(self)
@@ -161,16 +158,3 @@ class Connection(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
-
-
-def _tune(stream: socket.socket) -> None:
-    """Send keystrokes at once, and notice a peer that vanished; what this system cannot do is left out.
-
-    Some systems refuse all of it on a connection that was reset meanwhile, whose end is then told as any other's.
-    """
-    with contextlib.suppress(OSError):
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_NODELAY", 1), *KEEPALIVE, ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS)):
-        if option := getattr(socket, name, None):
-            with contextlib.suppress(OSError):
-                stream.setsockopt(socket.IPPROTO_TCP, option, value)

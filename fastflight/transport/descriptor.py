@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.watch import Watch
+from fastflight.transport.watch import Watch, ran_out
 
 # What the system says when the other end is gone: EIO from a terminal whose child ended, ENXIO and ENODEV from a
 # serial port that was pulled.
@@ -74,9 +74,9 @@ class DescriptorPort:
     async def aread(self, timeout: float) -> bytes:
         try:
             return self._received(await self._watch.read(timeout))
-        except TimeoutError:
-            raise self._timed_out("sent nothing", timeout) from None
         except OSError as error:
+            if ran_out(error):
+                raise self._timed_out("sent nothing", timeout) from None
             raise self._translated(error) from error
 
     async def apour(self, give: Callable[[bytes], object]) -> None:

@@ -11,7 +11,9 @@ A thread may use the port when no coroutine does: it sends what was gathered fir
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import time
 from typing import NoReturn
 
 import serial
@@ -25,9 +27,12 @@ from fastflight.transport.port import READ_BYTES, LineSettings, ModemLines
 from fastflight.transport.serial_aio import AioChannel
 from fastflight.transport.serial_lines import BY_DESCRIPTOR, FAILURES, Lines, receive, send
 from fastflight.transport.serial_pump import Pump
+from fastflight.transport.watch import ran_out
 
-# What was gathered and is not sent yet when the port is closed has this long without progress.
+# What is not sent yet when the port is closed has this long without progress. A driver that still had some of it would
+# wait in `close` by itself, for 30 s on Linux while the flow is stopped.
 CLOSE_SECONDS = 1.0
+CLOSE_POLL_SECONDS = 0.01
 
 
 class SerialPort:
@@ -61,9 +66,9 @@ class SerialPort:
             self.drain(timeout)
         try:
             data = self._taken() or (self._pumped(timeout) if self._pump else self._read(timeout))
-        except TimeoutError:
-            self._timed_out("sent nothing", timeout)
         except FAILURES as error:
+            if isinstance(error, OSError) and ran_out(error):
+                self._timed_out("sent nothing", timeout)
             self._gone(error)
         if self._closed:
             raise self._closed_here()
@@ -107,9 +112,9 @@ class SerialPort:
             return self._taken()
         try:
             await channel.receive(timeout)
-        except TimeoutError:
-            self._timed_out("sent nothing", timeout)
         except OSError as error:
+            if ran_out(error):
+                self._timed_out("sent nothing", timeout)
             self._gone(error)
         return self._taken()
 
@@ -133,9 +138,9 @@ class SerialPort:
         """As `drain`."""
         try:
             await self._attached().flush(timeout)
-        except TimeoutError:
-            self._timed_out("took no byte", timeout)
         except OSError as error:
+            if ran_out(error):
+                self._timed_out("took no byte", timeout)
             self._gone(error)
 
     async def aclose(self) -> None:
@@ -143,7 +148,8 @@ class SerialPort:
             if self._outbox and not self._closed:
                 await self.adrain(CLOSE_SECONDS)
         finally:
-            self._shut()
+            # Closing waits in the driver: that is not for the loop to wait for.
+            await unbroken(off_loop(self._shut))
 
     def configure(self, settings: LineSettings, timeout: float) -> None:
         self.drain(timeout)
@@ -273,7 +279,20 @@ class SerialPort:
             self._channel.detach()
         self._port.cancel_read()
         self._port.cancel_write()
+        with contextlib.suppress(*FAILURES):  # it is gone, or cannot tell
+            self._discard_unsent()
         self._port.close()
+
+    def _discard_unsent(self) -> None:
+        """Wait until the driver has sent what it took, and throw away what it does not get rid of."""
+        left, since = self._port.out_waiting, time.monotonic()
+        while left and time.monotonic() - since < CLOSE_SECONDS:
+            time.sleep(CLOSE_POLL_SECONDS)
+            before, left = left, self._port.out_waiting
+            if left < before:
+                since = time.monotonic()
+        if left:
+            self._port.reset_output_buffer()
 
     def _timed_out(self, what: str, timeout: float) -> NoReturn:
         unsent = self._outbox.withdraw() if what.startswith("took") else 0

@@ -18,8 +18,13 @@ from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES, LineSettings
-from fastflight.transport.watch import Watch
+from fastflight.transport.watch import Watch, ran_out
 
+# A host that vanished is noticed after a minute: half of it silent, the rest asking. Systems spell the first of these
+# in two ways; what one does not have is left out.
+KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPALIVE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+# The same for a host that vanished with data on its way to it, in milliseconds (Linux).
+USER_TIMEOUT_MS = 60_000
 # A peer that makes progress takes this much within a write's deadline, on any line worth using.
 WRITE_BYTES = 64 * 1024
 
@@ -98,6 +103,19 @@ async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
     return [(socket.AF_INET6 if literal.version == 6 else socket.AF_INET, (host, port))]
 
 
+def tune(stream: socket.socket) -> None:
+    """Send small pieces at once, and notice a peer that vanished.
+
+    Some systems refuse all of it on a connection that was reset meanwhile, whose end is then told as any other's.
+    """
+    with contextlib.suppress(OSError):
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_NODELAY", 1), *KEEPALIVE, ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS)):
+        if option := getattr(socket, name, None):
+            with contextlib.suppress(OSError):
+                stream.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 class SocketPort:
     """A connected stream socket. `release` runs after it was closed, and may take its time."""
 
@@ -111,8 +129,7 @@ class SocketPort:
     ) -> None:
         """`bytes_per_second`: what the device behind it carries, where that is known."""
         # Acknowledgements are a few bytes each and decide the speed: never wait to fill a segment.
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        tune(stream)
         self._stream = stream
         self._where = where
         self._release = release
@@ -208,8 +225,7 @@ class SocketPort:
         return data
 
     def _translated(self, error: OSError, what: str, timeout: float) -> TransportError:
-        # TimeoutError is an OSError, and asyncio's is the same class. Without time to wait it is the other one.
-        if isinstance(error, TimeoutError | BlockingIOError):
+        if ran_out(error):
             return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
         return TransportClosed(
             f"the connection was lost ({error.strerror or error})",

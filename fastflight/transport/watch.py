@@ -18,7 +18,7 @@ Needs a loop that watches descriptors: any but Windows' proactor loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import threading
 from collections.abc import Callable
 
@@ -75,10 +75,15 @@ class Watch:
         self._give = give
         try:
             while True:
-                with contextlib.suppress(TimeoutError):
-                    if not (data := await self.read(QUIET_SECONDS)):
-                        return
-                    give(data)
+                try:
+                    data = await self.read(QUIET_SECONDS)
+                except TimeoutError as error:
+                    if ran_out(error):
+                        continue
+                    raise
+                if not data:
+                    return
+                give(data)
         finally:
             self._give = None
 
@@ -200,6 +205,14 @@ class _Stay:
     def _expire(self) -> None:
         if self._reader is not None:
             _settle(self._reader, True)
+
+
+def ran_out(error: OSError) -> bool:
+    """Whether the time to wait ran out, or there was none: the line may be well.
+
+    The system has an error of the same class, for a connection that is lost because its peer does not answer any more.
+    """
+    return isinstance(error, TimeoutError | BlockingIOError) and error.errno != errno.ETIMEDOUT
 
 
 def carry_out(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:

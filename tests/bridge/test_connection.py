@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fastflight.bridge.connection import KEEPALIVE, RECEIVE_BYTES, Connection
+from fastflight.bridge.connection import RECEIVE_BYTES, Connection
+from fastflight.transport.socket import KEEPALIVE
 
 Serve = Callable[[Connection], Awaitable[None]]
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

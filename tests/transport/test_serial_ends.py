@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+import serial
 
 from fastflight.errors import TransportClosed, TransportTimeout
 from fastflight.transport import serial_aio, serial_port, serial_pump
@@ -176,3 +177,45 @@ def test_a_line_without_readers_fills_up_and_no_more(
 
     alone(main())
     flood.join()
+
+
+def test_a_driver_that_waits_while_it_closes_does_not_keep_the_loop(
+    opening: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = opening()
+    closing, go_on = threading.Event(), threading.Event()
+    close = serial.Serial.close
+
+    def wait_and_close(port: serial.Serial) -> None:
+        closing.set()
+        assert go_on.wait(PATIENCE)
+        close(port)
+
+    async def main() -> None:
+        await bench.port.awrite(b"last words", PATIENCE)
+        monkeypatch.setattr(serial.Serial, "close", wait_and_close)
+        ending = asyncio.ensure_future(bench.port.aclose())
+        await asyncio.to_thread(closing.wait, PATIENCE)
+        assert not ending.done()
+        go_on.set()
+        await ending
+
+    alone(main())
+
+
+@pytest.mark.parametrize("on_a_loop", [True, False])
+def test_what_a_stopped_line_does_not_take_is_thrown_away_before_the_driver_waits_for_it(
+    opening: Callable[..., Bench], on_a_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serial_port, "CLOSE_SECONDS", SHORT)
+    bench = opening()
+    calls: list[str] = []
+    close, discard = serial.Serial.close, serial.Serial.reset_output_buffer
+    monkeypatch.setattr(serial.Serial, "out_waiting", property(lambda port: 10))
+    monkeypatch.setattr(serial.Serial, "reset_output_buffer", lambda port: (calls.append("discard"), discard(port)))
+    monkeypatch.setattr(serial.Serial, "close", lambda port: (calls.append("close"), close(port)))
+    if on_a_loop:
+        alone(bench.port.aclose())
+    else:
+        bench.port.close()
+    assert calls[:2] == ["discard", "close"]

@@ -1,0 +1,70 @@
+"""Connections whose peer has vanished: noticed by the system, and told as lost."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from fastflight.errors import TransportClosed, TransportTimeout
+from fastflight.transport import parse_url
+from fastflight.transport.rfc2217 import Rfc2217Port
+from fastflight.transport.socket import KEEPALIVE, USER_TIMEOUT_MS, SocketPort
+
+from .peers import socket_peer
+from .rfc2217_peers import rfc2217_peer
+
+SOON = 10.0
+USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
+
+
+def noticed(stream: socket.socket) -> None:
+    """The system asks a peer that is silent, and gives up one that does not answer."""
+    assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    wanted = [*KEEPALIVE, ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS)]
+    for name, value in wanted:
+        if hasattr(socket, name):
+            assert stream.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
+
+
+def test_a_tcp_peer_that_vanishes_is_noticed_within_a_minute() -> None:
+    with socket_peer(echo=True) as address:
+        opened = address.open(SOON)
+        assert isinstance(opened, SocketPort)
+        noticed(opened._stream)
+        opened.close()
+
+        async def on_a_loop() -> None:
+            port = await parse_url(address.url).aopen(SOON)  # type: ignore[attr-defined]
+            noticed(port._stream)
+            await port.aclose()
+
+        asyncio.run(on_a_loop())
+
+
+def test_an_rfc2217_server_that_vanishes_is_noticed_within_a_minute() -> None:
+    with rfc2217_peer(echo=True) as address:
+        port = address.open(SOON)
+        assert isinstance(port, Rfc2217Port)
+        noticed(port._wire._stream._stream)
+        port.close()
+
+
+@pytest.mark.skipif(USER_TIMEOUT is None, reason="only Linux limits how long a peer may take nothing")
+@pytest.mark.parametrize("on_a_loop", [False, True])
+def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent(on_a_loop: bool) -> None:
+    with socket_peer(echo=False) as address:
+        port = address.open(SOON)
+        assert isinstance(port, SocketPort) and USER_TIMEOUT is not None
+        # The peer takes nothing more: as far as the system can tell it has gone.
+        with pytest.raises(TransportTimeout, match="took no byte"):
+            while True:
+                port.write(bytes(1 << 20), 0.05)
+        port._stream.setsockopt(socket.IPPROTO_TCP, USER_TIMEOUT, 200)
+        with pytest.raises(TransportClosed, match="the connection was lost"):
+            if on_a_loop:
+                asyncio.run(port.aread(SOON))
+            else:
+                port.read(SOON)
+        port.close()
