@@ -57,6 +57,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _data_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Recordings in the default folder of whoever runs the tests are neither read nor written."""
+    with pytest.MonkeyPatch.context() as during:
+        for name in ("XDG_DATA_HOME", "LOCALAPPDATA"):
+            during.setenv(name, str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _loop_has_run() -> None:
     """Let libuv take the pipe that it keeps for the life of the process, so that no test is blamed for it."""
     new_loop().close()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+from collections.abc import Iterable
 from contextlib import ExitStack
-from functools import partial
 
 import pyarrow as pa
 
@@ -24,8 +24,10 @@ from fastflight.errors import Stopped
 from fastflight.service import Catalog
 from fastflight.service.actions import Actions, own_figures, state_actions
 from fastflight.service.authority import Authority
+from fastflight.service.figures import Sample
 from fastflight.service.ledger import Ledger
 from fastflight.sources import (
+    DefaultRecordings,
     Recordings,
     device_actions,
     device_figures,
@@ -68,8 +70,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         ledger = Ledger(settings.limits, governor)
         figures = own_figures(ledger, shards)
         figures.add(lambda: device_figures(inventory))
-        if recordings is not None:
-            figures.add(partial(recording_figures, recordings))
+        figures.add(lambda: _recording_figures(recordings))
         state = state_actions(ledger, shards, figures)
         authority = Authority(inventory.names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
@@ -94,13 +95,24 @@ def open_server(settings: ServeSettings) -> RunningServer:
     raise AssertionError("the stack keeps no error to itself")
 
 
-def _recordings(settings: ServeSettings, inventory: Inventory, parts: ExitStack) -> Recordings | None:
+def _recording_figures(recordings: Recordings | DefaultRecordings | None) -> Iterable[Sample]:
+    opened = recordings.opened if isinstance(recordings, DefaultRecordings) else recordings
+    return () if opened is None else recording_figures(opened)
+
+
+def _recordings(
+    settings: ServeSettings, inventory: Inventory, parts: ExitStack
+) -> Recordings | DefaultRecordings | None:
     """What the server keeps, for as long as `parts` last."""
     kept = settings.recordings
     if kept is None:
         return None
     holder = f"the server at {settings.location}"
-    recordings = Recordings(kept.folder, inventory, sync_ms=kept.sync_ms, retention=kept.retention, holder=holder)
+    recordings: Recordings | DefaultRecordings
+    if kept.on_demand:
+        recordings = DefaultRecordings(kept.folder, inventory, holder)
+    else:
+        recordings = Recordings(kept.folder, inventory, sync_ms=kept.sync_ms, retention=kept.retention, holder=holder)
     parts.callback(recordings.close)
     return recordings
 

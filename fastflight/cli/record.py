@@ -54,6 +54,9 @@ async def record(
 ) -> None:
     """Have the server record a device from now on, or record one here (--to DIR).
 
+    A server without --recordings keeps them in fastflight/recordings in the folder for its user's data: $XDG_DATA_HOME
+    or ~/.local/share, ~/Library/Application Support on macOS, %LOCALAPPDATA% on Windows.
+
     The server records until --stop, or until it ends; `serve --record NAME`, or `record = true` in its fleet file, is
     for always. What was recorded before stays.
     """
@@ -72,7 +75,8 @@ async def record(
     elif stop:
         screen.line(f"{device}: no more recorded; {given.rows:,} rows are kept")
     else:
-        screen.line(f"{device}: {given.state}; {given.rows:,} rows are kept")
+        folder = f" in {given.folder}" if given.folder else ""
+        screen.line(f"{device}: {given.state}; {given.rows:,} rows are kept{folder}")
 
 
 @asynchronous
@@ -85,6 +89,8 @@ async def recordings(recordings: Folder = None, json: AsJson = False, server: Se
     else:
         async with server.client() as client:
             rows = [asdict(each) for each in await client.recordings()]
+        for row in rows:
+            del row["folder"]  # told only to those who switch recording on
     if json:
         screen.as_json(rows)
         return

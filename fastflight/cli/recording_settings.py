@@ -49,6 +49,8 @@ class RecordingSettings:
     devices: tuple[str, ...] = ()
     sync_ms: int = SYNC_MS
     retention: Retention = Retention()
+    # Nothing was said of recordings: the folder is made when a device is first recorded.
+    on_demand: bool = False
 
 
 def bytes_of(given: Any) -> Any:
@@ -87,7 +89,7 @@ def recording_settings(
     record: Sequence[str],
     environment: Mapping[str, str],
 ) -> RecordingSettings | None:
-    """What a command line and a fleet file mean together; None where neither speaks of recordings.
+    """What a command line and a fleet file mean together; None where neither speaks of recordings and no home is known.
 
     `marked` are the devices with `record = true`, `table` is the file's, which lies in `beside`; `folder` and `record`
     come from the command line and go first. `RequestError` for a name that fits no device.
@@ -100,7 +102,10 @@ def recording_settings(
             raise RequestError("no device has this name", where=f"--record {glob}", hint=nearest(glob, names))
         chosen.update(found)
     if not chosen and table is None and folder is None:
-        return None
+        try:
+            return RecordingSettings(default_folder(environment), on_demand=True)
+        except RuntimeError:  # a user without a home
+            return None
     table = table or FleetRecordings()
     if folder is None and table.folder is not None:
         folder = place(beside or Path(), table.folder, "recordings.folder")

@@ -100,7 +100,9 @@ def serve(
         typer.Option(
             "--recordings",
             metavar="DIR",
-            help="Where recordings are kept. By default, if one is made, in fastflight/recordings among your data.",
+            help="Where recordings are kept. By default, once a device is recorded, in fastflight/recordings in the "
+            "folder for your data: $XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support on macOS, "
+            "%LOCALAPPDATA% on Windows.",
         ),
     ] = None,
     tokens: Annotated[

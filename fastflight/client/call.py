@@ -58,6 +58,8 @@ class Recorded:
     lost: int
     failures: int
     damage: tuple[str, ...]
+    # Where it is on the server's computer: told to those who switch it on.
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ def recorded_of(given: Mapping[str, Any]) -> Recorded:
             first_time=first,
             last_time=last,
             damage=tuple(map(text, given["damage"])),
+            folder=text(given.get("folder", "")),
             **{key: whole(given[key]) for key in numbers},
         )
 

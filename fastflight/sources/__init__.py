@@ -10,6 +10,7 @@ from fastflight.service import Source
 from fastflight.service.admission import IDLE_SECONDS
 from fastflight.service.requests import Recording
 from fastflight.sources.actions import device_actions
+from fastflight.sources.default_recordings import DefaultRecordings
 from fastflight.sources.device_exec import DeviceExecs
 from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import DeviceListings
@@ -23,6 +24,7 @@ from fastflight.sources.recording_actions import recording_actions
 from fastflight.sources.recordings import NoRecordings, Recordings
 
 __all__ = [
+    "DefaultRecordings",
     "Recordings",
     "device_actions",
     "device_figures",
@@ -52,6 +54,6 @@ def device_sources(inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> 
     ]
 
 
-def recording_source(recordings: Recordings | None) -> Source[Recording]:
+def recording_source(recordings: Recordings | DefaultRecordings | None) -> Source[Recording]:
     """The source of what is kept; of nothing, for a server that keeps nothing."""
     return RecordingSource(recordings or NoRecordings()).source()

@@ -10,6 +10,7 @@ from fastflight.errors import RequestError
 from fastflight.service.action import Action, Body
 from fastflight.service.identity import Identity, Verb
 from fastflight.service.requests import DeviceName
+from fastflight.sources.default_recordings import DefaultRecordings
 from fastflight.sources.recordings import HINT, Recordings, Status
 
 Result = Mapping[str, Any]
@@ -25,10 +26,10 @@ class OnRecording(Body):
     device: DeviceName
 
 
-def recording_actions(recordings: Recordings | None) -> list[Action]:
+def recording_actions(recordings: Recordings | DefaultRecordings | None) -> list[Action]:
     """The table's entries; for None, of a server that was told to keep nothing, they say so."""
 
-    def there() -> Recordings:
+    def there() -> Recordings | DefaultRecordings:
         if recordings is None:
             raise RequestError("this server keeps no recordings", hint=HINT)
         return recordings
@@ -37,7 +38,7 @@ def recording_actions(recordings: Recordings | None) -> list[Action]:
         return [] if recordings is None else [_told(status) for status in recordings.statuses()]
 
     def start(body: OnRecording) -> Iterable[Result]:
-        return [_told(there().start(body.device))]
+        return [{**_told(there().start(body.device)), "folder": str(there().folder)}]
 
     def stop(body: OnRecording) -> Iterable[Result]:
         return [_told(there().stop(body.device))]
@@ -53,7 +54,7 @@ def recording_actions(recordings: Recordings | None) -> list[Action]:
         ),
         Action(
             "recording.start",
-            "Record a device from now on, until the server ends.",
+            "Record a device from now on, until the server ends. `folder`: where, on the server's computer.",
             OnRecording,
             start,
             verb=Verb.ADMIN,

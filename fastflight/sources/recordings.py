@@ -13,9 +13,11 @@ import concurrent.futures
 import contextlib
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -25,6 +27,7 @@ from fastflight.log import AsyncLog, Retention, Store, compact
 from fastflight.log.batch_log import LogStatistics
 from fastflight.log.disk import Disk
 from fastflight.log.store import Log
+from fastflight.log.viewer import LogReader
 from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept, place
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.tap import Chunk
@@ -140,8 +143,12 @@ class Recordings:
         retention: Retention | None = None,
         holder: str = "",
         disk: Disk | None = None,
+        numbered: bool = False,
     ) -> None:
-        """Open the store. `BusyError` names who writes there already, `StorageError` says what the disk does not."""
+        """Open the store. `BusyError` names who writes there already, `StorageError` says what the disk does not.
+
+        `numbered`: `number_after` was called for what the store holds, before the first byte crossed a line.
+        """
         # Arrow looks for pandas at its first conversion, which takes a second or two: not on a loop.
         kept([Chunk(0, 0, "rx", b".")], {})
         store_ms = min(STORE_SYNC_MS, sync_ms / 2)
@@ -152,12 +159,12 @@ class Recordings:
         damage = [place(each) for each in self.store.statistics().damage if not each.torn]
         if damage:
             log.warning("recordings are damaged", places=damage[:MAX_TOLD_PLACES], more=len(damage[MAX_TOLD_PLACES:]))
+        self.folder = folder
         self._inventory = inventory
         self._recorders: dict[str, _Kept] = {}
         self._changing = threading.Lock()
-        for device in inventory.devices():
-            with contextlib.suppress(RequestError):  # it was never recorded
-                device.tap.begin_at(first_of_run(self.store.log(device.name).statistics(), time.time()))
+        if not numbered:
+            number_after(self.store, self.store.names(), inventory)
         self._tidy = Tidying(self.store)
 
     def names(self) -> list[str]:
@@ -288,6 +295,18 @@ class Tidying:
     def _rest_per_work(self) -> float:
         waiting = max(len(self._store.closed_segments()), COMPACT_SEGMENTS)
         return max(REST_PER_WORK * COMPACT_SEGMENTS / waiting, LEAST_REST_PER_WORK)
+
+
+class _Readable(Protocol):
+    """Recordings of any kind."""
+
+    def log(self, name: str) -> Log | LogReader: ...
+
+
+def number_after(recordings: _Readable, names: Iterable[str], inventory: Inventory) -> None:
+    """Have the traffic of recorded devices numbered after what is recorded. Before the first byte crosses a line."""
+    for name in set(names) & set(inventory.names()):
+        inventory.device(name).tap.begin_at(first_of_run(recordings.log(name).statistics(), time.time()))
 
 
 def first_of_run(there: LogStatistics, now: float) -> int:

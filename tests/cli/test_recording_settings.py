@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -33,7 +34,21 @@ def fleet(tmp_path: Path) -> Path:
     return path
 
 
-def test_nothing_is_kept_unless_somebody_says_so() -> None:
+def test_nothing_is_kept_unless_somebody_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    kept = settings_of(HERE, [], None).recordings
+    assert kept is not None and kept.on_demand and kept.devices == ()
+    assert kept.folder.is_relative_to(tmp_path) and not list(tmp_path.iterdir())
+
+
+def test_a_user_without_a_home_can_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> NoReturn:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
     assert settings_of(HERE, [], None).recordings is None
 
 

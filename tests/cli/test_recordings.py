@@ -18,9 +18,10 @@ import pytest
 
 from fastflight.cli.compose import open_server
 from fastflight.cli.record import name_of
-from fastflight.cli.recording_settings import RecordingSettings
+from fastflight.cli.recording_settings import RecordingSettings, default_folder
 from fastflight.cli.replay import Told
-from fastflight.cli.settings import ServeSettings
+from fastflight.cli.running import RunningServer
+from fastflight.cli.settings import ServeSettings, settings_of
 from fastflight.cli.tail import Stream
 from fastflight.client import FastFlightClient, Missed
 from fastflight.client.stream import MAX_KEPT_GAPS
@@ -156,7 +157,7 @@ def test_what_is_refused(
 
 
 def test_a_device_of_the_server_is_switched_on_and_off(run: Run) -> None:
-    assert re.fullmatch(r"demo: recording; [\d,]+ rows are kept\n", run("record", "demo").stdout)
+    assert re.fullmatch(r"demo: recording; [\d,]+ rows are kept in /.*\n", run("record", "demo").stdout)
     run("tail", "demo", "-n", "5")
     assert re.fullmatch(r"demo: no more recorded; [1-9][\d,]* rows are kept\n", run("record", "demo", "--stop").stdout)
     assert run("record", "demo", "--stop").exit_code == 1
@@ -170,6 +171,53 @@ def test_a_server_that_keeps_nothing_says_what_to_do(run: Run) -> None:
             result = run(command, "demo", "--server", running.location)
             assert (result.exit_code, "--recordings DIR" in result.stderr) == (1, True)
         assert json.loads(run("recordings", "--json", "--server", running.location).stdout) == []
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for a user's data: empty."""
+    for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def default_server() -> RunningServer:
+    return open_server(settings_of("grpc://127.0.0.1:0", ["demo=sim:?telemetry=50"], None))
+
+
+def test_a_server_with_defaults_records_when_it_is_asked_to(run: Run, data: Path) -> None:
+    folder = default_folder(os.environ)
+    with default_server() as running:
+        server = ["--server", running.location]
+        assert run("recordings", *server).exit_code == 0
+        assert (run("replay", "demo", *server).exit_code, run("record", "demo", "--stop", *server).exit_code) == (1, 1)
+        assert run("record", "dmeo", *server).exit_code == 1 and not list(data.iterdir())
+        run("tail", "demo", "-n", "2", *server)
+        started = run("record", "demo", *server)
+        assert started.stdout == f"demo: recording; 0 rows are kept in {folder}\n", started.output
+        if os.name == "posix":
+            assert folder.stat().st_mode & 0o777 == 0o700
+        run("tail", "demo", "-n", "5", *server)
+        assert run("record", "demo", "--stop", *server).exit_code == 0
+        (kept_first,) = json.loads(run("recordings", "--json", *server).stdout)
+        assert kept_first["rows"] >= 5 and kept_first["lost"] == 0
+    with default_server() as running:  # another one: it serves what is there, and goes on with it
+        server = ["--server", running.location]
+        (listed,) = json.loads(run("recordings", "--json", *server).stdout)
+        assert listed == kept_first
+        assert run("replay", "demo", "-n", "1", *server).exit_code == 0
+        with default_server() as other:
+            assert run("record", "demo", "--server", other.location).exit_code == 0
+            run("tail", "demo", "-n", "3", "--server", other.location)
+            refused = run("record", "demo", *server)
+            said = " ".join(refused.stderr.split())
+            assert refused.exit_code != 0 and "writes the default folder of recordings" in said
+            assert "--recordings DIR" in said
+        refused = run("record", "demo", *server)
+        assert refused.exit_code == 1 and "another server has recorded it since this one started" in refused.stderr
+    with default_server() as running:
+        assert run("record", "demo", "--server", running.location).exit_code == 0
 
 
 def test_recording_here(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""The recordings of a server that was told nothing about recordings: in a default folder, and only on demand.
+
+Until a device is recorded nothing is written, no lock is taken and no folder is made. Recordings that the folder holds
+when the server starts are served, and their numbers are gone on with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+
+import structlog
+
+from fastflight.device import Inventory
+from fastflight.errors import BusyError, FastFlightError, RequestError, StorageError, UnknownName
+from fastflight.log import StoreReader
+from fastflight.log.store import Log
+from fastflight.log.viewer import LogReader
+from fastflight.sources.recordings import NoRecordings, Recordings, Status, number_after, status_of
+
+log = structlog.get_logger(__name__)
+
+OTHER_FOLDER = "start this server with --recordings DIR for a folder of its own"
+
+
+class DefaultRecordings:
+    """As `Recordings`, which it opens when the first device is to be recorded: `opened`."""
+
+    def __init__(self, folder: Path, inventory: Inventory, holder: str) -> None:
+        self.folder = folder
+        self.opened: Recordings | None = None
+        self._inventory = inventory
+        self._holder = holder
+        self._opening = threading.Lock()
+        self._there: StoreReader | NoRecordings = NoRecordings()
+        # Where each recording ended when the server started, and those that somebody has gone on with before `opened`.
+        self._ends: dict[str, int] = {}
+        self._continued: set[str] = set()
+        try:
+            if folder.is_dir():
+                reader = StoreReader(folder)
+                ends = {name: reader.log(name).statistics().next_seq for name in reader.names()}
+                number_after(reader, ends, inventory)
+                self._there, self._ends = reader, ends
+        except (FastFlightError, OSError) as error:
+            log.warning("recordings in the default folder cannot be read", folder=str(folder), error=str(error))
+
+    def names(self) -> list[str]:
+        """All recordings."""
+        return list(self._ends) if self.opened is None else self.opened.names()
+
+    def log(self, name: str) -> Log | LogReader:
+        """One recording; an error where there is none."""
+        return self._there.log(name) if self.opened is None else self.opened.log(name)
+
+    def statuses(self) -> list[Status]:
+        """All of them, by name."""
+        if self.opened is not None:
+            return self.opened.statuses()
+        found = []
+        for name in self._ends:
+            with contextlib.suppress(UnknownName):  # somebody has removed it
+                found.append(status_of(name, self._there.log(name).statistics()))
+        return found
+
+    def start(self, name: str) -> Status:
+        """As `Recordings.start`; the folder is made. `BusyError` and `StorageError` say what to do where it is not."""
+        self._inventory.device(name)
+        with self._opening:
+            if self.opened is None:
+                self.opened = self._open()
+        if name in self._continued:
+            raise RequestError(
+                "another server has recorded it since this one started",
+                where=name,
+                hint="Start this server again: its numbers go on after that recording",
+            )
+        return self.opened.start(name)
+
+    def stop(self, name: str) -> Status:
+        """As `Recordings.stop`."""
+        self._inventory.device(name)
+        if self.opened is None:
+            raise RequestError("it is not recorded", where=name, hint="See `recordings` for those that are")
+        return self.opened.stop(name)
+
+    def close(self) -> None:
+        """As `Recordings.close`."""
+        if self.opened is not None:
+            self.opened.close()
+
+    def _open(self) -> Recordings:
+        try:
+            opened = Recordings(self.folder, self._inventory, holder=self._holder, numbered=True)
+        except BusyError as error:
+            raise BusyError(
+                f"{error.holder} writes the default folder of recordings",
+                holder=error.holder,
+                hint=f"End it, record there, or {OTHER_FOLDER}",
+            ) from error
+        except StorageError as error:
+            raise StorageError(error.what, hint=f"Mend that, or {OTHER_FOLDER}") from error
+        ends = {name: opened.log(name).next_seq for name in opened.names()}
+        self._continued = {name for name, end in ends.items() if end != self._ends.get(name, 0)}
+        return opened
