@@ -99,19 +99,18 @@ class _Shared(Generic[T]):
 
     def work(self) -> None:
         """Do jobs, one after another, until there are no more."""
-        while (job := self._next_job()) is not None:
-            number, begin = job
-            try:
+        try:
+            while (job := self._next_job()) is not None:
+                number, begin = job
                 self._iterate(number, begin())
-            except BaseException as error:
                 with self.changed:
-                    if not self.closed:
-                        self.error = error
-                    self.closed = True
+                    self.gathered.end(number)
                     self.changed.notify_all()
-                return
+        except BaseException as error:
             with self.changed:
-                self.gathered.end(number)
+                if not self.closed:
+                    self.error = error
+                self.closed = True
                 self.changed.notify_all()
 
     def _next_job(self) -> tuple[int, Callable[[], Iterable[T]]] | None:

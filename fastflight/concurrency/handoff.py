@@ -161,8 +161,8 @@ def _drain(
     told = threading.Event()
     handoff = _HandOff(shard, items, max_bytes, size_of, told.set)
     handoff.start()
-    when_stopped(handoff.cancel)
     try:
+        when_stopped(handoff.cancel)
         yield []
         while True:
             while (lot := handoff.take()) is None:

@@ -73,8 +73,12 @@ async def handing_in(typed: AsyncIterator[bytes], handed: HandIn[pa.RecordBatch]
 
 
 async def _feed(typed: AsyncIterator[bytes], handed: HandIn[pa.RecordBatch]) -> None:
-    with contextlib.suppress(Stopped):  # the exchange has ended, and says why
+    try:
         async for data in typed:
             batch = pa.RecordBatch.from_arrays([one_content(data)], schema=TYPED)
             await off_loop(handed.put, batch, weight(batch, len(data)))
         handed.finish()
+    except Stopped:
+        return  # the exchange has ended, and says why
+    except Exception as error:
+        handed.fail(error)

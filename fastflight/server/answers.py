@@ -11,6 +11,7 @@ A stream that is stopped while its client takes nothing gives its source back on
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from dataclasses import replace
@@ -58,11 +59,12 @@ def async_answer(source: Source[Any], request: Request, stream: Stream, shard: S
 def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream) -> Opened:
     """The schema and the messages of an answer that is read in this thread."""
     reading = _of_source(read)
-    schema = described(reading.schema, request, "sync")
-    batches = Interruptible(reading.batches, stream)
-    stream.when_stopped(batches.interrupt)
-    items = joined(gathered(batches, schema), schema, most_rows(request)) if reading.ready else batches
-    return schema, _begin(replace(reading, schema=schema, batches=batches), items, batches, stream)
+    with closing_on_error(reading.batches):
+        batches = Interruptible(reading.batches, stream)
+        schema = described(reading.schema, request, "sync")
+        stream.when_stopped(batches.interrupt)
+        items = joined(gathered(batches, schema), schema, most_rows(request)) if reading.ready else batches
+        return schema, _begin(replace(reading, schema=schema, batches=batches), items, batches, stream)
 
 
 def async_messages(
@@ -78,15 +80,26 @@ def async_messages(
         still_wanted=stream.check,
         when_stopped=stream.when_stopped,
     )
+    with closing_on_error(lots):
+        try:
+            first = next(lots)
+        except BaseException:
+            if stream.why_stop:  # which may look like an end, or a failure of the source's
+                stream.check()
+            raise
+        reading = cast(AsyncReading, first[0])
+        rest = cast("Iterator[list[Item]]", chain([first[1:]], lots))
+        return reading.schema, _begin(reading, joined(rest, reading.schema, most_rows(request)), lots, stream)
+
+
+@contextlib.contextmanager
+def closing_on_error(owned: object) -> Iterator[None]:
+    """Close `owned`, and with it give back what it holds, if the block raises."""
     try:
-        first = next(lots)
+        yield
     except BaseException:
-        if stream.why_stop:  # which may look like an end, or a failure of the source's
-            stream.check()
+        _close(owned)
         raise
-    reading = cast(AsyncReading, first[0])
-    rest = cast("Iterator[list[Item]]", chain([first[1:]], lots))
-    return reading.schema, _begin(reading, joined(rest, reading.schema, most_rows(request)), lots, stream)
 
 
 def _begin(

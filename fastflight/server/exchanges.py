@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from fastflight.concurrency import HandIn, Shard
+from fastflight.concurrency import HandIn, Shard, failure_of
 from fastflight.concurrency.inbox import Inbox
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.errors import Stopped
 from fastflight.server import answers
 from fastflight.server.silence import Silence
 from fastflight.server.uploads import HANDIN_BYTES, REFUSED, Incoming
@@ -60,11 +60,11 @@ def talk(
         schema, messages = answers.async_messages(
             lambda: asynchronous(request, incoming.schema, given), request, stream, shard
         )
-    # Whoever shuts down must know of a client that does not end its side.
-    stream.lasting = True
     taking = threading.Thread(target=_take, args=(incoming, batches), name="exchange-input", daemon=True)
-    taking.start()
     try:
+        taking.start()
+        # Whoever shuts down must know of a client that does not end its side.
+        stream.lasting = True
         writer.begin(schema)
         for message in messages:
             if isinstance(message, tuple):
@@ -80,9 +80,10 @@ def talk(
     finally:
         messages.close()
         batches.close()
-        with Silence(stream, shard.lookout, cut) as silence, silence.waiting():
-            taking.join()
-        stream.lasting = False
+        if stream.lasting:
+            with Silence(stream, shard.lookout, cut) as silence, silence.waiting():
+                taking.join()
+            stream.lasting = False
 
 
 class _Given:
@@ -114,13 +115,14 @@ def _refuse(writer: flight.MetadataRecordBatchWriter, schema: pa.Schema, stream:
 
 
 def _take(incoming: Incoming, batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]) -> None:
+    """Hand the client's batches to the source. Whatever fails here is the source's error: it would wait for ever."""
     try:
         for batch in incoming:
             batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)))
     except Stopped:
         batches.finish()  # the client has left, or the source takes no more: both know by themselves
-    except FastFlightError as error:
-        batches.fail(error)
+    except BaseException as error:
+        batches.fail(failure_of(error))
     else:
         batches.finish()
     while incoming.discard():

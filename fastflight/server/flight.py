@@ -138,7 +138,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                     opened = answers.sync_answer(asked.source, asked.request, stream)
                 else:
                     opened = answers.async_answer(asked.source, asked.request, stream, self._shard_of(asked.request))
-                return flight.GeneratorStream(*opened)
+                with answers.closing_on_error(opened[1]):
+                    return flight.GeneratorStream(*opened)
 
     def do_put(
         self,

@@ -73,7 +73,8 @@ class FleetFiles:
         rows = FleetRows(request, self._chosen(request))
         open_file = dispatch.reader(self._files)
         opened: dict[str, Reading] = {}
-        with contextlib.ExitStack() as undo:
+        undo = contextlib.ExitStack()
+        try:
             for name in rows.until_known():
                 with rows.failing(name), contextlib.ExitStack() as unfit:
                     reading = open_file(rows.asked(name))
@@ -108,8 +109,10 @@ class FleetFiles:
                 name="fleet",
                 governor=self._shard_of(rows.names[0]).governor,
             )
-            return Reading(rows.schema, _Batches(gather, undo.pop_all()), rows.summary)
-        raise AssertionError("the stack keeps no error to itself")
+            return Reading(rows.schema, _Batches(gather, undo), rows.summary)
+        except BaseException:
+            undo.close()
+            raise
 
     async def aread(self, request: FleetFile) -> AsyncReading:
         rows = FleetRows(request, self._chosen(request))
@@ -147,7 +150,8 @@ class FleetFiles:
                 async for item in items:
                     yield item
 
-        async with contextlib.AsyncExitStack() as undo:
+        undo = contextlib.AsyncExitStack()
+        try:
             for name in rows.until_known():
                 items = there(name)
                 undo.push_async_callback(items.aclose)
@@ -161,8 +165,10 @@ class FleetFiles:
                 ordered=request.ordered,
                 governor=self._shard_of(rows.names[0]).governor,
             )
-            return AsyncReading(rows.schema, _AsyncBatches(gather, undo.pop_all()), rows.summary)
-        raise AssertionError("the stack keeps no error to itself")
+            return AsyncReading(rows.schema, _AsyncBatches(gather, undo), rows.summary)
+        except BaseException:
+            await undo.aclose()
+            raise
 
     def describe(self, request: FleetFile) -> Estimate:
         """The columns; how many rows and bytes there are only reading tells."""

@@ -30,14 +30,18 @@ class Rows(Protocol):
 
 
 def begin(rows: Rows, lots: Generator[Lot, None, None]) -> Reading:
-    """Advance `lots` until the schema of `rows` is known."""
+    """Advance `lots` until the schema of `rows` is known. Closes `lots` if that fails."""
     ready: Lot = []
-    for lot in lots:
-        ready += lot
-        if rows.schema is not None:
-            break
-    schema = rows.schema or pa.schema([])
-    return Reading(schema, Batches(schema, ready, lots), rows.summary)
+    try:
+        for lot in lots:
+            ready += lot
+            if rows.schema is not None:
+                break
+        schema = rows.schema or pa.schema([])
+        return Reading(schema, Batches(schema, ready, lots), rows.summary)
+    except BaseException:
+        lots.close()
+        raise
 
 
 async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
@@ -48,11 +52,11 @@ async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
             ready += lot
             if rows.schema is not None:
                 break
+        schema = rows.schema or pa.schema([])
+        return AsyncReading(schema, AsyncBatches(schema, ready, lots), rows.summary)
     except BaseException:
         await lots.aclose()
         raise
-    schema = rows.schema or pa.schema([])
-    return AsyncReading(schema, AsyncBatches(schema, ready, lots), rows.summary)
 
 
 class Batches:

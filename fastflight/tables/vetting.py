@@ -26,6 +26,8 @@ from fastflight.tables.schemas import MAX_COLUMNS, MAX_DIGITS
 MAX_FIELDS = 4 * MAX_COLUMNS
 # Arrow's own reader stops at 64; what walks a type here calls itself for each level, and so does what writes JSON.
 MAX_DEPTH = 32
+# pyarrow reads these types in a schema, and has no class for their values: it raises a KeyError at every column.
+_UNMADE = frozenset((pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME))
 # A view of a string or of bytes: its length, then the rest (Arrow columnar format, "Variable-size Binary View Layout").
 _VIEW_WORDS = 4
 
@@ -54,6 +56,14 @@ def vet_schema(schema: pa.Schema, where: str) -> None:
             _names(named)
     except ValueError:
         raise DataError("the name of a column is not UTF-8", where=where, hint="Name it in UTF-8") from None
+    for field in schema:
+        unmade = next((type_ for type_, _ in _nested(pa.schema([field])) if type_.id in _UNMADE), None)
+        if unmade is not None:
+            raise DataError(
+                f"column {field.name!r} has the type {unmade}, which is not supported",
+                where=where,
+                hint=f"Write it as {pa.month_day_nano_interval()}",
+            )
     odd = next((type_ for type_, _ in types if pa.types.is_decimal(type_) and _is_beyond(type_)), None)
     if odd is not None:
         most = MAX_DIGITS[odd.bit_width]
@@ -191,7 +201,8 @@ def _view_lengths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
     views = column.buffers()[1]
     if views is None or not len(column):
         return np.zeros(0, np.int32)
-    words = np.frombuffer(views, np.int32)[_VIEW_WORDS * column.offset : _VIEW_WORDS * (column.offset + len(column))]
+    # The buffer may be longer than its views, by any number of bytes.
+    words = np.frombuffer(views, np.int32, _VIEW_WORDS * (column.offset + len(column)))[_VIEW_WORDS * column.offset :]
     lengths = words[::_VIEW_WORDS]
     return lengths[column.is_valid().to_numpy(zero_copy_only=False)] if column.null_count else lengths
 
