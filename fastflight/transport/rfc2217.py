@@ -45,10 +45,35 @@ class Rfc2217Address:
 
     def open(self, timeout: float) -> Rfc2217Port:
         left = _Deadline(timeout)
-        port = Rfc2217Port(SocketAddress(self.url, self.host, self.port).open(timeout), self.url)
-        requests: list[Request] = [SetBaud(self.baud), SetDataBits(None), SetParity(None), SetStopBits(None)]
+        port = Rfc2217Port(self._endpoint.open(timeout), self.url)
+        with self._agreeing(port):
+            port.begin(self._requests, left())
+        return port
+
+    async def aopen(self, timeout: float) -> Rfc2217Port:
+        left = _Deadline(timeout)
+        port = Rfc2217Port(await self._endpoint.aopen(timeout), self.url)
+        with self._agreeing(port):
+            await port.abegin(self._requests, left())
+        return port
+
+    def dispose(self) -> None:
+        """An address on the network holds nothing here."""
+
+    @property
+    def _endpoint(self) -> SocketAddress:
+        return SocketAddress(self.url, self.host, self.port)
+
+    @property
+    def _requests(self) -> list[Request]:
+        line: list[Request] = [SetBaud(self.baud), SetDataBits(None), SetParity(None), SetStopBits(None)]
+        return [*line, *_controls(self.dtr, self.rts, None)]
+
+    @contextmanager
+    def _agreeing(self, port: Rfc2217Port) -> Iterator[None]:
+        """Close `port` if its server does not agree."""
         try:
-            port.begin([*requests, *_controls(self.dtr, self.rts, None)], left())
+            yield
         except ProtocolError as error:
             port.close()
             hint = "It may be a raw line: open it as socket:// instead"
@@ -56,10 +81,6 @@ class Rfc2217Address:
         except BaseException:
             port.close()
             raise
-        return port
-
-    def dispose(self) -> None:
-        """An address on the network holds nothing here."""
 
 
 class Rfc2217Port:
@@ -73,6 +94,10 @@ class Rfc2217Port:
     def begin(self, requests: Sequence[Request], timeout: float) -> None:
         """Agree with the server on RFC 2217, and have it carry out `requests`."""
         run(self._client.open(requests, timeout), self._wire, timeout=timeout)
+
+    async def abegin(self, requests: Sequence[Request], timeout: float) -> None:
+        """As `begin`."""
+        await arun(self._client.open(requests, timeout), self._wire, timeout=timeout)
 
     @property
     def bytes_per_second(self) -> float | None:

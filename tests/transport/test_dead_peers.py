@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 
 import pytest
 
-from fastflight.errors import TransportClosed, TransportTimeout
-from fastflight.transport import parse_url
+from fastflight.device.device import _aopen
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport import AsyncAddress, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Port
 from fastflight.transport.socket import KEEPALIVE, USER_TIMEOUT_MS, SocketPort
 
@@ -36,7 +38,9 @@ def test_a_tcp_peer_that_vanishes_is_noticed_within_a_minute() -> None:
         opened.close()
 
         async def on_a_loop() -> None:
-            port = await parse_url(address.url).aopen(SOON)  # type: ignore[attr-defined]
+            assert isinstance(address, AsyncAddress)
+            port = await address.aopen(SOON)
+            assert isinstance(port, SocketPort)
             noticed(port._stream)
             await port.aclose()
 
@@ -68,3 +72,32 @@ def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent(on_a_loop:
             else:
                 port.read(SOON)
         port.close()
+
+
+def test_many_rfc2217_servers_that_do_not_answer_take_no_thread_on_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server tries each device that is missing again and again; threads that wait would be missed elsewhere."""
+    monkeypatch.setattr("fastflight.device.device.OPEN_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as mute:
+        url = f"rfc2217://127.0.0.1:{mute.getsockname()[1]}"
+        before = threading.active_count()
+
+        async def listen() -> int:
+            with pytest.raises(TransportError):
+                await asyncio.gather(*(_aopen(parse_url(url)) for _ in range(20)))
+            return threading.active_count()
+
+        assert asyncio.run(listen()) == before
+
+
+def test_an_rfc2217_port_that_is_opened_on_a_loop() -> None:
+    async def main(address: AsyncAddress) -> bytes:
+        port = await address.aopen(SOON)
+        await port.awrite(b"hello", SOON)
+        try:
+            return await port.aread(SOON)
+        finally:
+            await port.aclose()
+
+    with rfc2217_peer(echo=True) as address:
+        assert isinstance(address, AsyncAddress)
+        assert asyncio.run(main(address)) == b"hello"
