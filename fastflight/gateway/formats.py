@@ -107,7 +107,7 @@ class TextEncoder:
         self._says_errors = format_ == "jsonl"
         schema = schema.remove_metadata()
         self._escaped = pa.schema([f.with_name(FORMULA.sub(ESCAPED, f.name)) for f in schema]) if escapes else None
-        self._writer: RowWriter = open_writer(Layout(format_), self._escaped or schema)
+        self._writer: RowWriter = open_writer(Layout(format_, not_finite="null"), self._escaped or schema)
 
     def begin(self) -> Data:
         return self._writer.begin()

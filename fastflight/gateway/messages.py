@@ -69,7 +69,7 @@ class JsonMessages:
         self._bytes = [index for index, field in enumerate(schema) if _is_bytes(field.type)]
         plain = [field.with_type(pa.string()) if _is_bytes(field.type) else field for field in schema]
         self._plain = pa.schema(plain)
-        self._writer = open_writer(Layout("jsonl"), self._plain)
+        self._writer = open_writer(Layout("jsonl", not_finite="null"), self._plain)
 
     def begin(self) -> str:
         columns = [{"name": field.name, "type": str(field.type)} for field in self._schema]

@@ -37,7 +37,7 @@ def begin(rows: Rows, lots: Generator[Lot, None, None]) -> Reading:
             ready += lot
             if rows.schema is not None:
                 break
-        schema = rows.schema or pa.schema([])
+        schema = pa.schema([]) if rows.schema is None else rows.schema  # one without columns is false
         return Reading(schema, Batches(schema, ready, lots), rows.summary)
     except BaseException:
         lots.close()
@@ -52,7 +52,7 @@ async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
             ready += lot
             if rows.schema is not None:
                 break
-        schema = rows.schema or pa.schema([])
+        schema = pa.schema([]) if rows.schema is None else rows.schema  # one without columns is false
         return AsyncReading(schema, AsyncBatches(schema, ready, lots), rows.summary)
     except BaseException:
         await lots.aclose()

@@ -26,7 +26,7 @@ from fastflight.tables.ipc import (
     check_size,
 )
 from fastflight.tables.schemas import conform, project
-from fastflight.tables.vetting import vet_batch, vet_schema
+from fastflight.tables.vetting import decoded, vet_batch, vet_schema
 
 # What pyarrow raises on damaged bytes; a name that is not UTF-8 is a ValueError, and only when it is looked at.
 _UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, OSError, EOFError, StopIteration, MemoryError)
@@ -126,9 +126,7 @@ class ArrowReader:
         assert self._schema is not None
         if self._columns is not None:
             batch = batch.select(self._schema.names)
-        columns = [
-            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
-        ]
+        columns = [decoded(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema) if columns else batch
 
     def _reject(self, offset: int, reason: str) -> None:

@@ -28,7 +28,8 @@ class Layout:
     `format`: `csv`, `jsonl`, `packed`, `arrow` or `raw`. `schema`: column name to Arrow type name, in order; None
     means inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `columns`: the columns
     to keep, in this order; for `packed`, the names of the record's fields instead. `record`: the `struct` format of
-    one `packed` record. `offset`: where in the file the bytes begin, for `raw` rows, which carry it.
+    one `packed` record. `offset`: where in the file the bytes begin, for `raw` rows, which carry it. `not_finite`: what
+    a `jsonl` writer does with NaN and infinities, which JSON has not.
     """
 
     format: str
@@ -37,6 +38,7 @@ class Layout:
     record: str | None = None
     on_error: OnError = "skip"
     offset: int = 0
+    not_finite: Literal["refuse", "null"] = "refuse"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ Reading: a key that a row lacks is null, keys without a column are ignored; wher
 column has a zone and the text has none; dates and decimals are text too. `NaN` and `Infinity` are read, though JSON has
 none.
 
-Writing is the inverse: one compact object per row, timestamps as ISO 8601, NaN and infinities as null. Bytes,
-times of day and durations have no form in JSON and are refused.
+Writing is the inverse: one compact object per row, timestamps as ISO 8601. Bytes, times of day, durations, NaN and
+infinities have no form in JSON and are refused; an answer for a browser has null in place of the last two.
 
 pyarrow's reader with an explicit schema is iterative: it survives any depth of nesting. Python's is not, and raises
 `RecursionError`, which the screening below takes for "ask pyarrow".

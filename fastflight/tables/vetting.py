@@ -28,6 +28,8 @@ MAX_FIELDS = 4 * MAX_COLUMNS
 MAX_DEPTH = 32
 # pyarrow reads these types in a schema, and has no class for their values: it raises a KeyError at every column.
 _UNMADE = frozenset((pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME))
+# pyarrow cannot look up views in a dictionary or in runs: they are looked up as plain text or bytes.
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 # A view of a string or of bytes: its length, then the rest (Arrow columnar format, "Variable-size Binary View Layout").
 _VIEW_WORDS = 4
 
@@ -89,9 +91,13 @@ def vet_batch(batch: pa.RecordBatch) -> None:
         raise pa.ArrowInvalid(f"it has {batch.num_rows} rows, more than {MAX_MESSAGE_ROWS}")
     if (size := batch.get_total_buffer_size()) > MAX_BODY_BYTES:
         raise pa.ArrowInvalid(f"it takes {size} bytes, more than {MAX_BODY_BYTES}: send smaller batches")
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            column.validate(full=True)
+            _vet_values(column)
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(f"column {name!r}, {str(column.type)[:80]}: {error}") from None
     batch.validate(full=True)
-    for column in batch.columns:
-        _vet_values(column)
 
 
 def stored(column: pa.Array) -> pa.Array:
@@ -100,8 +106,25 @@ def stored(column: pa.Array) -> pa.Array:
     if isinstance(type_, pa.BaseExtensionType):
         return stored(column.storage)
     if pa.types.is_dictionary(type_):
-        return stored(column.dictionary_decode())
-    return stored(pc.run_end_decode(column)) if pa.types.is_run_end_encoded(type_) else column
+        return stored(decoded(column))
+    return stored(_decoded_runs(column)) if pa.types.is_run_end_encoded(type_) else column
+
+
+def decoded(column: pa.DictionaryArray) -> pa.Array:
+    """The values of a dictionary column."""
+    plain = _PLAIN.get(column.type.value_type)
+    if plain is None:
+        return column.dictionary_decode()
+    looked_up = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(plain)).dictionary_decode()
+    return looked_up.cast(column.type.value_type)
+
+
+def _decoded_runs(column: pa.RunEndEncodedArray) -> pa.Array:
+    plain = _PLAIN.get(column.type.value_type)
+    if plain is None:
+        return pc.run_end_decode(column)
+    runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, column.values.cast(plain))
+    return pc.run_end_decode(runs.slice(column.offset, len(column))).cast(column.type.value_type)
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:

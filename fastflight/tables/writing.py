@@ -135,6 +135,7 @@ class JsonlWriter:
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
         self._schema = project(schema, layout.columns)
+        self._nulls = layout.not_finite == "null"
         require_unique(self._schema)
         for field in self._schema:
             type_ = stored_type(field.type)
@@ -150,6 +151,9 @@ class JsonlWriter:
         batch = conform(batch, self._schema)
         names = self._schema.names
         columns = [_json_values(column, name) for name, column in zip(names, batch.columns, strict=True)]
+        for index, field in enumerate(self._schema):
+            if _may_be_infinite(field.type):
+                columns[index] = self._finite(field.name, columns[index])
         lines = [
             json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
             for row in zip(*columns, strict=True)
@@ -158,6 +162,21 @@ class JsonlWriter:
 
     def finish(self) -> bytes:
         return b""
+
+    def _finite(self, name: str, values: list[Any]) -> list[Any]:
+        found = [finite(value) for value in values]
+        if found != values and not self._nulls:
+            raise DataError(
+                "JSON has no NaN and no infinity",
+                where=f"column {name}",
+                hint="Write it as csv or arrow, or set such values to null first",
+            )
+        return found
+
+
+def _may_be_infinite(type_: pa.DataType) -> bool:
+    type_ = stored_type(type_)
+    return bool(pa.types.is_floating(type_) or pa.types.is_nested(type_))
 
 
 def _require_json(field: pa.Field, type_: pa.DataType) -> None:
@@ -180,14 +199,11 @@ def _json_values(column: pa.Array, name: str) -> list[Any]:
     if pa.types.is_temporal(type_) or pa.types.is_decimal(type_):
         values: list[Any] = as_text(column, name).to_pylist()
         return values
-    values = column.to_pylist()
-    if pa.types.is_floating(type_) or pa.types.is_nested(type_):
-        return [finite(value) for value in values]
-    return values
+    return list(column.to_pylist())
 
 
 def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity."""
+    """A JSON value with null in place of NaN and infinities."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

@@ -33,11 +33,19 @@ def test_csv(write: Any) -> None:
 
 
 def test_jsonl(write: Any) -> None:
-    table = pa.table({"f": [1.0, math.inf], "at": [datetime(2024, 1, 1), None], "o": [{"l": [math.nan, 1.0]}, None]})
+    table = pa.table({"f": [1.0, None], "at": [datetime(2024, 1, 1), None], "o": [{"l": [None, 1.0]}, None]})
     assert write(table, "jsonl").decode().splitlines() == [
         '{"f":1.0,"at":"2024-01-01T00:00:00.000000","o":{"l":[null,1.0]}}',
         '{"f":null,"at":null,"o":null}',
     ]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [math.nan], {"l": [1.0, -math.inf]}], ids=str)
+def test_what_json_has_not_is_refused_or_null_where_that_is_asked(write: Any, value: Any) -> None:
+    table = pa.table({"f": [value]})
+    with pytest.raises(DataError, match="^column f: JSON has no NaN and no infinity. Write it as csv or arrow, or"):
+        write(table, "jsonl")
+    assert b"null" in write(table, "jsonl", not_finite="null")
 
 
 @pytest.mark.parametrize(

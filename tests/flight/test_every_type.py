@@ -1,0 +1,299 @@
+"""Tables of every Arrow type, written to a board and read back, by Flight and by HTTP.
+
+A table comes back equal by value, or the write is refused with an error that names the column and its type, and the
+board's file stays as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import decimal
+import io
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fastflight.concurrency import Shard, Shards
+from fastflight.device import Inventory
+from fastflight.gateway import LocalBackend, application
+from fastflight.server import FlightServer
+from fastflight.service import Catalog
+from fastflight.service.actions import Actions, state_actions
+from fastflight.service.ledger import Ledger
+from fastflight.sources import device_actions, device_sources
+
+from ..gateway.asking import HERE, Answered, ask, scope
+from .conftest import SOON, Board
+
+ARROW = ((b"content-type", b"application/vnd.apache.arrow.stream"),)
+UNITS = ("s", "ms", "us", "ns")
+INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+BEFORE = b"what was there before\n"
+
+
+def simple() -> Iterator[tuple[pa.DataType, list[Any]]]:
+    """Types that are not nested, with a null among their values."""
+    yield pa.null(), [None, None]
+    yield pa.bool_(), [True, None, False]
+    for type_ in INTEGERS:
+        least = 0 if pa.types.is_unsigned_integer(type_) else -(2 ** (type_.bit_width - 1))
+        yield type_, [least, None, least + 2**type_.bit_width - 1]
+    for type_ in (pa.float16(), pa.float32(), pa.float64()):
+        yield type_, [1.5, None, -0.25]
+    for make, digits in ((pa.decimal32, 9), (pa.decimal64, 18), (pa.decimal128, 38), (pa.decimal256, 76)):
+        yield make(digits, 2), [decimal.Decimal("1.25"), None, decimal.Decimal("-12345.67")]
+        yield make(5, 0), [decimal.Decimal(12345), None, decimal.Decimal(-1)]
+    yield pa.date32(), [0, None, 19_000]
+    yield pa.date64(), [0, None, 19_000 * 86_400_000]
+    for unit in UNITS:
+        time = pa.time32 if unit in ("s", "ms") else pa.time64
+        yield time(unit), [0, None, 86_399]
+        yield pa.duration(unit), [-5, None, 10**9]
+        for zone in (None, "UTC", "Europe/Berlin", "+02:00"):
+            yield pa.timestamp(unit, zone), [0, None, 1_700_000_001]
+    yield pa.month_day_nano_interval(), [pa.MonthDayNano([1, -2, 3]), None]
+    for text in (pa.string(), pa.large_string(), pa.string_view()):
+        yield text, ["", None, 'a,b\n"c"', "ünïcode that is longer than twelve bytes", " 1"]
+    for data in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        yield data, [b"", None, bytes(range(256))]
+    yield pa.binary(3), [b"abc", None]
+
+
+def arrays() -> Iterator[tuple[str, pa.Array]]:
+    """Columns by name."""
+    for type_, values in simple():
+        yield str(type_), pa.array(values, type_)
+    for number in ([1.5, float("nan"), float("inf"), -float("inf")],):
+        for type_ in (pa.float16(), pa.float32(), pa.float64()):
+            yield f"{type_}, not finite", pa.array(number, type_)
+    yield "list, not finite", pa.array([[float("nan")], [1.0]], pa.list_(pa.float64()))
+    for index in INTEGERS:
+        yield f"dictionary by {index}", dictionary(pa.array(["a", "b,\n"]), index)
+    for type_, values in simple():
+        if not pa.types.is_null(type_):
+            yield (
+                f"dictionary of {type_}",
+                dictionary(pa.array([value for value in values if value is not None], type_)),
+            )
+            if not pa.types.is_interval(type_):
+                yield (
+                    f"runs of {type_}",
+                    pa.RunEndEncodedArray.from_arrays([2, 3, 6][: len(values)], pa.array(values[:3], type_)),
+                )
+    yield "dictionary of null", pa.DictionaryArray.from_arrays(pa.array([0, None], pa.int8()), pa.nulls(1))
+    for ends in (pa.int16(), pa.int32(), pa.int64()):
+        yield f"runs by {ends}", pa.RunEndEncodedArray.from_arrays(pa.array([2, 5], ends), pa.array(["a", None]))
+    numbers = pa.int32()
+    for nested in (
+        pa.list_(numbers), pa.large_list(numbers), pa.list_view(numbers), pa.large_list_view(numbers),
+        pa.list_(pa.string_view()), pa.list_(pa.list_(numbers)), pa.list_(pa.struct([("x", numbers)])),
+    ):  # fmt: skip
+        made = [[], None, [1, None, 3]]
+        if nested.value_type == pa.string_view():
+            made = [[], None, ["a", None]]
+        elif pa.types.is_nested(nested.value_type):
+            made = [[], None, [[1], None]] if pa.types.is_list(nested.value_type) else [[], None, [{"x": 1}, None]]
+        yield str(nested), pa.array(made, nested)
+    yield "fixed_size_list", pa.array([[1, 2], None, [3, None]], pa.list_(numbers, 2))
+    yield (
+        "struct",
+        pa.array([{"x": 1, "y": "a"}, None, {"x": None, "y": "b"}], pa.struct([("x", numbers), ("y", pa.string())])),
+    )
+    yield "struct of a time", pa.array([{"t": 1}], pa.struct([("t", pa.timestamp("s"))]))
+    yield "struct of two fields of one name", pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
+    yield "struct without fields", pa.array([{}, None], pa.struct([]))
+    yield "map", pa.array([[("a", 1)], None, []], pa.map_(pa.string(), numbers))
+    types, offsets = pa.array([0, 1, 0], pa.int8()), pa.array([0, 0, 1], pa.int32())
+    yield "dense union", pa.UnionArray.from_dense(types, offsets, [pa.array([1, 2]), pa.array(["a"])])
+    yield "sparse union", pa.UnionArray.from_sparse(types, [pa.array([1, 0, 2]), pa.array(["", "a", ""])])
+    yield "list of a dictionary", pa.ListArray.from_arrays([0, 1], dictionary(pa.array(["a", "b"]))[:1])
+    yield "dictionary of lists", pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([[1]]))
+    yield "uuid", pa.array([uuid.UUID(int=5).bytes, None], pa.uuid())
+    yield "json", pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a":1}', None]))
+    yield "bool8", pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None, 0], pa.int8()))
+    yield "opaque", pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "t", "v"), pa.array([1, None]))
+    yield (
+        "tensor",
+        pa.FixedShapeTensorArray.from_storage(
+            pa.fixed_shape_tensor(numbers, [2]), pa.array([[1, 2], [3, 4]], pa.list_(numbers, 2))
+        ),
+    )
+    yield "a slice", pa.array(["x", "y", None, "z"])[1:3]
+    yield "a slice of views", pa.array(["x", "y, longer than twelve bytes", None, "z"], pa.string_view())[1:3]
+    yield "a slice of a dictionary", dictionary(pa.array(["a", "b"], pa.string_view()))[1:]
+
+
+def dictionary(values: pa.Array, index: pa.DataType | None = None) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array([0, None, len(values) - 1], index or pa.int32()), values)
+
+
+def tables() -> Iterator[tuple[str, pa.Table]]:
+    for name, column in arrays():
+        yield name, pa.table([pa.array(range(len(column))), column], ["n", "c"])
+    first, second = dictionary(pa.array(["a", "b"])), dictionary(pa.array(["c", "d"]))
+    grown = dictionary(pa.array(["a", "b", "e"]))
+    for name, chunks in (("replaced", [first, second]), ("that grows", [first, grown])):
+        yield f"dictionary {name}", pa.table({"c": pa.chunked_array(chunks)})
+    yield "no rows", pa.table({"n": pa.array([], pa.int64()), "c": pa.array([], pa.string_view())})
+    yield "no batches", pa.Table.from_batches([], pa.schema([("c", pa.string())]))
+    yield "no columns", pa.table({})
+    yield "two columns of one name", pa.table([pa.array([1]), pa.array([2])], ["c", "c"])
+    metadata = pa.schema([pa.field("c", pa.int64(), metadata={"unit": "V"})], metadata={"made": "here"})
+    yield "metadata", pa.table([pa.array([1])], schema=metadata)
+    yield "not nullable", pa.table([pa.array([1])], schema=pa.schema([pa.field("c", pa.int64(), nullable=False)]))
+
+
+TABLES = dict(tables())
+
+
+@dataclass
+class Edges:
+    """One board, behind a Flight server and a gateway."""
+
+    flight: Board
+    http: Callable[..., Answered]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
+    folder = tmp_path_factory.mktemp("board")
+    with ExitStack() as parts:
+        shards = parts.enter_context(Shards(1))
+        inventory = parts.enter_context(Inventory({"demo": f"sim:?files={folder}&telemetry=0"}, shards=shards))
+        catalog, ledger = Catalog(), Ledger()
+        for source in device_sources(inventory):
+            catalog.add(source)
+        actions = device_actions(inventory)
+        server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+        parts.callback(server.close)
+        board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
+        parts.callback(board.client.close)
+        shard = parts.enter_context(Shard("gateway"))
+        backend = LocalBackend(catalog, Actions([*actions, *state_actions(ledger, shards)]), ledger, shards)
+        app = application(backend, CollectorRegistry())
+
+        def http(method: str, name: str, *body: bytes, query: str = "", headers: tuple[Any, ...] = ()) -> Answered:
+            asked = scope(f"/devices/demo/files/{name}", method, (HERE, *headers), query)
+            return shard.submit(ask(app, asked, *body)).result(SOON)
+
+        board.act("device.info", device="demo")
+        yield Edges(board, http, folder)
+
+
+def stream_of(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def values_of(table: pa.Table) -> list[tuple[str, str, str]]:
+    """Name, type and values of each column, dictionaries looked up."""
+    columns = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        type_ = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        columns.append((field.name, str(type_), shown(column)))
+    return columns
+
+
+def shown(column: pa.ChunkedArray) -> str:
+    """All values as text. Of nanoseconds and views, Python and Arrow can do little else."""
+    return str([str(value) for value in column])
+
+
+def check_refusal(table: pa.Table, refusal: str) -> None:
+    """It names the column, and says what is wrong with it."""
+    if not table.num_columns:
+        assert "no columns" in refusal
+        return
+    type_ = table.schema.field(table.num_columns - 1).type
+    # In an Arrow stream dictionaries are looked up before the writer sees them.
+    kinds = {str(type_)[:80], str(plain_type(type_))[:80]}
+    assert "column c" in refusal or "column 'c'" in refusal or "two columns are named 'c'" in refusal, refusal
+    assert any(reason in refusal for reason in (*kinds, "no NaN", "two columns are named", "own name", "struct")), (
+        refusal
+    )
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the values of a dictionary, of runs, or of an extension."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return plain_type(type_.storage_type)
+    encoded = pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_)
+    return plain_type(type_.value_type) if encoded else type_
+
+
+def read_as_text(edges: Edges, table: pa.Table, path: str) -> pa.Table:
+    """The rows of a text file, by the types of `table` where a schema can name them."""
+    schema = {}
+    for field in table.schema:
+        asked = {field.name: str(plain_type(field.type))}
+        if edges.flight.get(type="device.file", device="demo", path=path, schema=asked).error is None:
+            schema |= asked
+    more = {"schema": schema, "columns": list(schema)} if len(schema) == table.num_columns else {}
+    got = edges.flight.get(type="device.file", device="demo", path=path, on_error="fail", **more)
+    assert got.error is None, got.error
+    return got.table
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("format_", ["arrow", "csv", "jsonl"])
+def test_by_flight(edges: Edges, name: str, format_: str) -> None:
+    table, path = TABLES[name], f"/t.{format_}"
+    (edges.folder / path[1:]).write_bytes(BEFORE)
+    put = edges.flight.put(table, {"type": "device.file", "device": "demo", "path": path})
+    if put.error is not None:
+        assert isinstance(put.error, pa.ArrowInvalid), put.error
+        check_refusal(table, str(put.error))
+        assert (edges.folder / path[1:]).read_bytes() == BEFORE
+        return
+    assert (put.last["done"], put.last["rows"]) == (True, table.num_rows)
+    check_file(edges, table, path, format_)
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("format_", ["arrow", "csv", "jsonl"])
+def test_by_http(edges: Edges, name: str, format_: str) -> None:
+    table, path = TABLES[name], f"h.{format_}"
+    (edges.folder / path).write_bytes(BEFORE)
+    put = edges.http("PUT", path, stream_of(table), headers=ARROW)
+    if put.status != 201:
+        assert put.status == 422, put.body
+        check_refusal(table, put.json["text"])
+        assert (edges.folder / path).read_bytes() == BEFORE
+        return
+    if format_ == "arrow":
+        got = edges.http("GET", path, query="format=arrow")
+        if got.status == 422:  # put as it is: a copy of bytes
+            check_refusal(table, got.json["text"])
+            return
+        assert got.status == 200, got.body
+        assert values_of(pa.ipc.open_stream(got.body).read_all()) == values_of(table)
+    else:
+        check_file(edges, table, f"/{path}", format_)
+
+
+def check_file(edges: Edges, table: pa.Table, path: str, format_: str) -> None:
+    if format_ == "arrow":
+        assert values_of(edges.flight.table(type="device.file", device="demo", path=path)) == values_of(table)
+        return
+    back = read_as_text(edges, table, path)
+    if format_ == "jsonl" and not table.num_rows:
+        assert back.num_rows == 0  # and nothing names the columns
+        return
+    assert back.schema.names == table.schema.names
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if isinstance(column.type, pa.BaseExtensionType):
+            column = pa.chunked_array([chunk.storage for chunk in column.chunks])
+        there = back[name]
+        with contextlib.suppress(pa.ArrowException):  # of integers a decimal, of a list a view: alike as text
+            there = there.cast(plain_type(column.type))
+        assert shown(there) == shown(column)
