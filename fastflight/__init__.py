@@ -1,7 +1,8 @@
 """fastflight: MicroPython devices as tables, over Apache Arrow Flight.
 
-`FastFlightClient` and `AsyncFastFlightClient` read and write a server's devices. They are imported on first use, so
-that processes which need neither (the simulated board) start without loading Arrow.
+`FastFlightClient` and `AsyncFastFlightClient` read and write a server's devices; `read_request` and `read_parallel` of
+theirs take the requests that are here. All are imported on first use, so that processes which need none of them (the
+simulated board) start without loading Arrow.
 """
 
 from __future__ import annotations
@@ -9,16 +10,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastflight.client import AsyncFastFlightClient, FastFlightClient
+    from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
+    from fastflight.service.requests import (
+        DeviceExec,
+        DeviceFile,
+        DeviceListing,
+        DeviceSession,
+        FleetFile,
+        Mock,
+        Recording,
+    )
 
-__all__ = ["AsyncFastFlightClient", "FastFlightClient", "__version__"]
+__all__ = [
+    "AsyncFastFlightClient",
+    "Credentials",
+    "DeviceExec",
+    "DeviceFile",
+    "DeviceListing",
+    "DeviceSession",
+    "FastFlightClient",
+    "FleetFile",
+    "Mock",
+    "Recording",
+    "__version__",
+]
 
 __version__ = "0.1.0"
 
+_CLIENT = ("AsyncFastFlightClient", "Credentials", "FastFlightClient")
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("AsyncFastFlightClient", "FastFlightClient"):
+    if name not in __all__:
+        raise AttributeError(f"module 'fastflight' has no attribute {name!r}")
+    if name in _CLIENT:
         from fastflight import client
 
         return getattr(client, name)
-    raise AttributeError(f"module 'fastflight' has no attribute {name!r}")
+    from fastflight.service import requests
+
+    return getattr(requests, name)

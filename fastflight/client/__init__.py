@@ -14,6 +14,7 @@ from fastflight.client.stream import Missed, RowStream
 from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.client.traced import traced
 from fastflight.client.tree_copy import TreeReport
+from fastflight.errors import IncompleteWarning
 
 __all__ = [
     "DEFAULT_LOCATION",
@@ -27,6 +28,7 @@ __all__ = [
     "Digest",
     "Entry",
     "FastFlightClient",
+    "IncompleteWarning",
     "Interaction",
     "Missed",
     "ParallelRowStream",

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 class AsyncFastFlightClient:
     """A connection to the server at `location`. Made lazily: an absent server shows at the first call.
 
+    Without a `location` it is the server that the environment variable FASTFLIGHT_SERVER names, or else the one at
+    `DEFAULT_LOCATION`.
     `timeout` is the seconds that a call without a stream may take. `credentials` are what a server with tokens or TLS
     wants, whose location begins with `grpc+tls://` then. Errors are those of `fastflight.errors`:
     `TransportError` where the server is not reached, the others as the server describes them.
@@ -57,13 +59,13 @@ class AsyncFastFlightClient:
 
     def __init__(
         self,
-        location: str = call.DEFAULT_LOCATION,
+        location: str | None = None,
         *,
         timeout: float = call.DEFAULT_TIMEOUT,
         credentials: Credentials = NONE,
     ) -> None:
-        self.location = location
-        self._connection = Connection(location, timeout, credentials)
+        self.location = call.location_of(location)
+        self._connection = Connection(self.location, timeout, credentials)
 
     async def devices(self) -> list[Device]:
         """The devices of the server."""
@@ -207,7 +209,7 @@ class AsyncFastFlightClient:
         self,
         device: str,
         path: str,
-        local: Path,
+        local: str | Path,
         *,
         resume: bool = True,
         skip_unchanged: bool = False,
@@ -235,7 +237,7 @@ class AsyncFastFlightClient:
         self,
         device: str,
         path: str,
-        local: Path,
+        local: str | Path,
         *,
         resume: bool = True,
         skip_unchanged: bool = False,
@@ -267,7 +269,7 @@ class AsyncFastFlightClient:
         self,
         device: str,
         folder: str,
-        local: Path,
+        local: str | Path,
         *,
         skip_unchanged: bool = False,
         mode: Mode = "async",
@@ -287,7 +289,7 @@ class AsyncFastFlightClient:
         self,
         device: str,
         folder: str,
-        local: Path,
+        local: str | Path,
         *,
         skip_unchanged: bool = False,
         mode: Mode = "async",

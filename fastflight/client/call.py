@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,8 @@ from fastflight.service.wire import validate
 R = TypeVar("R", bound=Request)
 
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
+# The server that is meant where none is named: as for the commands.
+SERVER_VARIABLE = "FASTFLIGHT_SERVER"
 # Seconds that a call without a stream may take: a hash of a large file on a small board is the slowest of them.
 DEFAULT_TIMEOUT = 60.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -87,6 +90,11 @@ class Written:
     rows: int
     bytes: int
     sha256: str
+
+
+def location_of(location: str | None) -> str:
+    """Where a server is: by default what the environment says, as for the commands."""
+    return location or os.environ.get(SERVER_VARIABLE) or DEFAULT_LOCATION
 
 
 def build(request: type[R], **values: Any) -> R:

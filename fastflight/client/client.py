@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 class FastFlightClient:
     """A connection to the server at `location`. Made lazily: an absent server shows at the first call.
 
+    Without a `location` it is the server that the environment variable FASTFLIGHT_SERVER names, or else the one at
+    `DEFAULT_LOCATION`.
     `timeout` is the seconds that a call without a stream may take. `credentials` are what a server with tokens or TLS
     wants, whose location begins with `grpc+tls://` then. Errors are those of `fastflight.errors`:
     `TransportError` where the server is not reached, the others as the server describes them.
@@ -52,13 +54,13 @@ class FastFlightClient:
 
     def __init__(
         self,
-        location: str = call.DEFAULT_LOCATION,
+        location: str | None = None,
         *,
         timeout: float = call.DEFAULT_TIMEOUT,
         credentials: Credentials = NONE,
     ) -> None:
-        self.location = location
-        self._connection = Connection(location, timeout, credentials)
+        self.location = call.location_of(location)
+        self._connection = Connection(self.location, timeout, credentials)
 
     def devices(self) -> list[Device]:
         """The devices of the server."""
@@ -194,7 +196,7 @@ class FastFlightClient:
         self,
         device: str,
         path: str,
-        local: Path,
+        local: str | Path,
         *,
         resume: bool = True,
         skip_unchanged: bool = False,
@@ -222,7 +224,7 @@ class FastFlightClient:
         self,
         device: str,
         path: str,
-        local: Path,
+        local: str | Path,
         *,
         resume: bool = True,
         skip_unchanged: bool = False,
@@ -254,7 +256,7 @@ class FastFlightClient:
         self,
         device: str,
         folder: str,
-        local: Path,
+        local: str | Path,
         *,
         skip_unchanged: bool = False,
         mode: Mode = "async",
@@ -274,7 +276,7 @@ class FastFlightClient:
         self,
         device: str,
         folder: str,
-        local: Path,
+        local: str | Path,
         *,
         skip_unchanged: bool = False,
         mode: Mode = "async",

@@ -42,7 +42,7 @@ class PutFile(Steps):
         self,
         connection: Connection,
         request: DeviceFile,
-        source: Path,
+        source: str | Path,
         *,
         skip_unchanged: bool,
         progress: Report | None,
@@ -51,7 +51,7 @@ class PutFile(Steps):
         super().__init__()
         self._connection = connection
         self._request = request
-        self._source = source
+        self._source = Path(source)
         self._skip_unchanged = skip_unchanged
         self._progress = progress
         self._resuming = resuming
@@ -94,7 +94,7 @@ class GetFile(Steps):
         self,
         connection: Connection,
         request: DeviceFile,
-        target: Path,
+        target: str | Path,
         *,
         resume: bool,
         skip_unchanged: bool,
@@ -104,7 +104,7 @@ class GetFile(Steps):
         super().__init__()
         self._connection = connection
         self._request = request
-        self._shown = target
+        self._shown = Path(target)
         # Unlike `resolve`, this takes a link that leads to itself as it stands.
         self._target = Path(os.path.realpath(target))
         self._part = self._target.with_name(self._target.name + PART_SUFFIX)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastflight.client.rows import ROWS_PER_BATCH, Rows, rows_of
+from fastflight.client.rows import ROWS_PER_BATCH, Rows, portions, rows_of
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
 from fastflight.tables import Layout, RowReader, format_of, open_reader
@@ -108,14 +108,12 @@ def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
 def _fed(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
     with errors_of(path), path.open("rb") as file:
         while data := file.read(PIECE_BYTES):
-            yield from _portions(reader.feed(data))
-        yield from _portions(reader.finish())
+            yield from _plain(reader.feed(data))
+        yield from _plain(reader.finish())
 
 
-def _portions(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, ROWS_PER_BATCH):
-            yield batch.slice(start, ROWS_PER_BATCH).replace_schema_metadata(None)
+def _plain(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (batch.replace_schema_metadata(None) for batch in portions(batches))
 
 
 def _ending(path: str) -> str:

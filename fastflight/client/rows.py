@@ -1,7 +1,8 @@
 """Rows to be written, whatever holds them: one schema, and batches of a size that suits a device.
 
-`rows_of` takes a DataFrame, Table, RecordBatch, RecordBatchReader, or any iterable of batches, which is asked for its
-first batch at once (its schema is the stream's) and for the others as they are sent.
+`rows_of` takes a pandas DataFrame, a Table, RecordBatch or RecordBatchReader, whatever has `__arrow_c_stream__` (a
+Polars DataFrame, a DuckDB relation, the rows of an answer), or any iterable of batches, which is asked for its first
+batch at once (its schema is the stream's) and for the others as they are sent.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -19,7 +20,14 @@ from fastflight.service.source import Kept
 if TYPE_CHECKING:
     import pandas as pd
 
-    Writable: TypeAlias = pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
+    class ArrowStream(Protocol):
+        """Rows that any Arrow library can take, by Arrow's C interface."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+    Writable: TypeAlias = (
+        pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | Iterable[pa.RecordBatch]
+    )
 
 # The server acknowledges per batch: small enough to show progress on a serial line, large enough not to feel it.
 ROWS_PER_BATCH = 4096
@@ -52,12 +60,22 @@ def rows_of(source: Any) -> Rows:
         return Rows(source.schema, iter(source))
     if hasattr(source, "columns") and hasattr(source, "index"):
         return rows_of(_table_of(source))
+    if hasattr(source, "__arrow_c_stream__"):
+        stream = pa.RecordBatchReader.from_stream(source)
+        return Rows(stream.schema, portions(stream))
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
         raise DataError(
             f"{type(source).__name__} holds no rows",
-            hint="Give a DataFrame, a Table, record batches, or a pathlib.Path",
+            hint="Give a DataFrame, a Table, record batches, or a pathlib.Path of a file",
         )
     return _from_iterable(iter(source))
+
+
+def portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of `batches` in batches of a size that suits a device."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS_PER_BATCH):
+            yield batch.slice(start, ROWS_PER_BATCH)
 
 
 def _table_of(frame: pd.DataFrame) -> pa.Table:

@@ -7,6 +7,7 @@ Leave it early through its context manager or `cancel()`, and the server stops r
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -260,13 +261,21 @@ class Rows(Protocol):
 
 
 def exported(rows: Rows, requested_schema: object) -> object:
-    """The rows as a stream of Arrow's C interface: a capsule that is read once."""
+    """The rows as a stream of Arrow's C interface. To read it again is an error, and no empty table."""
 
     def batches() -> Iterator[pa.RecordBatch]:
+        if _is_read(rows):
+            raise RequestError("these rows have been read", hint="Ask again, or keep them as a table: to_arrow()")
         yield from rows
         warn_if_incomplete(rows.summary)
 
     return pa.RecordBatchReader.from_batches(rows.schema, batches()).__arrow_c_stream__(requested_schema)
+
+
+def _is_read(rows: Rows) -> bool:
+    with contextlib.suppress(RequestError):  # the summary comes with the last batch
+        return bool(rows.summary)
+    return False
 
 
 def failed_devices(summary: Summary) -> dict[str, str]:

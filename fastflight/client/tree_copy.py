@@ -53,7 +53,7 @@ class PutTree(Steps):
         self,
         connection: Connection,
         request: DeviceTree,
-        source: Path,
+        source: str | Path,
         *,
         skip_unchanged: bool,
         progress: TreeReport | None,
@@ -61,7 +61,7 @@ class PutTree(Steps):
         super().__init__()
         self._connection = connection
         self._request = request
-        self._source = source
+        self._source = Path(source)
         self._skip_unchanged = skip_unchanged
         self._progress = progress
 
@@ -115,7 +115,7 @@ class GetTree(Steps):
         self,
         connection: Connection,
         request: DeviceTree,
-        target: Path,
+        target: str | Path,
         *,
         skip_unchanged: bool,
         progress: TreeReport | None,
@@ -123,7 +123,7 @@ class GetTree(Steps):
         super().__init__()
         self._connection = connection
         self._request = request
-        self._target = target
+        self._target = Path(target)
         self._skip_unchanged = skip_unchanged
         self._progress = progress
 

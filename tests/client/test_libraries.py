@@ -1,0 +1,121 @@
+"""Rows between the client and other libraries: DuckDB, Polars and pandas take them, and Polars gives them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from fastflight import AsyncFastFlightClient, FastFlightClient, FleetFile, Mock
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import IncompleteWarning
+from fastflight.simulator import samples
+
+
+@pytest.fixture(scope="module")
+def location() -> Iterator[str]:
+    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+        with FastFlightClient(running.location) as client:
+            client.info("demo")
+        yield running.location
+
+
+@pytest.fixture
+def client(location: str) -> Iterator[FastFlightClient]:
+    with FastFlightClient(location) as client:
+        yield client
+
+
+def test_duckdb_reads_an_answer(client: FastFlightClient) -> None:
+    readings = client.read("demo", "/readings.csv")
+    ((count, mean),) = duckdb.sql("select count(*), avg(temperature) from readings").fetchall()
+    assert count == 10_000
+    assert mean == pytest.approx(client.read("demo", "/readings.csv").to_pandas()["temperature"].mean())
+    assert readings.summary["rows"] == 10_000
+
+
+def test_duckdb_reads_endpoints_side_by_side(client: FastFlightClient) -> None:
+    with client.read_parallel(FleetFile(path="/readings.csv")) as fleet:  # noqa: F841  # DuckDB finds it by its name
+        rows = duckdb.sql("select device, count(*) from fleet group by device").fetchall()
+    assert rows == [("demo", 10_000)]
+
+
+def test_polars_reads_an_answer(client: FastFlightClient) -> None:
+    frame = pl.DataFrame(client.read("demo", "/events.jsonl"))
+    assert frame.columns == ["time", "event", "level", "value"]
+    assert frame.height == len(samples.events().splitlines())
+
+
+def test_an_answer_is_read_as_it_comes_and_once(client: FastFlightClient) -> None:
+    stream = client.read_request(Mock(rows_per_batch=100))
+    reader = pa.RecordBatchReader.from_stream(stream)
+    first = reader.read_next_batch()
+    rest = reader.read_all()
+    assert first.num_rows + rest.num_rows == stream.summary["rows"]
+    with pytest.raises(pa.ArrowException, match="these rows have been read. Ask again"):
+        pa.RecordBatchReader.from_stream(stream).read_all()
+
+
+def test_a_failure_reaches_whoever_reads(client: FastFlightClient) -> None:
+    stream = client.exec("demo", "print(1)\nraise ValueError('no')")
+    with pytest.raises(pa.ArrowException, match="the board raised ValueError: no"):
+        pa.RecordBatchReader.from_stream(stream).read_all()
+    failing = client.exec("demo", "print(1)\nraise ValueError('no')")  # noqa: F841
+    with pytest.raises(duckdb.Error, match="ValueError"):
+        duckdb.sql("select * from failing").fetchall()
+
+
+def test_what_does_not_fit_is_told_to_whoever_reads(client: FastFlightClient) -> None:
+    client.write("demo", "/few.csv", pd.DataFrame({"n": ["x", "y"]}))
+    with pytest.warns(IncompleteWarning, match="2 rows are set aside, none fits"):
+        assert pl.DataFrame(client.read("demo", "/few.csv", schema={"n": "int64"})).height == 0
+
+
+@pytest.mark.parametrize("path", ["/polars.csv", "/polars.jsonl", "/polars.arrow"])
+def test_polars_is_written(client: FastFlightClient, path: str) -> None:
+    frame = pl.DataFrame({"n": range(10_000), "kind": ["a", "b"] * 5000}, schema_overrides={"kind": pl.Categorical})
+    written = client.write("demo", path, frame)
+    assert written.rows == 10_000
+    back = pl.DataFrame(client.read("demo", path))
+    assert back["n"].to_list() == frame["n"].to_list()
+    assert back["kind"].cast(pl.String).to_list() == frame["kind"].cast(pl.String).to_list()
+
+
+def test_polars_is_written_by_the_asynchronous_client(location: str) -> None:
+    async def write() -> int:
+        async with AsyncFastFlightClient(location) as client:
+            return (await client.write("demo", "/polars.csv", pl.DataFrame({"n": [1, 2]}))).rows
+
+    assert asyncio.run(write()) == 2
+
+
+def test_an_answer_is_written_to_another_file(client: FastFlightClient) -> None:
+    written = client.write("demo", "/copy.jsonl", client.read("demo", "/events.jsonl"))
+    assert written.rows == len(samples.events().splitlines())
+
+
+def test_local_files_may_be_named_by_text(client: FastFlightClient, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "x").write_bytes(b"x")
+    assert client.put_file("demo", "/x", str(tmp_path / "tree" / "x")).bytes == 1
+    assert client.get_file("demo", "/x", str(tmp_path / "y")).bytes == 1
+    client.put_tree("demo", "/tree", str(tmp_path / "tree"))
+    client.get_tree("demo", "/tree", str(tmp_path / "back"))
+    assert (tmp_path / "back" / "x").read_bytes() == (tmp_path / "y").read_bytes() == b"x"
+
+
+def test_without_a_location_it_is_the_server_of_the_environment(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTFLIGHT_SERVER", location)
+    with FastFlightClient() as client:
+        assert client.location == location
+        assert [device.name for device in client.devices()] == ["demo"]
+    monkeypatch.delenv("FASTFLIGHT_SERVER")
+    assert FastFlightClient().location == "grpc://127.0.0.1:8815"
+    assert FastFlightClient("grpc://127.0.0.1:1").location == "grpc://127.0.0.1:1"
