@@ -94,7 +94,7 @@ class Written:
 
 def location_of(location: str | None) -> str:
     """Where a server is: by default what the environment says, as for the commands."""
-    return location or os.environ.get(SERVER_VARIABLE) or DEFAULT_LOCATION
+    return location if location is not None else os.environ.get(SERVER_VARIABLE) or DEFAULT_LOCATION
 
 
 def build(request: type[R], **values: Any) -> R:
