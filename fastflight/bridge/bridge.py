@@ -3,6 +3,8 @@
 A client of the first two is the writer, if nobody else is: whoever comes second is told at once who has the device, and
 hung up on; with `takeover` it is the first who is. Viewers get what the device says, and what they send is ignored.
 A device that is lost ends its writer, with the reason; the ports stay, and viewers with them.
+
+A browser that connects where a writer would is refused before a byte of it reaches the device, and counted (`refused`).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,6 +41,9 @@ CLOSING = "the bridge is closing"
 # A tool that connects again at once would meet its own last connection, while the port's settings are put back. Nobody
 # notices that the answer comes so much later.
 LEAVING_SECONDS = 0.1
+# What a new writer gets to show by its first bytes that it is a browser, before it is given the device: a browser sends
+# at once. One that is silent for so long is looked at when it sends something.
+OPENING_SECONDS = 0.1
 # A tool in the middle of a transfer sends something oftener than this: what it waits for is a board that erases flash.
 QUIET_SECONDS = 2.0
 
@@ -75,6 +81,8 @@ class Bridge:
     ) -> None:
         """`ports` is replaced by the ones that were had."""
         self.ports = ports
+        # Connections of browsers, by the protocol that they began with.
+        self.refused: Counter[str] = Counter()
         self._front = front
         self._host = host
         self._takeover = takeover
@@ -188,6 +196,11 @@ class Bridge:
         connection.send(dialect.greeting())
         began = False
         try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OPENING_SECONDS):
+                    await connection.begun()
+            if refusal := _refusal(connection):
+                raise TransportClosed(refusal)
             if self._takeover:
                 await self._make_room(writer)
             else:
@@ -198,13 +211,17 @@ class Bridge:
             async with self._front.hold(writer.name, writer) as channel:
                 began = True
                 self._log("writer connected", writer)
-                reason = await writer.run(channel)
+                reason = await writer.run(channel) or _refusal(connection)
         except FastFlightError as error:
             reason = str(error)
         finally:
             self._writers.discard(writer)
             writer.released.set()
-        self._log("writer left" if began else "writer refused", writer, reason=reason)
+        if connection.browser:
+            self.refused[connection.browser] += 1
+            log.warning("browser refused", device=self._front.name, client=connection.peer, protocol=connection.browser)
+        else:
+            self._log("writer left" if began else "writer refused", writer, reason=reason)
         last = (notice if began else told)(reason) if reason else b""
         await connection.finish(dialect.encode(last), self._linger)
 
@@ -263,6 +280,14 @@ class Bridge:
         log.info(
             event, device=self._front.name, client=client.name, **{key: text for key, text in more.items() if text}
         )
+
+
+def _refusal(connection: Connection) -> str:
+    """What a browser is told; empty for a client that is none."""
+    if not connection.browser:
+        return ""
+    hint = " (a line that begins with the name of a method: send Enter first)" if connection.browser == "HTTP" else ""
+    return f"this port is for serial tools, and {connection.browser} is what browsers begin with{hint}"
 
 
 def _taken_over(by: Writer) -> str:

@@ -1,7 +1,11 @@
 """One client's TCP connection: bounded both ways, ended with a word, and never the reason that another waits.
 
 `receive` takes what came, and what it does not take stays with the peer; `send` hands over without waiting, and says by
-`full` when the peer does not keep up. Nothing here runs by the clock unless a peer is stuck or is being told to go.
+`full` when the peer does not keep up. Nothing here runs by the clock unless a peer is stuck, is being told to go, or
+has begun as a browser does.
+
+First bytes that may be a browser's (`opening`) are held until it shows whether they are. What a browser sent is never
+received: `browser` has the protocol.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from fastflight.bridge.opening import browser_protocol
 from fastflight.transport.socket import tune
 
 # What a client may send ahead of its device: enough to keep a fast line busy between two turns of the loop.
@@ -22,6 +27,9 @@ SEND_BYTES = 256 * 1024
 STALLED_SECONDS = 30.0
 # What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
 LINGER_SECONDS = 2.0
+# How long first bytes that could become a browser's are held for the next one. A browser sends all of them at once; a
+# person who types `GET ` takes longer between two keys than this, or begins with another one.
+HOLD_SECONDS = 0.2
 
 
 class Connection(asyncio.Protocol):
@@ -41,15 +49,25 @@ class Connection(asyncio.Protocol):
         self._drained.set()
         self._gone = asyncio.Event()
         self._stall: asyncio.TimerHandle | None = None
+        # The first bytes, until it is known what they are.
+        self._first: bytes | None = b""
+        self._hold: asyncio.TimerHandle | None = None
+        self._begun = asyncio.Event()
         self._transport: asyncio.Transport
         self.peer = ""
+        # The protocol of a peer that is a browser.
+        self.browser = ""
         # Told when the peer falls behind (true) and when it has caught up (false).
         self.full: Callable[[bool], None] = lambda _: None
 
+    async def begun(self) -> None:
+        """Wait until it is known what the peer began with, or it has ended."""
+        await self._begun.wait()
+
     async def receive(self) -> bytes:
-        """At least one byte; none when the peer has ended."""
+        """At least one byte; none when the peer has ended or is a browser."""
         while not self._pieces:
-            if self._ended:
+            if self._ended or self.browser:
                 return b""
             self._came.clear()
             await self._came.wait()
@@ -77,6 +95,7 @@ class Connection(asyncio.Protocol):
     def discard(self) -> None:
         """Throw away what the peer sends from now on."""
         self._discarding = True
+        self._begin()
         self._pieces.clear()
         self._waiting = 0
         if self._paused:
@@ -123,6 +142,41 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._discarding:
             return
+        if self._first is not None:
+            self._look(self._first + data)
+        else:
+            self._take(data)
+
+    def _look(self, first: bytes) -> None:
+        """Hold what the peer began with, take it, or refuse it."""
+        self._unhold()
+        protocol = browser_protocol(first)
+        if protocol is None:
+            self._first = first
+            self._hold = self._loop.call_later(HOLD_SECONDS, self._begin)
+        elif protocol:
+            self._first = None
+            self.browser = protocol
+            self.discard()
+            self._came.set()
+        else:
+            self._first = first
+            self._begin()
+
+    def _begin(self) -> None:
+        """Take what was held: it is not a browser's."""
+        self._unhold()
+        first, self._first = self._first, None
+        if first and not self._discarding:
+            self._take(first)
+        self._begun.set()
+
+    def _unhold(self) -> None:
+        if self._hold is not None:
+            self._hold.cancel()
+            self._hold = None
+
+    def _take(self, data: bytes) -> None:
         self._pieces.append(data)
         self._waiting += len(data)
         if self._waiting >= RECEIVE_BYTES and not self._paused:
@@ -131,6 +185,7 @@ class Connection(asyncio.Protocol):
         self._came.set()
 
     def eof_received(self) -> bool:
+        self._begin()
         self._ended = True
         self._came.set()
         # It may still listen, and what it sent before is on its way to the device: `finish` closes. There it is the
@@ -148,6 +203,7 @@ class Connection(asyncio.Protocol):
         self.full(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._begin()
         self._ended = True
         self._unstall()
         self._came.set()

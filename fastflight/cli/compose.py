@@ -15,7 +15,15 @@ import pyarrow as pa
 from fastflight.bridge import Bridge, DeviceFront
 from fastflight.cli.access import access_of
 from fastflight.cli.access_settings import check_location
-from fastflight.cli.running import GATEWAY_SECONDS, RunningServer, drain, gateway, listening, location_of
+from fastflight.cli.running import (
+    GATEWAY_SECONDS,
+    RunningServer,
+    bridge_figures,
+    drain,
+    gateway,
+    listening,
+    location_of,
+)
 from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Governor, Shard, Shards
@@ -79,6 +87,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         opened_bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
         }
+        figures.add(lambda: bridge_figures(opened_bridges))
         bridges = {name: bridge.ports for name, bridge in opened_bridges.items()}
         # Closed before the server, which takes the shards with it.
         http = None

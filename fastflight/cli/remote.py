@@ -53,6 +53,8 @@ from fastflight.service.weight import weight
 REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
 # What waits on the way to the server, which has as much again.
 HANDIN_BYTES = 1024 * 1024
+# Of actions that a server answers at once, however much it does. Whoever asks after its health waits for a few seconds.
+TIMEOUTS: Mapping[str, float] = {"health": 3.0}
 
 
 class RemoteBackend:
@@ -108,7 +110,7 @@ class RemoteBackend:
         return decode(content, self._catalog)
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
-        return await off_loop(self._of(caller).results, name, body or b"{}")
+        return await off_loop(self._of(caller).results, name, body or b"{}", TIMEOUTS.get(name))
 
     @contextlib.asynccontextmanager
     async def read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -14,6 +14,7 @@ import pyarrow as pa
 import structlog
 
 from fastflight.bridge import Bridge, Ports
+from fastflight.bridge.opening import OPENINGS
 from fastflight.cli.access import Access
 from fastflight.cli.http_settings import DEFAULT_HOST
 from fastflight.cli.settings import ServeSettings
@@ -24,6 +25,7 @@ from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.service.action import Action
 from fastflight.service.actions import Actions
+from fastflight.service.figures import Sample, labelled
 from fastflight.service.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -84,6 +86,20 @@ def drain(
         log.info("streams are ended", streams=ledger.stats()["open"], drain_seconds=seconds)
         ledger.stop_all()
     concurrent.futures.wait(draining, max(0.0, until - time.monotonic()))
+
+
+def bridge_figures(bridges: Mapping[str, Bridge]) -> Iterator[Sample]:
+    """Of each bridge: how many browsers it refused."""
+    return labelled(
+        (
+            name,
+            [
+                Sample("fastflight_bridge_browsers_total", bridge.refused[protocol], {"protocol": protocol})
+                for protocol in OPENINGS
+            ],
+        )
+        for name, bridge in bridges.items()
+    )
 
 
 def location_of(settings: ServeSettings, server: FlightServer) -> str:

@@ -103,6 +103,8 @@ def _ended(figures: Figures) -> list[str]:
     }
     words = [f"{count:,.0f} that {what}" for what, count in counts.items() if count]
     cut = _sum(figures, "fastflight_connections_cut_total")
+    browsers = _sum(figures, "fastflight_bridge_browsers_total")
+    words += [f"{browsers:,.0f} browsers at bridges"] if browsers else []
     return words + ([f"{cut:,.0f} connections cut"] if cut else [])
 
 

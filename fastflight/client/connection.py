@@ -117,11 +117,11 @@ class Connection:
         given = {key: value for key, value in body.items() if value is not None}
         return self.results(name, json.dumps(given).encode())
 
-    def results(self, name: str, body: bytes) -> list[Any]:
-        """The results of an action whose body is JSON already."""
+    def results(self, name: str, body: bytes, timeout: float | None = None) -> list[Any]:
+        """The results of an action whose body is JSON already; `timeout` where it is not the connection's."""
         action = flight.Action(name, body)
         with typed_errors(self.location):
-            results = self._client.do_action(action, self._call_options(self._timeout))
+            results = self._client.do_action(action, self._call_options(timeout or self._timeout))
             bodies = [result.body.to_pybytes() for result in results]
         return call.results_of(bodies, self.location)
 

@@ -77,8 +77,8 @@ def application(
     async def health(caller: Caller) -> Made:
         try:
             (state,) = await backend.act("health", b"", caller)
-        except FastFlightError:  # of a server elsewhere: this process is alive
-            state = {"status": UNREACHABLE}
+        except FastFlightError as error:
+            raise Unreachable(error) from error
         return Made(json.dumps(state).encode())
 
     async def ready(caller: Caller) -> Made:
@@ -114,6 +114,14 @@ def application(
     front = Front(door or Door(), small, page, sockets, Callers(backend), {"/health", "/health/ready", *page.paths})
     registry.register(Edge(front.answers, front.connections, sockets, live, viewers, governor))
     return front
+
+
+class Unreachable(Stopped):
+    """The server elsewhere that a gateway stands in front of does not answer. `status` is for readers of `/health`."""
+
+    def __init__(self, error: FastFlightError) -> None:
+        super().__init__(error.what, where=error.where, hint="Look at the server behind this gateway, then ask again")
+        self.status = UNREACHABLE
 
 
 def behind(backend: Backend, tickets: Tickets) -> FastAPI:

@@ -39,6 +39,11 @@ class Caller:
         return self.identity is not ANYBODY
 
     @property
+    def proven(self) -> bool:
+        """Whether they have shown who they are."""
+        return self.identity not in (ANYBODY, NOBODY)
+
+    @property
     def known_name(self) -> str | None:
         """The name that was proven, if one was."""
         return self.identity.name if self.known else None

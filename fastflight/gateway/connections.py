@@ -1,20 +1,31 @@
 """The connections to the gateway's port: how many there may be, and how long one may keep it waiting.
 
-Who connects and says nothing, or a byte now and then, costs a descriptor and nothing else, and not for long. There are
-at most so many that have not asked anything yet; one more, and the oldest of them is cut: a flood of them keeps nobody
-out who asks at once. A `Connection` says until when it may go on waiting, and all are looked at once a second, which is
-cheaper than a timer for each request, or a look at the clock. A client that does not read its answer is left as well.
+A client that connects and says nothing, or a byte now and then, costs a descriptor and nothing else, and not for long.
+There are at most so many connections that have not asked anything yet; one more, and the oldest of them is cut: a flood
+of them keeps nobody out who asks at once. A `Connection` says until when it may go on waiting, and all are looked at
+once a second, which is cheaper than a timer for each request, or a look at the clock. A client that does not read its
+answer is left as well.
+
+When there is no room, a connection that rests between two requests makes room for a new one: first those on which
+nobody has proven who they are, of these one of the address that has most, of these the one that rests longest. Clients
+open it again without a word. Requests in progress are never cut for this: while all places are busy, new connections
+are refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+from collections import Counter
 from typing import Protocol
 
 from fastflight.gateway.unread import Unread, Waiting
 
 # Each has a descriptor and buffers; a page's browser has six.
 MAX_CONNECTIONS = 2048
+# Of those, ones of one address (of one /64 with IPv6, which a single host has whole): the last quarter is for others,
+# also while all of these are busy. On loopback and behind a proxy all clients share an address, and so these places.
+MAX_OF_ONE_ADDRESS = MAX_CONNECTIONS * 3 // 4
 # Of those, ones that have not asked anything yet. A browser opens a few ahead of need.
 MAX_UNASKED = 256
 # From connecting, or from the first byte of the next request, to the end of a request's head: a slow phone's.
@@ -34,6 +45,10 @@ class Connection(Protocol):
     due: float | None
     # All that it asked has been answered: to end it is nothing that it did wrong.
     resting: bool
+    # Somebody has proven on it who they are.
+    proven: bool
+    # Where it is from, as `origin_of` gives it.
+    origin: str
 
     def waiting(self) -> Waiting | None:
         """What waits for its client; None while nothing does."""
@@ -48,11 +63,18 @@ class Connection(Protocol):
 class Connections:
     """The open ones of one port. Belongs to its loop."""
 
-    def __init__(self, max_connections: int = MAX_CONNECTIONS, max_unasked: int = MAX_UNASKED) -> None:
+    def __init__(
+        self,
+        max_connections: int = MAX_CONNECTIONS,
+        max_unasked: int = MAX_UNASKED,
+        max_of_one_address: int = MAX_OF_ONE_ADDRESS,
+    ) -> None:
         self._max_connections = max_connections
         self._max_unasked = max_unasked
-        self._open: set[Connection] = set()
+        self._max_of_one_address = max_of_one_address
         # In the order in which they came.
+        self._open: dict[Connection, None] = {}
+        self._of_origin: Counter[str] = Counter()
         self._unasked: dict[Connection, None] = {}
         self._unread: Unread[Connection] = Unread()
         self._looking: asyncio.TimerHandle | None = None
@@ -73,16 +95,18 @@ class Connections:
 
     def came(self, connection: Connection) -> bool:
         """Whether there is room for one more; then it counts until it has `gone`."""
-        if len(self._open) >= self._max_connections:
-            self.refused += 1
-            return False
-        self._open.add(connection)
+        own = self._of_origin[connection.origin] >= self._max_of_one_address
+        if own or len(self._open) >= self._max_connections:
+            yielding = self._yielding(connection.origin if own else None)
+            if yielding is None:
+                self.refused += 1
+                return False
+            self._crowd_out(yielding)
+        self._open[connection] = None
+        self._of_origin[connection.origin] += 1
         self._unasked[connection] = None
         if len(self._unasked) > self._max_unasked:
-            self.crowded_out += 1
-            oldest = next(iter(self._unasked))
-            self.gone(oldest)
-            oldest.cut(late=False)
+            self._crowd_out(next(iter(self._unasked)))
         if self._looking is None:
             self._look_again(asyncio.get_running_loop())
         return True
@@ -93,9 +117,29 @@ class Connections:
 
     def gone(self, connection: Connection) -> None:
         """It has ended, or is no longer one of HTTP."""
-        self._open.discard(connection)
+        if connection in self._open:
+            del self._open[connection]
+            self._of_origin[connection.origin] -= 1
+            if not self._of_origin[connection.origin]:
+                del self._of_origin[connection.origin]
         self._unasked.pop(connection, None)
         self._unread.forget(connection)
+
+    def _yielding(self, origin: str | None) -> Connection | None:
+        """The connection that makes room for a new one: one of `origin`, or any for None; None if none rests."""
+        resting = (
+            each
+            for each in self._open
+            if each.resting and (origin is None or each.origin == origin) and each.waiting() is None
+        )
+        return min(
+            resting, key=lambda each: (each.proven, -self._of_origin[each.origin], each.due or 0.0), default=None
+        )
+
+    def _crowd_out(self, connection: Connection) -> None:
+        self.crowded_out += 1
+        self.gone(connection)
+        connection.cut(late=False)
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
@@ -118,3 +162,14 @@ class Connections:
     def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now = loop.time() + LOOK_SECONDS
         self._looking = loop.call_at(self.now, self._look)
+
+
+def origin_of(address: str) -> str:
+    """What counts as one address: an IPv4 address, also one that is written as IPv6, or the /64 of an IPv6 address."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))

@@ -65,6 +65,10 @@ class Watched:
                 self.columns.cut()
                 self.lost += item.last - item.first + 1
             elif item.direction == "rx" and not item.waited:  # a chart has no place for what has no time
+                if item.cut:
+                    points += self._heard(run)
+                    run = []
+                    self.columns.cut()
                 run.append(item)
         points += self._heard(run)
         self.points += points

@@ -68,8 +68,11 @@ class Front:
         self.connections = Connections()
         self.answers: Counter[tuple[str, int]] = Counter()
 
-    def ready(self, url: bytes, headers: Iterable[Header], certificate: str = "") -> bytes | None:
-        """What can be answered to a GET without a task; None where the application has to be asked."""
+    def ready(self, url: bytes, headers: Iterable[Header], certificate: str = "") -> tuple[bytes, bool] | None:
+        """What can be answered to a GET without a task, and whether its caller has proven who they are.
+
+        None where the application has to be asked.
+        """
         small, public = self._small_urls.get(url, (None, False))
         if small is None:
             return None
@@ -86,7 +89,7 @@ class Front:
             if self._shares and self._door.other(headers) is not None:
                 return None
             self.answers["GET", 200] += 1
-        return whole
+        return None if whole is None or caller is None else (whole, caller.proven)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         send = begin(scope, send)

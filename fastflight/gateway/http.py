@@ -16,8 +16,14 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from fastflight.gateway.asgi import CERTIFICATE
-from fastflight.gateway.connections import CONTENT_STALL_SECONDS, HEAD_SECONDS, KEEP_ALIVE_SECONDS, Connections
+from fastflight.gateway.asgi import CALLER, CERTIFICATE
+from fastflight.gateway.connections import (
+    CONTENT_STALL_SECONDS,
+    HEAD_SECONDS,
+    KEEP_ALIVE_SECONDS,
+    Connections,
+    origin_of,
+)
 from fastflight.gateway.head import MAX_HEAD_BYTES, Head
 from fastflight.gateway.relay import PATH, Relay
 from fastflight.gateway.status import Refused, last_words
@@ -59,11 +65,13 @@ class HttpConnection(HttpToolsProtocol):
         self._leaving = False
         self.due: float | None = None
         self.resting = False
+        self.proven = False
+        self.origin = ""
         self._certificate = ""
         # uvicorn's own headers, which it makes anew once a second, and what they are as bytes.
         self._own: list[tuple[bytes, bytes]] | None = None
         self._own_bytes = b""
-        self._ready: Callable[[bytes, list[tuple[bytes, bytes]], str], bytes | None] = getattr(
+        self._ready: Callable[[bytes, list[tuple[bytes, bytes]], str], tuple[bytes, bool] | None] = getattr(
             self.app, "ready", _never
         )
 
@@ -72,6 +80,7 @@ class HttpConnection(HttpToolsProtocol):
         self._certificate = certificate_name(transport.get_extra_info("ssl_object"))
         self.app_state = {**self.app_state, CERTIFICATE: self._certificate}
         self.due = self.loop.time() + HEAD_SECONDS
+        self.origin = origin_of((transport.get_extra_info("peername") or ("",))[0])
         if not self._came.came(self):
             self._refuse(Refused(503, "too many connections", hint="Close some, or ask again in a while"))
 
@@ -175,8 +184,10 @@ class HttpConnection(HttpToolsProtocol):
             and parser.get_http_version() == "1.1"
             and parser.should_keep_alive()
             and not parser.should_upgrade()
-            and (data := self._ready(self.url, self.headers, self._certificate)) is not None
+            and (ready := self._ready(self.url, self.headers, self._certificate)) is not None
         ):
+            data, proven = ready
+            self.proven = self.proven or proven
             self._answered = True
             own = self.server_state.default_headers
             if own is not self._own:
@@ -216,6 +227,8 @@ class HttpConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """As uvicorn's, whose timer for each answer is a `due` here."""
         self.server_state.total_requests += 1
+        caller: Any = None if self._answering is None else self._answering.scope.get(CALLER)
+        self.proven = self.proven or (caller is not None and caller.proven)
         if self._leaving or self.transport.is_closing():
             return
         if self._in_content and not self.pipeline:
@@ -297,6 +310,6 @@ def certificate_name(tls: ssl.SSLObject | None) -> str:
     return str((common or [""])[0])
 
 
-def _never(url: bytes, headers: list[tuple[bytes, bytes]], certificate: str) -> bytes | None:
+def _never(url: bytes, headers: list[tuple[bytes, bytes]], certificate: str) -> tuple[bytes, bool] | None:
     """For applications that are not the gateway's."""
     return None

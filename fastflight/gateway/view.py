@@ -101,6 +101,8 @@ class View:
                 continue
             now = {key: each.get(key) for key in STATE} | {"granted": self._granted(name)}
             shown[name] = now | dict(said[name] if heard else silence)
+            if heard and shown[name]["last"] is None:
+                shown[name]["last"] = each.get("last_data")  # before anybody looked
             old = self._shown.get(name, {})
             change = {key: value for key, value in shown[name].items() if key not in old or old[key] != value}
             if heard and new.get(name):

@@ -74,6 +74,9 @@ TABLE: dict[str, Figure] = {
     "fastflight_device_put_out_total": Figure(
         "counter", "How often who had its line and sent nothing had to go, as somebody else asked.", ("device",)
     ),
+    "fastflight_bridge_browsers_total": Figure(
+        "counter", "Connections of browsers that the ports of its bridge refused.", ("device", "protocol")
+    ),
     "fastflight_recording_rows": Figure("gauge", "Rows kept of a device's traffic.", ("device",)),
     "fastflight_recording_bytes": Figure("gauge", "Their bytes as stored.", ("device",)),
     "fastflight_recording_age_seconds": Figure("gauge", "Since the newest row that is kept.", ("device",)),

@@ -87,7 +87,8 @@ def device_actions(inventory: Inventory) -> list[Action]:
     return [
         Action(
             "devices",
-            "All devices: name, url, whether the line is open, who has it, whether it is recorded, what is wrong.",
+            "All devices: name, url, whether the line is open, who has it, whether it is recorded, what is wrong, and "
+            "when it last said something by itself (last_data, ms since 1970).",
             Nothing,
             partial(_devices, inventory),
             verb=None,
@@ -115,12 +116,15 @@ def _devices(inventory: Inventory, _: Nothing) -> Iterable[Result]:
             "holder": device.holder,
             "recording": device.recording or None,
             "trouble": device.trouble or None,
+            "last_data": None if device.tap.heard_ns is None else device.tap.heard_ns // 1_000_000,
         }
 
 
 def _seen(identity: Identity, result: Result) -> Result | None:
     """A device as `identity` sees it. Its address, or the command that it is started by, is for administrators."""
     name = result["name"]
+    if not identity.may(Verb.SESSION, name):
+        result = {**result, "last_data": None}
     if identity.may(Verb.ADMIN, name):
         return result
     return {**result, "url": scheme_of(result["url"])} if identity.sees(name) else None

@@ -3,7 +3,8 @@
 A recorder listens to its device as a session does, outlives it as a session with `reconnect` does, and appends what
 came in lots: one for each gathering time, or as soon as a good part of the tap is full. Numbers in the log are those of
 the tap, always given as the first of the lot: what the tap dropped before it was taken is a hole there, which reading
-reports. The recorder waits neither for the disk nor for anybody else, and costs no thread.
+reports. The recorder waits neither for the disk nor for anybody else, and costs no thread. A line that can wait is read
+no faster than the recorder takes what comes, as long as it does.
 
 When the disk does not take it, live traffic goes on. What could not be kept is asked of the tap again with the next
 try, ever more seldom; what the tap has let go of by then is the hole. `state` says how it stands, in words that stand
@@ -70,6 +71,7 @@ class Recorder:
         self._ending = False
         self._over = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        device.tap.record_by(self._reader)
         self._told(RECORDING)
 
     @property
@@ -109,6 +111,7 @@ class Recorder:
                 break
             self._appended(chunks, ticket)
         self._settle(wait=True)
+        self.device.tap.record_by(None)
         self._told("")
 
     async def _keep(self, items: Iterable[Chunk | Gap]) -> None:
@@ -124,6 +127,7 @@ class Recorder:
             except asyncio.CancelledError:
                 # It waited for room. The loop ends, and not the recording: `finish` takes it again.
                 self._reader = self.device.tap.reader(seq=chunks[0].seq)
+                self.device.tap.record_by(self._reader)
                 raise
             self._appended(chunks, ticket)
 
@@ -150,6 +154,7 @@ class Recorder:
             self.rows += appended.last - appended.first + 1
             if self._retry:
                 self._retry = 0.0
+                self.device.tap.record_by(self._reader)
                 log.info("recording goes on", device=self.device.name)
                 self._told(RECORDING)
 
@@ -161,6 +166,8 @@ class Recorder:
         self._begun = self.rows > 0
         # What the tap still has is taken again.
         self._reader = self.device.tap.reader(seq=first)
+        # Nobody waits for a disk that fails.
+        self.device.tap.record_by(None)
         self.failures += 1
         if not self._retry:
             log.warning("recording failed", device=self.device.name, error=str(error), from_seq=first)

@@ -81,10 +81,11 @@ class DescriptorPort:
 
     async def apour(self, give: Callable[[bytes], object]) -> None:
         try:
-            await self._watch.pour(give)
+            ended = await self._watch.pour(give)
         except OSError as error:
             raise self._translated(error) from error
-        self._received(b"")
+        if ended:
+            self._received(b"")
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         rest = memoryview(data)

@@ -122,7 +122,9 @@ class Pouring(Protocol):
     """A port that can be read without a wake-up of the reader for each read: many idle lines cost little then."""
 
     async def apour(self, give: Callable[[bytes], object]) -> None:
-        """Call `give` on the loop with what comes, as it comes, until cancelled; nothing that was taken is lost.
+        """Call `give` on the loop with what comes, as it comes; nothing that was taken is lost.
+
+        Returns soon after `give` returned true: no more is to be read for now.
 
         Fails as `aread` does, but silence is no failure.
         """

@@ -178,10 +178,11 @@ class SocketPort:
     async def apour(self, give: Callable[[bytes], object]) -> None:
         try:
             self._do_not_block()
-            await self._watch.pour(give)
+            ended = await self._watch.pour(give)
         except OSError as error:
             raise self._translated(error, "sent nothing", 0) from error
-        self._received(b"")
+        if ended:
+            self._received(b"")
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         try:

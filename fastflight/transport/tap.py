@@ -32,6 +32,12 @@ Direction = Literal["rx", "tx"]
 KEPT_BYTES = 256 * 1024
 # What a chunk costs beside its data; without it, a flood of single bytes would keep a hundred times the limit.
 CHUNK_BYTES = 256
+# What a recorder has not taken yet is kept up to so many times as much: two reads of a fast line are twice as much.
+UNTAKEN_TIMES = 4
+# A line that can wait is read on when its recorder has less than this to take, or has taken nothing for so long: then
+# the disk does not answer, and who looks at the line live does not wait for it.
+UNTAKEN_BYTES = KEPT_BYTES // 2
+PACE_SECONDS = 1.0
 # A reader takes this many chunks at once: few enough that taking them does not keep the line's owner waiting.
 LOT_CHUNKS = 256
 # Cuts where requests had the device in between. Nothing is lost there, but a line does not go on over it. After the
@@ -97,8 +103,8 @@ class Tap:
         self._begins = False
         self._dropped = False
         self._closed = False
-        # Bytes that crossed the line either way, when the device said the last of them (None: nothing yet), and chunks
-        # that a reader did not take in time.
+        # Bytes that crossed the line either way, when the device last said something by itself (None: not yet), and
+        # chunks that a reader did not take in time.
         self.bytes = {"rx": 0, "tx": 0}
         self.heard_ns: int | None = None
         self.missed = 0
@@ -106,6 +112,10 @@ class Tap:
         self.lost_at = 0
         # All traffic with that of requests, numbered by itself: from when somebody first asked for it.
         self._whole: Tap | None = None
+        # The reader that keeps what comes, and reads of the line that wait for it; whether that was for nothing.
+        self._recorder: TapReader | None = None
+        self._paused: list[Callable[[], object]] = []
+        self._stalled = False
         # Readers that wait; each is woken once.
         self._waiting: list[Callable[[], object]] = []
         # Told at every nudge.
@@ -181,8 +191,6 @@ class Tap:
         """Count what crossed the line, and tell when. `_lock` is held."""
         now = self._clock()
         self.bytes[direction] += len(data)
-        if direction == "rx":
-            self.heard_ns = now
         return now
 
     def _keep(self, direction: Direction, data: bytes, request: bool, waited: bool) -> None:
@@ -191,13 +199,17 @@ class Tap:
             cut = self._cut or self._request_cut()
             self._cut, self._after_request = "", None
             if direction == "rx":
+                self.heard_ns = now
                 self._line_begins = data.endswith(b"\n")
             self._chunks.append(Chunk(self._next, now, direction, data, cut, request, waited))
             self._next += 1
             self._bytes += len(data) + CHUNK_BYTES
             self._fed += len(data) + CHUNK_BYTES
+            limit = self._limit
+            if self._recorder is not None:
+                limit = min(max(limit, self._fed - self._recorder.place), UNTAKEN_TIMES * limit)
             # The newest stays, however large.
-            while self._bytes > self._limit and len(self._chunks) > 1:
+            while self._bytes > limit and len(self._chunks) > 1:
                 self._bytes -= len(self._chunks.popleft().data) + CHUNK_BYTES
                 self._dropped = True
             if not self._waiting and not self._marks:
@@ -245,6 +257,53 @@ class Tap:
                 return chunk.cut == AFTER_REQUEST
         return self._begins and not self._dropped
 
+    def record_by(self, recorder: TapReader | None) -> None:
+        """Keep more for `recorder` than for others, and have lines that can wait read no faster than it takes."""
+        with self._lock:
+            self._recorder = recorder
+        self._resume()
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the recorder is to take something before a line that can wait is read on."""
+        recorder = self._recorder
+        return recorder is not None and not self._stalled and self._fed - recorder.place >= UNTAKEN_BYTES
+
+    def pace(self) -> None:
+        """Wait while the line is ahead of its recorder. Call it before reading a line that can wait."""
+        if not self.is_ahead:
+            return
+        taken = threading.Event()
+        if self._pause(taken.set) and not taken.wait(PACE_SECONDS):
+            self._stalled = True
+
+    async def apace(self) -> None:
+        """As `pace`."""
+        if not self.is_ahead:
+            return
+        loop = asyncio.get_running_loop()
+        taken: asyncio.Future[None] = loop.create_future()
+        if self._pause(partial(_settle_on, loop, taken)):
+            try:
+                async with asyncio.timeout(PACE_SECONDS):
+                    await taken
+            except TimeoutError:
+                self._stalled = True
+
+    def _pause(self, resume: Callable[[], object]) -> bool:
+        with self._lock:
+            if self._closed or not self.is_ahead:
+                return False
+            self._paused.append(resume)
+            return True
+
+    def _resume(self) -> None:
+        """The recorder has taken what was there, or there is none."""
+        with self._lock:
+            self._stalled = False
+            paused, self._paused = self._paused, []
+        _wake(paused)
+
     def nudge(self) -> None:
         """Wake the readers that wait, with nothing: something about the line is worth a look."""
         with self._lock:
@@ -269,7 +328,7 @@ class Tap:
         """The line is over: readers take what is kept and then end."""
         with self._lock:
             self._closed = True
-            waiting = self._all_waiting()
+            waiting = self._all_waiting() + self._paused
             whole = self._whole
         _wake(waiting)
         if whole is not None:
@@ -322,7 +381,7 @@ class TapReader:
         self._tap = tap
         self._next = start
         # How much of what was ever fed it has taken, or will never take.
-        self._place = taken
+        self.place = taken
         self.begins_line = begins_line
         self.ended = False
 
@@ -367,7 +426,7 @@ class TapReader:
         For those that would rather be woken seldom than at once. A nudge ends the gathering; empty as `take` may be.
         """
         await self._afed(1, timeout)
-        if not self._tap._closed and self._tap._fed > self._place:
+        if not self._tap._closed and self._tap._fed > self.place:
             await self._afed(size, seconds)
         return self.rest()
 
@@ -375,12 +434,14 @@ class TapReader:
         """All that is there now, without waiting."""
         items: list[Chunk | Gap] = []
         # In this order: what is fed meanwhile may be taken and is not counted, which costs a look for nothing.
-        self._place = self._tap._fed
+        self.place = self._tap._fed
         end = self._tap.next_seq
         while self._next < end and not self.ended:
             items += self._taken(None)
         if not items:
             self._taken(None)  # to see whether it has ended
+        if self._tap._recorder is self:
+            self._tap._resume()
         return items
 
     async def _afed(self, size: int, timeout: float | None) -> None:
@@ -391,7 +452,7 @@ class TapReader:
             # On the loop itself, where the line is read: a turn sooner, which is a read more that is taken in time.
             came.set() if threading.get_ident() == thread else loop.call_soon_threadsafe(came.set)
 
-        if not self._tap._mark(self._place + size, wake):
+        if not self._tap._mark(self.place + size, wake):
             return
         try:
             async with asyncio.timeout(timeout):

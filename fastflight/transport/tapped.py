@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterator
-from functools import partial
 from typing import Any
 
 from fastflight.errors import TransportError, TransportTimeout
@@ -45,6 +44,8 @@ class TappedPort:
     def __init__(self, port: Port, tap: Tap) -> None:
         self._port = port
         self._tap = tap
+        # Where nothing paces the line but who reads it, it can wait.
+        self._can_wait = port.bytes_per_second is None
         self._opening = False
         self.requests = RequestFilter(tap)
 
@@ -62,6 +63,8 @@ class TappedPort:
         return self._port.bytes_per_second
 
     def read(self, timeout: float) -> bytes:
+        if self._can_wait:
+            self._tap.pace()
         data = self._port.read(timeout)
         self._received(data)
         return data
@@ -74,6 +77,8 @@ class TappedPort:
         self._port.close()
 
     async def aread(self, timeout: float) -> bytes:
+        if self._can_wait:
+            await self._tap.apace()
         data = await self._port.aread(timeout)
         self._received(data)
         return data
@@ -87,13 +92,18 @@ class TappedPort:
     async def alisten(self) -> None:
         """Read the line for the tap alone, until cancelled. Fails as `aread` does, but silence is no failure."""
         if isinstance(self._port, Pouring):
-            await self._port.apour(partial(self.requests.feed, "rx"))
-            return
+            while True:
+                await self._tap.apace()
+                await self._port.apour(self._pour)
         while True:
             with contextlib.suppress(TransportTimeout):
                 await self.aread(QUIET_SECONDS)
             # A board that floods its line is always ready: let the loop's other tasks run.
             await asyncio.sleep(0)
+
+    def _pour(self, data: bytes) -> bool:
+        self.requests.feed("rx", data)
+        return self._can_wait and self._tap.is_ahead
 
     def awrite(self, data: bytes, timeout: float) -> Coroutine[Any, Any, None]:
         self.requests.feed("tx", data)

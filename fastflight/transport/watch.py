@@ -67,10 +67,10 @@ class Watch:
             self._reads = 0
             await self._here().readable(timeout)
 
-    async def pour(self, give: Callable[[bytes], object]) -> None:
-        """Have `give` called on the loop with all that `take` gives, until cancelled: what was taken was given.
+    async def pour(self, give: Callable[[bytes], object]) -> bool:
+        """Have `give` called on the loop with all that `take` gives: what was taken was given.
 
-        Returns when `take` gives no bytes, and raises what it raises.
+        Returns false soon after `give` returned true, and true when `take` gives no bytes; raises what it raises.
         """
         self._give = give
         try:
@@ -82,8 +82,9 @@ class Watch:
                         continue
                     raise
                 if not data:
-                    return
-                give(data)
+                    return True
+                if give(data):
+                    return False
         finally:
             self._give = None
 
@@ -118,10 +119,12 @@ class Watch:
                 self._left = data
                 return True
             try:
-                self._give(data)
+                full = self._give(data)
             except Exception as error:  # the loop's edge: the reader is told
                 self._left = error
                 return True
+            if full:
+                break
         return True
 
 

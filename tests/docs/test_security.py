@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -42,17 +41,15 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[s
     lines = [line.partition("#")[0].strip() for line in SETUP[1].splitlines()]
     command(lines[0])
     command(lines[1])
-    assert lines[2] == "chmod 600 ada.token"
-    os.chmod("ada.token", 0o600)
-    yield shlex.split(lines[3]), lines
+    yield shlex.split(lines[2]), lines
 
 
-def test_five_lines_serve_others_and_plain_clients_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_four_lines_serve_others_and_plain_clients_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with made(tmp_path, monkeypatch) as (serve, lines):
         options = dict(zip(serve[2::2], serve[3::2], strict=True))
         assert settings_of(options["--server"], [], None, **paths(options)).access.tokens == Path("tokens.json")
         with open_server(settings_of("grpc+tls://127.0.0.1:0", [], None, **paths(options))) as running:
-            assert "demo" in command(lines[4], running.location)
+            assert "demo" in command(lines[3], running.location)
             for example in PYTHON:
                 names: dict[str, object] = {}
                 exec(example.replace(ADDRESS, running.location).replace("\nprint(", "\nshown = ("), names)

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -38,6 +40,7 @@ from .conftest import Board, ticket
 RECORDING = {"type": "recording", "name": "demo"}
 SESSION = {"type": "device.session", "device": "demo", "flush_ms": 0}
 MORE_THAN_A_TAP_KEEPS = 4 * 1024 * 1024
+SOON = 20.0
 TELEMETRY = {"ms": "int64", "temperature": "double"}
 
 
@@ -320,6 +323,30 @@ def test_what_was_lost_is_one_count_wherever_it_is_shown_and_survives_a_restart(
             assert listed["lost"] == seen[-1]["lost"] == figures["fastflight_recording_lost"] == lost[-1]
         assert StoreReader(tmp_path).log("demo").statistics().lost == lost[-1]
     assert 0 < lost[0] < lost[1]
+
+
+def test_a_line_without_pace_is_recorded_without_a_gap(tmp_path: Path) -> None:
+    total = 64 * 1024 * 1024
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def flood() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.sendall(bytes(range(256)) * (total // 256))
+                peer.recv(1)
+
+        sending = threading.Thread(target=flood)
+        sending.start()
+        with recording(tmp_path, f"socket://127.0.0.1:{listener.getsockname()[1]}") as (board, recordings):
+            tap = board.inventory.device("demo").tap
+            reader = tap.reader(seq=0)
+            while tap.bytes["rx"] < total:
+                reader.take(SOON)
+            board.act("recording.stop", device="demo")
+            assert (recordings.status("demo").lost, recordings.status("demo").next_seq) == (0, tap.next_seq)
+            table = board.table(**RECORDING)
+            assert sum(len(data) for data in table["data"].to_pylist()) == total
+        sending.join()
 
 
 def test_parts_have_together_what_the_whole_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

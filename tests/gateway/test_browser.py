@@ -14,6 +14,7 @@ from fastflight.cli.compose import RunningServer, open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.cli.web import open_remote_gateway
 from fastflight.client import FastFlightClient
+from fastflight.gateway import hearing
 from fastflight.testing.browser import OPTIONS
 
 from .guarded import guarding
@@ -162,6 +163,94 @@ def test_a_server_that_went_away_is_said_and_found_again(browser: Browser) -> No
             expect(page.locator("#connection")).to_have_text("connected")
             expect(page.locator(".card")).to_have_attribute("data-state", "live")
             looked.close()
+
+
+def test_the_age_goes_on_while_the_page_tries_to_connect_again(browser: Browser) -> None:
+    with serving(demo="sim:") as running:
+        with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
+            looked = ExitStack()
+            page = looked.enter_context(looking(browser, f"{gateway.url}/#/demo/live"))
+            expect(page.locator("#state")).to_have_text(re.compile("^live"))
+            page.evaluate("""() => { window.ages = []; const state = document.getElementById("state");
+              new MutationObserver(() => window.ages.push(state.textContent)).observe(state, { childList: true }); }""")
+        with looked:
+            for _ in range(3):
+                with page.expect_event("websocket"):
+                    pass
+            told = [re.fullmatch(r"stale, (\d+(?:\.\d)?) s ago", each) for each in page.evaluate("window.ages")]
+            ages = [float(each[1]) for each in told if each]
+            assert len(set(ages)) > 5
+            assert ages == sorted(ages)
+
+
+def test_an_unknown_device_has_no_figures_of_another(browser: Browser) -> None:
+    with serving(demo="sim:") as running, looking(browser, f"{running.http}/#/demo/live") as page:
+        expect(page.locator("#state")).to_have_text(re.compile("^live"))
+        page.goto(f"{running.http}/#/nope/live")
+        expect(page.locator("#state")).to_have_text("no such device")
+        expect(page.locator("#unknown")).to_be_visible()
+        for each in ("#facts", "#line", "#charts", "#url", "#tabs"):
+            expect(page.locator(each)).to_be_hidden()
+        page.goto(f"{running.http}/#/demo/live")
+        expect(page.locator("#facts")).to_be_visible()
+        expect(page.locator("#unknown")).to_be_hidden()
+
+
+def test_what_was_said_before_anybody_looked_is_known(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hearing, "SINCE_SECONDS", 0)
+    with Speaker(b'{"level": 1.5}\n') as device, serving(tank=device.url) as running:
+        with FastFlightClient(running.location) as client, client.session("tank", limit_rows=3) as rows:
+            assert sum(batch.num_rows for batch in rows) == 3
+        device.speaks = False
+        with looking(browser, f"{running.http}/#/tank/live") as page:
+            expect(page.locator("#state")).to_have_text(re.compile(r"^stale, \d.* ago"))
+
+
+@pytest.mark.parametrize("where", ["in one process", "elsewhere"])
+def test_a_transfer_is_not_counted_as_dropped(browser: Browser, where: str) -> None:
+    with serving(demo="sim:?telemetry=20") as running, ExitStack() as parts:
+        url = running.http
+        if where == "elsewhere":
+            url = parts.enter_context(open_remote_gateway(running.location, ("127.0.0.1", 0))).url
+        page = parts.enter_context(looking(browser, f"{url}/#/demo/live"))
+        expect(page.locator("#state")).to_have_text(re.compile("^live"))
+        before = rows(page)
+        page.goto(f"{url}/#/demo/files")
+        content = bytes(range(256)) * 4000
+        page.locator("#upload-file").set_input_files({"name": "big.bin", "mimeType": "", "buffer": content})
+        expect(page.locator("#upload-said")).to_have_text("/big.bin: 1.0 MB written and verified.")
+        assert page.locator("#facts dd").nth(3).text_content() == "0"
+        expect(page.locator(".card .badges")).not_to_contain_text("dropped")
+        assert rows(page) - before < 500  # nor is it among the rows
+
+
+def test_a_folder_waits_for_the_repl_in_another_tab(browser: Browser) -> None:
+    with serving(demo="sim:?telemetry=0") as running:
+        with looking(browser, f"{running.http}/#/demo/terminal") as page:
+            page.get_by_role("button", name="Open the REPL").click()
+            expect(page.locator("#terminal-said")).to_contain_text("Connected")
+            with looking(browser, f"{running.http}/#/demo/files") as other:
+                expect(other.locator("#files-said")).to_contain_text("demo is in use by ")
+                expect(other.locator("#files-said")).to_contain_text("a REPL in another tab by its Close button")
+                page.get_by_role("button", name="Close", exact=True).click()
+                expect(other.get_by_role("row", name=re.compile("readings.csv"))).to_be_visible()
+                expect(other.locator("#files-said")).to_be_empty()
+
+
+def test_the_keyboard_leaves_the_terminal_by_escape(browser: Browser) -> None:
+    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/demo/terminal") as page:
+        page.get_by_role("button", name="Open the REPL").click()
+        expect(page.locator("#terminal-said")).to_contain_text("Connected")
+        expect(page.locator("#terminal-keys")).to_contain_text("Escape leaves the terminal")
+        typed = page.locator(".xterm-helper-textarea")
+        expect(typed).to_be_focused()
+        page.keyboard.press("Tab")
+        expect(typed).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.locator("#terminal-close")).to_be_focused()
+        page.keyboard.press("Shift+Tab")
+        expect(page.locator("#terminal-open")).not_to_be_focused()  # it cannot be pressed now
+        expect(typed).not_to_be_focused()
 
 
 def test_what_a_device_says_is_text_and_never_runs(browser: Browser) -> None:

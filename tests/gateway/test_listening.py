@@ -16,13 +16,14 @@ import pytest
 
 from fastflight.errors import TransportError
 from fastflight.gateway import Gateway, listen
-from fastflight.gateway.connections import Connections
+from fastflight.gateway.connections import Connections, origin_of
 from fastflight.gateway.head import MAX_HEAD_BYTES, MAX_HEADERS
 from fastflight.gateway.page import files
 
 from ..server.conftest import SOON
 from .asking import HERE, UPGRADE, Answered, Client, scope, up_to
 from .conftest import Running
+from .guarded import guarding
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: st
             assert running.trials.begun.wait(SOON)
             gateway.close(0.1)
     assert running.trials.closed.wait(SOON)
-    assert running.stats()["open"] == 0
+    assert running.ledger.wait_empty(SOON)
 
 
 def test_an_answer_that_nobody_reads_gives_its_device_back(
@@ -436,14 +437,84 @@ def test_silent_connections_keep_nobody_out(running: Running) -> None:
 def test_one_connection_too_many_is_told_so(running: Running) -> None:
     connections = Connections(max_connections=1)
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
-        with closing(http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SOON)) as first:
-            first.request("GET", "/health")
-            assert first.getresponse().read() == b'{"status": "serving"}'
+        with begun(gateway):  # whose request is not cut for another one
             with socket.create_connection(("127.0.0.1", gateway.port), SOON) as second:
                 said = b"".join(iter(lambda: second.recv(65536), b""))
+        assert running.trials.closed.wait(SOON)
     assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
     assert b"too many connections" in said
-    assert (connections.refused, connections.open, connections.unasked) == (1, 0, 0)
+    assert (connections.refused, connections.unasked) == (1, 0)
+
+
+class Resting:
+    """A connection that has asked once, from an address of this computer, and may ask again."""
+
+    def __init__(
+        self, gateway: Gateway, parts: ExitStack, address: str = "127.0.0.1", *, path: str = "/devices", token: str = ""
+    ) -> None:
+        there = ("127.0.0.1", gateway.port)
+        self._raw = parts.enter_context(socket.create_connection(there, SOON, (address, 0)))
+        proof = f"authorization: Bearer {token}\r\n" if token else ""
+        self._head = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{proof}\r\n".encode()
+        assert self.answers()
+
+    def answers(self) -> bool:
+        with suppress(ConnectionError):
+            self._raw.sendall(self._head)
+            return self._raw.recv(65536).startswith(b"HTTP/1.1 ")
+        return False
+
+
+def test_connections_that_rest_make_room_the_oldest_first(running: Running) -> None:
+    connections = Connections(max_connections=3)
+    with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
+        first, second, third, fourth = (Resting(gateway, parts) for _ in range(4))
+        assert not first.answers()
+        assert second.answers() and third.answers() and fourth.answers()
+    assert (connections.crowded_out, connections.refused) == (1, 0)
+
+
+def test_connections_of_one_address_make_room_for_others(running: Running) -> None:
+    connections = Connections(max_connections=4, max_of_one_address=3)
+    with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
+        other = Resting(gateway, parts, "127.0.0.2")
+        many = [Resting(gateway, parts) for _ in range(4)]  # of which it may have three
+        assert [each.answers() for each in (*many, other)] == [False, True, True, True, True]
+        another = Resting(gateway, parts, "127.0.0.3")
+        assert [each.answers() for each in (*many[1:], other, another)] == [False, True, True, True, True]
+
+
+def test_an_address_whose_connections_are_all_busy_leaves_room_for_others(running: Running) -> None:
+    connections = Connections(max_connections=2, max_of_one_address=1)
+    with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
+        with begun(gateway):
+            with socket.create_connection(("127.0.0.1", gateway.port), SOON) as refused:
+                assert up_to(refused, b"too many connections").startswith(b"HTTP/1.1 503 ")
+            assert Resting(gateway, parts, "127.0.0.2").answers()
+        assert running.trials.closed.wait(SOON)
+
+
+def test_connections_without_a_proof_make_room_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.gateway.front.Connections", lambda: Connections(max_connections=3))
+    with guarding("in one process") as guarded, ExitStack() as parts:
+        proven = [Resting(guarded.gateway, parts, token=guarded.tokens["admin"]) for _ in range(2)]
+        strangers = [Resting(guarded.gateway, parts, path="/health") for _ in range(3)]
+        assert [each.answers() for each in strangers] == [False, False, True]
+        assert all(each.answers() for each in proven)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("2001:db8::1", "2001:db8::ffff:1", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+    ],
+)
+def test_what_counts_as_one_address(one: str, other: str, same: bool) -> None:
+    assert (origin_of(one) == origin_of(other)) is same
 
 
 def test_a_port_that_somebody_has(running: Running) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import closing
 from typing import Any
@@ -58,11 +59,24 @@ def test_a_server_that_went_away_is_found_again() -> None:
             away = rows()
             assert (away.status, away.json["code"].partition(".")[0]) == (502, "transport")
             health, ready = run(ask(app, scope("/health"))), run(ask(app, scope("/health/ready")))
-            assert (health.status, health.json, ready.status) == (200, {"status": "unreachable"}, 503)
+            for told in (health, ready):
+                assert (told.status, told.json["status"], told.headers[b"retry-after"]) == (503, "unreachable", b"1")
+                assert str(port) in told.json["where"]
             with closing(serve(port, second)):
                 while (found := rows()).status == 502:  # gRPC tries again within two seconds
                     pass
                 assert (found.status, found.body) == (200, b"col_0,col_1,col_2,col_3\n0,1,2,3\n")
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/ready"])
+def test_health_is_told_in_front_of_a_server_that_is_frozen(path: str) -> None:
+    """Long before `SOON` and the connection's own limit, at which any other request fails."""
+    with Shard("gateway") as shard, socket.create_server(("127.0.0.1", 0)) as frozen:
+        with closing(Connection(f"grpc://127.0.0.1:{frozen.getsockname()[1]}", 10 * SOON)) as connection:
+            app = application(RemoteBackend(connection), CollectorRegistry())
+            told = shard.submit(asyncio.wait_for(ask(app, scope(path)), SOON)).result(SOON + 1)
+    assert (told.status, told.json["status"]) == (503, "unreachable")
+    assert "did not answer in time" in told.json["text"]
 
 
 def test_what_waits_in_a_gateway_has_one_cap() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastflight.log import Rows, Store
 from fastflight.sources import recorder as module
 from fastflight.sources.recorded_rows import BEGAN
-from fastflight.transport.tap import CHUNK_BYTES
+from fastflight.transport.tap import CHUNK_BYTES, UNTAKEN_TIMES
 
 from .recording_parts import SOON, Disk, Line, SlowDisk, recording, told
 
@@ -53,13 +53,14 @@ def test_what_crosses_the_line_is_kept_under_its_number(tmp_path: Path) -> None:
 
 
 def test_what_the_tap_dropped_first_is_missing(tmp_path: Path) -> None:
-    line = Line(kept_bytes=3 * (1 + CHUNK_BYTES))
+    line = Line(kept_bytes=1 + CHUNK_BYTES)
     with recording(tmp_path, line) as (recorder, store):
-        for _ in range(5):
+        for _ in range(UNTAKEN_TIMES + 2):
             line.tap.feed("rx", b"x")
         recorder.finish()
-        assert told(store.log("demo").read()) == [(0, 1, "never written"), *((n, "rx", b"x") for n in (2, 3, 4))]
-        assert (recorder.rows, lost(store)) == (3, 2)
+        rest = range(2, UNTAKEN_TIMES + 2)
+        assert told(store.log("demo").read()) == [(0, 1, "never written"), *((n, "rx", b"x") for n in rest)]
+        assert (recorder.rows, lost(store)) == (UNTAKEN_TIMES, 2)
 
 
 def test_a_line_that_was_opened_again_is_a_cut(tmp_path: Path) -> None:

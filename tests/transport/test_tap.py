@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
-from fastflight.transport.tap import CHUNK_BYTES, LOT_CHUNKS, Chunk, Gap, Tap, TapReader
+from fastflight.transport.tap import CHUNK_BYTES, LOT_CHUNKS, UNTAKEN_BYTES, Chunk, Gap, Tap, TapReader
 
 SOON = 10.0
 
@@ -315,3 +315,66 @@ def test_where_a_line_began_is_forgotten_with_what_was_dropped() -> None:
     for data in (b"a", b"b", b"c"):
         tap.feed("tx", data)
     assert not tap.reader(seq=0).begins_line
+
+
+def flooded() -> tuple[Tap, TapReader]:
+    """A tap with a recorder that has as much to take as makes a line wait."""
+    tap = Tap()
+    recorder = tap.reader()
+    tap.record_by(recorder)
+    tap.feed("rx", bytes(UNTAKEN_BYTES))
+    return tap, recorder
+
+
+def test_a_line_that_can_wait_is_read_on_when_its_recorder_has_taken_what_came() -> None:
+    tap, recorder = flooded()
+    reading = threading.Thread(target=tap.pace)
+    reading.start()
+
+    async def main() -> None:
+        paced = asyncio.ensure_future(tap.apace())
+        await asyncio.sleep(0)
+        assert tap.is_ahead and not paced.done()
+        assert len(recorder.rest()) == 1
+        await paced
+
+    asyncio.run(main())
+    reading.join(SOON)
+    assert not reading.is_alive() and not tap.is_ahead
+
+
+@pytest.mark.parametrize("ending", [lambda tap: tap.record_by(None), Tap.close])
+def test_a_line_does_not_wait_for_a_recorder_that_has_ended(ending: Callable[[Tap], None]) -> None:
+    tap, _ = flooded()
+    reading = threading.Thread(target=tap.pace)
+    reading.start()
+    ending(tap)
+    reading.join(SOON)
+    assert not reading.is_alive()
+
+
+def test_a_line_waits_once_for_a_recorder_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.transport.tap.PACE_SECONDS", 0.01)
+    tap, recorder = flooded()
+    tap.pace()
+    assert not tap.is_ahead
+    asyncio.run(tap.apace())
+    recorder.rest()
+    tap.feed("rx", bytes(UNTAKEN_BYTES))
+    assert tap.is_ahead
+    asyncio.run(tap.apace())
+    assert not tap.is_ahead
+
+
+def test_what_a_recorder_has_not_taken_is_kept_longer_and_not_without_end() -> None:
+    tap = Tap(kept_bytes=10 * (1 + CHUNK_BYTES))
+    recorder, slow = tap.reader(), tap.reader()
+    tap.record_by(recorder)
+    for _ in range(20):
+        tap.feed("rx", b"x")
+    assert [item.seq for item in recorder.rest() if isinstance(item, Chunk)] == list(range(20))
+    tap.feed("rx", b"x")
+    assert slow.take(0)[0] == Gap(0, 10)
+    for _ in range(100):
+        tap.feed("rx", b"x")
+    assert recorder.rest()[0] == Gap(20, 80)

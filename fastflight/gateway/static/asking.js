@@ -26,13 +26,14 @@ export async function ask(url, options = {}) {
 }
 
 export function refusal(status, body) {
-  let text = `the server answered ${status}`;
+  let [text, code] = [`the server answered ${status}`, ""];
   try {
-    text = said(JSON.parse(body));
+    const error = JSON.parse(body);
+    [text, code] = [said(error), error.code];
   } catch {
     // not an error of the gateway's
   }
-  return Object.assign(new Error(text), { status });
+  return Object.assign(new Error(text), { status, code });
 }
 
 // The address of what is at `url`, for an image or a download, which send no header.
@@ -42,6 +43,10 @@ export async function fetched(url) {
 
 export function said(error) {
   if (!error.what) throw new Error("not an error of the gateway");
+  if (error.code === "busy" && error.holder) {
+    const device = error.where || "the device";
+    return `${device} is in use by ${error.holder}. Wait until it is done, or end it there: a REPL in another tab by its Close button.`;
+  }
   const place = error.where ? `${error.where}: ` : "";
   return `${place}${error.what}${error.hint ? `. ${error.hint}` : ""}`;
 }

@@ -50,7 +50,6 @@ export class Feed {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const socket = new WebSocket(`${scheme}://${location.host}/ws/fleet${ticket}`);
     this.socket = socket;
-    this.since = performance.now();
     socket.onmessage = (event) => {
       if (socket !== this.socket) return;
       const message = JSON.parse(event.data);

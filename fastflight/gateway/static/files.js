@@ -10,6 +10,8 @@ export class Files {
     this.device = null;
     this.path = "/";
     this.asked = 0;
+    // Whether the folder could not be read because somebody else had the device.
+    this.waits = false;
     this.input = document.getElementById("upload-file");
     this.input.addEventListener("change", () => this.input.files.length && this.upload(this.input.files[0]));
   }
@@ -25,8 +27,14 @@ export class Files {
     this.device = null;
   }
 
+  // Read the folder that could not be read, once nobody else has the device.
+  freed(holder) {
+    if (this.waits && !holder && this.device !== null) this.enter(this.path);
+  }
+
   async enter(path) {
     this.path = path;
+    this.waits = false;
     this.trail();
     const asked = ++this.asked;
     const said = document.getElementById("files-said");
@@ -41,7 +49,8 @@ export class Files {
     } catch (error) {
       if (asked !== this.asked) return;
       rows.replaceChildren();
-      tell(said, error.message, true);
+      this.waits = error.code === "busy";
+      tell(said, this.waits ? `${error.message} The folder is read when the device is free.` : error.message, true);
     }
   }
 

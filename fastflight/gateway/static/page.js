@@ -86,6 +86,8 @@ function draw() {
 
 function drawChosen(device, now, connected) {
   setText(get("name"), chosen);
+  get("known").hidden = !device;
+  get("unknown").hidden = device || !devices.size;
   if (!device) {
     get("state").dataset.state = "trouble";
     setText(get("state"), devices.size ? "no such device" : "");
@@ -107,10 +109,11 @@ function drawChosen(device, now, connected) {
   get("device").classList.toggle("old", state === "stale" || state === "trouble");
   fact("Line", device.open ? "open" : "closed");
   fact("Rows/s", String(connected ? device.rate ?? 0 : "–"));
-  fact("Rows", String(device.rows ?? 0));
+  fact("Rows seen", String(device.rows ?? 0));
   fact("Dropped", String(device.lost ?? 0));
   fact("Held by", device.holder ?? "nobody");
   fact("Recording", device.recording ?? "no");
+  files.freed(device.holder);
   if (tab === "live") {
     charts.show(device);
     if (!device.may("session")) get("no-numbers").hidden = true;

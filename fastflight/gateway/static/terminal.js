@@ -116,9 +116,19 @@ export class ReplTerminal {
     this.terminal.open(this.screen);
     this.terminal.onData((text) => this.send(text));
     this.terminal.onBinary((text) => this.sendBytes(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
-    // Copying is Ctrl-C only where something is marked; else it is for the device.
-    this.terminal.attachCustomKeyEventHandler((event) => !(event.ctrlKey && event.key === "c" && this.terminal.hasSelection()));
+    this.terminal.attachCustomKeyEventHandler((event) => this.isForDevice(event));
+    this.terminal.textarea.setAttribute("aria-describedby", "terminal-keys");
     this.fit();
+  }
+
+  // Whether a key goes to the device. Copying is Ctrl-C only where something is marked. Without Escape, nobody who has
+  // only a keyboard could leave: Tab goes to the device.
+  isForDevice(event) {
+    if (event.key === "Escape" && !event.ctrlKey && !event.altKey) {
+      if (event.type === "keydown") (this.closes.disabled ? this.opens : this.closes).focus();
+      return false;
+    }
+    return !(event.ctrlKey && event.key === "c" && this.terminal.hasSelection());
   }
 
   fit() {
