@@ -6,7 +6,7 @@ from fastflight.client.client import FastFlightClient
 from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.credentials import Credentials
 from fastflight.client.file_copy import Resuming
-from fastflight.client.interaction import Interaction
+from fastflight.client.interaction import Interaction, ReadTimeout
 from fastflight.client.interaction_aio import AsyncInteraction
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
@@ -32,6 +32,7 @@ __all__ = [
     "Interaction",
     "Missed",
     "ParallelRowStream",
+    "ReadTimeout",
     "Recorded",
     "Report",
     "Resuming",

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from types import TracebackType
 from typing import Self
 
@@ -20,12 +23,14 @@ from pyarrow import flight
 from fastflight.client.failure import typed_errors
 from fastflight.client.meaning import content, understood
 from fastflight.client.stream import RowStream
-from fastflight.errors import FastFlightError, RequestError, Stopped
+from fastflight.errors import FastFlightError, RequestError, Stopped, TransportTimeout
 from fastflight.tables.bare import one_content
 
 SENT = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 # What may pass before the mark that one waits for; a device that never says it would fill the memory.
 MAX_SOUGHT_BYTES = 16 * 1024 * 1024
+# Of what came instead of the mark, in an error's text: a line or two.
+MAX_SHOWN_BYTES = 120
 
 
 class Interaction:
@@ -45,6 +50,10 @@ class Interaction:
             # What ended the call is told by its end; a writer that failed knows less.
             raise self._refusal(error) from error
         self._batches = iter(self.rows)
+        # A read that goes on in a thread, because its caller would not wait for it any longer.
+        self._reading: Future[pa.RecordBatch | None] | None = None
+        # What came before a `read_until` that timed out.
+        self._unread = b""
 
     def send(self, data: bytes | str) -> None:
         """Send this to the device, text as UTF-8."""
@@ -52,14 +61,32 @@ class Interaction:
 
     def receive(self) -> pa.RecordBatch | None:
         """The next rows of the session; None when it has ended."""
-        return next(self._batches, None)
+        reading, self._reading = self._reading, None
+        return next(self._batches, None) if reading is None else reading.result()
 
-    def read_until(self, mark: bytes) -> bytes:
-        """What the device says up to `mark`; for format `bytes`. `Stopped` if the session ends before."""
-        seeking = Seeking(mark)
-        while not seeking.found:
-            seeking.feed(self.receive())
+    def read_until(self, mark: bytes, *, timeout: float | None = None) -> bytes:
+        """What the device says up to `mark`; for format `bytes`. `Stopped` if the session ends before.
+
+        `ReadTimeout` if `mark` does not come within `timeout` seconds: its `data` is what came, and the next
+        `read_until` begins with that again. Read on with `receive` or `read_until` then, and not by `rows`.
+        """
+        seeking = Seeking(mark, self._unread, timeout)
+        try:
+            while not seeking.found:
+                if timeout is not None and not self._is_readable(seeking.seconds_left()):
+                    raise seeking.timed_out()
+                seeking.feed(self.receive())
+        except ReadTimeout as error:
+            self._unread = error.data
+            raise
+        self._unread = b""
         return seeking.data
+
+    def _is_readable(self, seconds: float) -> bool:
+        """Whether `receive` gives something at once, or does so within `seconds`."""
+        if self._reading is None:
+            self._reading = _begin(self._batches)
+        return bool(wait([self._reading], seconds).done)
 
     def done(self) -> None:
         """Nothing more will be sent; the session ends with that."""
@@ -68,7 +95,7 @@ class Interaction:
     def close(self) -> None:
         """Give the line back. The rest of the rows is passed over; `rows.summary` is there after this."""
         self.done()
-        for _ in self._batches:
+        while self.receive() is not None:
             pass
         with typed_errors(self._location):
             self._writer.close()
@@ -80,6 +107,8 @@ class Interaction:
 
     def settle(self) -> None:
         """Give back what the call holds, after its end."""
+        if self._reading is not None:
+            wait([self._reading])
         with contextlib.suppress(pa.ArrowException, OSError):  # the call was cancelled, which is what it says
             self._writer.close()
 
@@ -143,12 +172,44 @@ class Sending:
             self._done = True
 
 
-class Seeking:
-    """What the device says in the rows of a session, up to a mark."""
+def _begin(batches: Iterator[pa.RecordBatch]) -> Future[pa.RecordBatch | None]:
+    """Read the next batch in a thread: Flight's reader has no timeout."""
+    reading: Future[pa.RecordBatch | None] = Future()
 
-    def __init__(self, mark: bytes) -> None:
+    def read() -> None:
+        try:
+            reading.set_result(next(batches, None))
+        except BaseException as error:
+            reading.set_exception(error)
+
+    threading.Thread(target=read, name="fastflight-interaction", daemon=True).start()
+    return reading
+
+
+class ReadTimeout(TransportTimeout):
+    """The device did not say what was waited for. `data` is what it said until then."""
+
+    def __init__(self, mark: bytes, seconds: float, data: bytes) -> None:
+        last = f"; the last it said is {data[-MAX_SHOWN_BYTES:]!r}" if data else ", and nothing else"
+        super().__init__(f"the device did not say {mark!r} within {seconds:g} s{last}")
+        self.data = data
+
+
+class Seeking:
+    """What the device says in the rows of a session, up to a mark, and within `timeout` seconds from now."""
+
+    def __init__(self, mark: bytes, begun: bytes = b"", timeout: float | None = None) -> None:
+        """`begun`: what it said before."""
         self._mark = mark
-        self._data = bytearray()
+        self._data = bytearray(begun)
+        self._timeout = timeout or 0.0
+        self._began = time.monotonic()
+
+    def seconds_left(self) -> float:
+        return max(0.0, self._began + self._timeout - time.monotonic())
+
+    def timed_out(self) -> ReadTimeout:
+        return ReadTimeout(self._mark, self._timeout, self.data)
 
     @property
     def found(self) -> bool:

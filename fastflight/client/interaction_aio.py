@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +19,7 @@ class AsyncInteraction:
     def __init__(self, interaction: Interaction, rows: AsyncRowStream) -> None:
         self.rows = rows
         self._interaction = interaction
+        self._unread = b""
 
     async def send(self, data: bytes | str) -> None:
         """Send this to the device, text as UTF-8."""
@@ -27,11 +29,17 @@ class AsyncInteraction:
         """The next rows of the session; None when it has ended."""
         return await anext(self.rows, None)
 
-    async def read_until(self, mark: bytes) -> bytes:
-        """What the device says up to `mark`; for format `bytes`. `Stopped` if the session ends before."""
-        seeking = Seeking(mark)
-        while not seeking.found:
-            seeking.feed(await self.receive())
+    async def read_until(self, mark: bytes, *, timeout: float | None = None) -> bytes:
+        """As `Interaction.read_until`."""
+        seeking = Seeking(mark, self._unread, timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                while not seeking.found:
+                    seeking.feed(await self.receive())
+        except TimeoutError as error:
+            self._unread = seeking.data
+            raise seeking.timed_out() from error
+        self._unread = b""
         return seeking.data
 
     async def aclose(self) -> None:

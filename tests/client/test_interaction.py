@@ -11,11 +11,13 @@ import pytest
 
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
-from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction
+from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction, ReadTimeout
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.service.admission import Limits
 from fastflight.service.requests import Mode
 
+# For waits that end as soon as something happens.
+SOON = 30.0
 BOTH: tuple[Mode, ...] = ("sync", "async")
 
 
@@ -57,6 +59,46 @@ def test_the_same_on_a_loop(location: str) -> None:
             async with await client.session("demo", since_seq=0, limit_rows=2) as rows:
                 assert (await rows.to_arrow())["seq"].to_pylist() == [0, 1]
             assert rows.gaps == []
+
+    asyncio.run(main())
+
+
+def test_what_the_device_never_says_is_waited_for_as_long_as_asked(client: FastFlightClient) -> None:
+    with client.interact("demo") as repl:
+        repl.send("print(6 * 7)\r")
+        came = b""
+        while b"42\r\n>>> " not in came:
+            with pytest.raises(ReadTimeout, match="the device did not say b'never' within 0.05 s") as timeout:
+                repl.read_until(b"never", timeout=0.05)
+            came = timeout.value.data
+        # What came is still there, and the session goes on.
+        assert repl.read_until(b">>> ", timeout=0) == came
+        repl.send("print(7 * 7)\r")
+        assert repl.read_until(b"49\r\n>>> ", timeout=SOON).startswith(b"print(7 * 7)\r\n")
+        with pytest.raises(ReadTimeout, match="and nothing else") as timeout:
+            repl.read_until(b"never", timeout=0)
+        assert timeout.value.data == b""
+    assert repl.rows.summary["ended"] == "client ended"
+    with pytest.raises(LookupError), client.interact("demo") as repl:
+        with pytest.raises(ReadTimeout):
+            repl.read_until(b"never", timeout=0)
+        raise LookupError
+
+
+def test_the_same_wait_on_a_loop(location: str) -> None:
+    async def main() -> None:
+        async with AsyncFastFlightClient(location) as client:
+            async with await client.interact("demo") as repl:
+                await repl.send(b"print(6 * 7)\r")
+                came = b""
+                while b"42\r\n>>> " not in came:
+                    with pytest.raises(ReadTimeout, match="the device did not say b'never'") as timeout:
+                        await repl.read_until(b"never", timeout=0.05)
+                    came = timeout.value.data
+                assert await repl.read_until(b">>> ", timeout=0) == came
+                await repl.send("print(7 * 7)\r")
+                assert (await repl.read_until(b"49\r\n>>> ", timeout=SOON)).startswith(b"print(7 * 7)\r\n")
+            assert repl.rows.summary["ended"] == "client ended"
 
     asyncio.run(main())
 
