@@ -56,6 +56,18 @@ PLAIN_TYPES: dict[str, pa.DataType] = {
     **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
 }
 
+# Names of other languages, and the type that is meant: the nearest spelling would be a narrower one.
+MEANT = {
+    **dict.fromkeys(("int", "integer", "long", "bigint"), "int64"),
+    **dict.fromkeys(("number", "real", "numeric"), "float64"),
+    **dict.fromkeys(("str", "text", "object", "varchar"), "string"),
+    **dict.fromkeys(("timestamp", "datetime", "datetime64"), "timestamp[us]"),
+    "boolean": "bool",
+    "bytes": "binary",
+    "date": "date32",
+    "time": "time64[us]",
+}
+
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([A-Za-z0-9_+:/-]{1,64})\]")
 _DECIMAL = re.compile(r"decimal128\((\d{1,2}),\s*(-?\d{1,2})\)")
 _NESTED = re.compile(r"(list|struct)<(.*)>", re.DOTALL)
@@ -80,9 +92,9 @@ def _type_of(name: str, column: str, depth: int) -> pa.DataType:
             return _decimal(int(match[1]), int(match[2]), column)
         if match := _NESTED.fullmatch(text):
             return _nested(match[1], match[2], column, depth + 1)
-    raise RequestError(
-        f"no Arrow type is named {text[:80]!r}", where=f"schema.{column}", hint=nearest(text, PLAIN_TYPES)
-    )
+    meant = MEANT.get(text.lower())
+    hint = nearest(text if meant is None else meant, PLAIN_TYPES)
+    raise RequestError(f"no Arrow type is named {text[:80]!r}", where=f"schema.{column}", hint=hint)
 
 
 def _decimal(precision: int, scale: int, column: str) -> pa.DataType:

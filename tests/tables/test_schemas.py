@@ -54,6 +54,18 @@ def test_the_nearest_type_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "meant"),
+    [("int", "int64"), ("Integer", "int64"), ("number", "float64"), ("str", "string"), ("boolean", "bool")]
+    + [("timestamp", "timestamp[us]"), ("datetime", "timestamp[us]"), ("date", "date32"), ("bytes", "binary")],
+)
+def test_names_of_other_languages_name_the_type_that_is_meant(name: str, meant: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        schema_from_names({"n": name})
+    assert refused.value.hint.startswith(f"Did you mean {meant!r}?")
+    assert schema_from_names({"n": meant})
+
+
+@pytest.mark.parametrize(
     ("path", "format_"),
     [
         ("/a.csv", "csv"), ("/a.TSV", "csv"), ("b.jsonl", "jsonl"), ("b.ndjson", "jsonl"), ("c.arrow", "arrow"),
