@@ -97,7 +97,7 @@ def _typed() -> str:
 
 def _word(value: Any) -> str:
     if value is None or value == "":
-        return "-"
+        return "unknown"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):

@@ -94,9 +94,9 @@ def _board(session: Session) -> Iterator[Finding]:
     yield _file_system(session)
     yield _digest(can)
     yield Finding("ok", f"round trip {_round_trip(session) * 1000:.1f} ms")
-    if info.free_memory > 0:
+    if info.free_memory:
         yield Finding("ok", f"{screen.size(info.free_memory)} of memory free: blocks of {can.block_bytes} bytes")
-    if info.storage_free >= 0:
+    if info.storage_free is not None and info.storage_bytes is not None:
         level: Level = "ok" if info.storage_free else "problem"
         text = f"{screen.size(info.storage_free)} of {screen.size(info.storage_bytes)} of storage free"
         yield Finding(level, text, "" if info.storage_free else "Remove files before writing new ones")

@@ -23,7 +23,7 @@ from fastflight.device.parts import Unfinished
 from fastflight.device.transfer import Hashed, Part, Resumption, Transfer
 from fastflight.device.tree import Tree
 from fastflight.device.upload import Upload
-from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError
+from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportTimeout
 from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class Board:
     def info(self) -> Conversation[DeviceInfo]:
         """What the board says of itself, now."""
         known = self.capabilities
-        size, free = -1, -1
+        size = free = None
         if known.has("os.statvfs"):
             output = yield from self.repl.execute(STORAGE.encode(), SHORT_SECONDS)
             if not output.stderr:
@@ -174,7 +174,7 @@ class Board:
             version=known.version,
             machine=known.machine,
             unique_id=known.unique_id,
-            free_memory=known.free_memory,
+            free_memory=known.free_memory or None,
             storage_bytes=size,
             storage_free=free,
             raw_paste=bool(self.repl.paste),
@@ -240,13 +240,29 @@ class Board:
 
     def execute(self, code: str, within: float) -> Conversation[Output]:
         """Run a short piece of code; its output and traceback."""
-        return (yield from self.repl.execute(code.encode(), within))
+        yield from self.repl.submit(code.encode())
+        return (yield from self._stopping(self.repl.output(within), within))
 
     def follow(self, code: str, within: float) -> Conversation[None]:
         """Run code and deliver its output as it comes. Its exception is raised at the end."""
-        stderr = yield from self.repl.follow(code.encode(), within)
+        yield from self.repl.submit(code.encode())
+        stderr = yield from self._stopping(self.repl.deliver(within), within)
         if stderr:
             raise failure(stderr, where="", platform=self.capabilities.platform)
+
+    def _stopping(self, output: Conversation[T], within: float) -> Conversation[T]:
+        """Receive the output of code that runs. Stops code that is silent for `within` seconds: `TransportTimeout`."""
+        try:
+            return (yield from output)
+        except TransportTimeout:
+            silent = f"the code wrote nothing for {within:g} s"
+            try:
+                yield from self.repl.recover()
+            except TransportTimeout as error:
+                hint = "Reset the board, or plug it in again"
+                raise TransportTimeout(f"{silent} and cannot be stopped: {error.what}", hint=hint) from error
+            hint = "The device is ready. Allow a longer timeout for code that is silent for longer"
+            raise TransportTimeout(f"{silent} and was stopped", hint=hint) from None
 
     def soft_reset(self) -> Conversation[None]:
         """Restart the interpreter, `boot.py` and `main.py`. The session is over: close it."""

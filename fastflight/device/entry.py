@@ -29,14 +29,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a board says of itself. Sizes in bytes, -1 where it does not say."""
+    """What a board says of itself. Sizes in bytes, None where it does not say."""
 
     platform: str
     version: str
     machine: str
     unique_id: str
-    free_memory: int
-    storage_bytes: int
-    storage_free: int
+    free_memory: int | None
+    storage_bytes: int | None
+    storage_free: int | None
     raw_paste: bool
     features: tuple[str, ...]

@@ -136,7 +136,8 @@ def explained(link: Link, unfinished: Unfinished) -> Iterator[None]:
         raise
     except DeviceFull as error:
         if not unfinished.direct and not link.capabilities.has("os.rename"):
-            error.hint = "This board needs room for a second copy to replace a file. Remove the old file first"
+            second = "To replace a file, this board needs room for a second copy: remove the old one first"
+            error.hint = f"{error.hint}. {second}" if error.hint else second
         raise
     except FileMissing:
         if unfinished.direct and not link.capabilities.folders:

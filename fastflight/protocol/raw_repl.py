@@ -143,6 +143,10 @@ class RawRepl:
     def execute(self, code: bytes, within: float) -> Conversation[Output]:
         """Run `code` to its end; `within` bounds each silence. Its output is collected, so it should be short."""
         yield from self.submit(code)
+        return (yield from self.output(within))
+
+    def output(self, within: float) -> Conversation[Output]:
+        """Collect the output of the code that was submitted."""
         stdout = yield from self.inbox.until(END, within, MAX_ANSWER_BYTES)
         stderr = yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES)
         return Output(stdout, stderr)
@@ -153,6 +157,10 @@ class RawRepl:
         `TransportTimeout` after `within` seconds of silence: the code still runs then.
         """
         yield from self.submit(code)
+        return (yield from self.deliver(within))
+
+    def deliver(self, within: float) -> Conversation[bytes]:
+        """Deliver the output of the code that was submitted, as `follow` does."""
         held = b""
         while True:
             data = held + (yield from self.inbox.some(within))

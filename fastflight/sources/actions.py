@@ -59,7 +59,7 @@ class Execute(OnDevice):
 
 
 class Reset(OnDevice):
-    """`soft` restarts the interpreter and runs `main.py`, `hard` restarts the board."""
+    """`soft` restarts the interpreter and runs `main.py`, `hard` restarts the board. Either stops what runs there."""
 
     kind: Literal["soft", "hard"] = "soft"
 
@@ -69,7 +69,8 @@ def device_actions(inventory: Inventory) -> list[Action]:
 
     def on_session(work: Callable[[Session, B], Sequence[Result]], name: str) -> Callable[[B], Iterable[Result]]:
         def run(body: B) -> Iterable[Result]:
-            with inventory.device(body.device).lease(name, interrupt=body.interrupt) as session:
+            interrupt = body.interrupt or isinstance(body, Reset)
+            with inventory.device(body.device).lease(name, interrupt=interrupt) as session:
                 return work(session, body)
 
         return run

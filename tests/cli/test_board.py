@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from click.testing import Result
 from serial.tools import list_ports, list_ports_common
+from typer.testing import CliRunner
+
+from fastflight.cli.compose import open_server
+from fastflight.cli.main import app
+from fastflight.cli.settings import ServeSettings
 
 Run = Callable[..., Result]
 
@@ -21,6 +27,18 @@ def test_devices(run: Run) -> None:
 def test_info(run: Run) -> None:
     assert json.loads(run("info", "demo", "--json").stdout)["platform"] == "simulator"
     assert "simulator" in run("info", "demo").stdout
+
+
+def test_what_a_board_does_not_know_is_unknown() -> None:
+    with open_server(ServeSettings("grpc://127.0.0.1:0", {"poor": "sim:?without=os.statvfs,gc.mem_free"})) as running:
+        run = partial(CliRunner().invoke, app)
+        said = run(["info", "poor", "--server", running.location]).stdout
+        told = json.loads(run(["info", "poor", "--json", "--server", running.location]).stdout)
+    sizes = ["free_memory", "storage_bytes", "storage_free"]
+    assert [told[name] for name in sizes] == [None] * 3
+    assert [line.split()[-1] for line in said.splitlines() if line.startswith(("free memory", "storage"))] == [
+        "unknown"
+    ] * 3
 
 
 def test_output_is_shown_line_by_line(run: Run) -> None:
@@ -105,3 +123,21 @@ def test_a_running_program_is_left_alone_unless_interrupted(run: Run) -> None:
     assert (busy.exit_code, "--interrupt" in busy.stderr) == (1, True)
     assert run("rm", "demo:/main.py", "--interrupt").exit_code == 0
     assert run("ls", "demo").exit_code == 0
+
+
+@pytest.mark.parametrize("kind", [(), ("--hard",)])
+def test_a_reset_stops_a_running_program_and_starts_it_again(run: Run, kind: tuple[str, ...]) -> None:
+    program = "f = open('/runs', 'a'); f.write('x'); f.close()\nimport time\nwhile True:\n time.sleep_ms(10)\n"
+    assert run("exec", "demo", f"f = open('/main.py', 'w'); f.write({program!r}); f.close()").exit_code == 0
+    for _ in range(2):
+        result = run("reset", "demo", *kind)
+        assert (result.exit_code, result.stderr) == (0, "")
+    assert run("exec", "demo", "print(open('/runs').read())", "--interrupt").stdout == "xx\n"
+    assert [run("rm", f"demo:/{name}").exit_code for name in ("runs", "main.py")] == [0, 0]
+
+
+def test_code_that_is_silent_for_too_long_is_stopped(run: Run) -> None:
+    result = run("exec", "demo", "x = 1\nwhile True: pass", "--timeout", "0.5")
+    assert result.exit_code == 3
+    assert "demo: the code wrote nothing for 0.5 s and was stopped. The device is ready" in result.stderr
+    assert run("exec", "demo", "print(x)").stdout == "1\n"

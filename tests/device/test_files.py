@@ -187,7 +187,7 @@ def test_a_new_file_on_a_board_that_cannot_rename_needs_room_for_itself_alone(
 ) -> None:
     big = CONTENT + CONTENT[:4000]
     with board("without=os.rename&capacity=25000").device("demo").lease("test") as session:
-        with pytest.raises(DeviceFull, match="Remove the old file first"):
+        with pytest.raises(DeviceFull, match="remove the old one first"):
             session.write("/old.bin", [big])
         written = session.write("/new.bin", [big])
         assert (written.bytes, written.verified) == (len(big), "sha256")
