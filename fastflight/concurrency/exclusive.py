@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections import deque
@@ -183,7 +184,10 @@ class Exclusive:
         holder = current.holder if current is not None else ""
         hint = "Wait until it is done, or end it there"
         if current is not None and current.tenure is not None:
-            hint += f". Who asks after {current.tenure.idle_seconds:g} s in which it sent nothing gets the device"
+            hint = (
+                f"Close it where it is open, or ask again in {math.ceil(current.tenure.left())} s: it gives the device"
+                f" up when nothing was sent to it for {current.tenure.idle_seconds:g} s"
+            )
         raise BusyError(f"in use by {holder} for {seconds:.1f} s", holder=holder, where=self.where, hint=hint)
 
     def _withdraw(self, waiter: _Waiter) -> None:

@@ -28,6 +28,10 @@ class Tenure:
         """It is in use now. From any thread."""
         self._used = self._clock()
 
+    def left(self) -> float:
+        """Seconds until the holder may be asked to go, if it sends nothing. From any thread."""
+        return max(0.0, self.idle_seconds - (self._clock() - self._used))
+
     def wanted(self) -> float:
         """Somebody else asks: how long the holder may still be idle. 0 when it is to go. From any thread."""
         with self._lock:

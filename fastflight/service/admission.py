@@ -52,9 +52,9 @@ SILENT_SECONDS = 60.0
 STALLED_SECONDS = 120.0
 # The same where no device is held: a live session costs its place, and what it misses is counted.
 STALLED_LIVE_SECONDS = 3600.0
-# Who has a board's REPL and types nothing has it while nobody else asks. Who asks after so long gets it: making coffee
-# takes less, and a terminal that was left open over lunch keeps nobody out.
-IDLE_SECONDS = 600.0
+# An interactive session in which nothing is typed keeps the device while nobody else asks for it. After this time
+# another request gets it: a person has gone to another window by then, often to wait there for this device.
+IDLE_SECONDS = 60.0
 # A server that had room for nobody for so long is no better in a moment: a balancer may send clients elsewhere.
 OVERLOADED_SECONDS = 10.0
 # How often a waiting thread looks whether its client is still there. gRPC takes up to 0.4 ms to say.

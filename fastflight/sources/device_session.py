@@ -46,6 +46,8 @@ from fastflight.sources.session_rows import SessionRows
 LOOK_SECONDS = 0.2
 # On a loop that is somebody else's work; a word of life is wanted now and then.
 SILENCE_SECONDS = 5.0
+# How others are told of an exchange that has the device: a person's terminal, or a program in its place.
+INTERACTIVE = "an interactive session (a REPL)"
 
 
 class DeviceSessions:
@@ -184,7 +186,7 @@ async def _alots(device: Device, request: DeviceSession, following: Following) -
 def _talk(
     device: Device, request: DeviceSession, following: Following, batches: Incoming, tenure: Tenure
 ) -> Generator[Lot, None, None]:
-    with _gone(following), device.line(holder(request), tenure=tenure) as port, _named():
+    with _gone(following), device.line(INTERACTIVE, tenure=tenure) as port, _named():
         tenure.use()
         reader = following.start()
         with LineThread(port, partial(_lost, following)) as line:
@@ -206,7 +208,7 @@ async def _atalk(
     device: Device, request: DeviceSession, following: Following, batches: AsyncIncoming, tenure: Tenure
 ) -> AsyncGenerator[Lot, None]:
     with _gone(following):
-        async with device.aline(holder(request), tenure=tenure) as port:
+        async with device.aline(INTERACTIVE, tenure=tenure) as port:
             tenure.use()
             with _named():
                 reader = following.start()

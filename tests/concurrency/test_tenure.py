@@ -43,7 +43,7 @@ def test_who_asks_for_what_is_not_used_waits_until_it_is_given_back() -> None:
     holding = threading.Thread(target=hold)
     holding.start()
     assert held.wait(SOON)
-    with pytest.raises(BusyError, match="in use by a REPL.*after 600 s in which it sent nothing"):
+    with pytest.raises(BusyError, match="in use by a REPL.*ask again in 600 s: it .*nothing was sent to it for 600 s"):
         lock.acquire("reading", 0)
     assert (left.is_set(), lock.put_out) == (False, 0)
     now[0] = 600.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -210,7 +211,8 @@ def test_a_prompt_from_afar(board: Board, mode: str) -> None:
         assert said(stream, b"2\r\n>>> ").endswith(b"1+1\r\n2\r\n>>> ")
         busy = board.get(type="device.listing", device="demo")
         assert isinstance(busy.error, flight.FlightUnavailableError)
-        assert "device.session request that sends" in str(busy.error)
+        assert "demo: in use by an interactive session (a REPL) for" in str(busy.error)
+        assert re.search(r"Close it where it is open, or ask again in \d+ s", str(busy.error))
         watching = board.client.do_get(ticket(**SESSION, since_seq=0, limit_rows=1, mode=mode)).read_all()
         assert watching.num_rows == 1
         writer.done_writing()

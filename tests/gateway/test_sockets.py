@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from fastflight.cli.compose import RunningServer, open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.cli.web import open_remote_gateway
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
+from fastflight.service.admission import Limits
 
 SOON = 30.0
 
@@ -266,6 +268,35 @@ def test_a_second_one_is_told_who_has_the_line(served: Served) -> None:
         until(first, b">>> ")
     with connect(f"{served.ws}/ws/repl/demo") as third:
         assert "ready" in str(third.recv(SOON))
+
+
+def test_an_idle_one_gives_way_to_a_request_and_a_busy_one_says_how_to_end_it() -> None:
+    def listed(running: RunningServer) -> Any:
+        with urllib.request.urlopen(f"{running.http}/devices/demo/files/", timeout=SOON) as answer:
+            return json.load(answer)
+
+    for idle_seconds, gives_way in ((1e-6, True), (600.0, False)):
+        settings = ServeSettings(
+            "grpc://127.0.0.1:0",
+            {"demo": "sim:?telemetry=0"},
+            http=("127.0.0.1", 0),
+            limits=Limits(idle_seconds=idle_seconds),
+        )
+        with open_server(settings) as running, ExitStack() as clients:
+            assert running.http is not None
+            typing = clients.enter_context(connect(running.http.replace("http:", "ws:") + "/ws/repl/demo"))
+            assert "ready" in str(typing.recv(SOON))
+            if gives_way:
+                assert "/readings.csv" in str(listed(running))
+                heard = Heard().hear(typing)
+                assert "somebody else asked for the device" in str(heard.told[-1])
+                continue
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                listed(running)
+            error = json.load(refused.value)
+            assert (refused.value.code, error["code"], error["where"]) == (503, "busy", "demo")
+            assert error["holder"] == "an interactive session (a REPL)"
+            assert error["hint"].startswith("Close it where it is open, or ask again in ")
 
 
 @pytest.mark.parametrize("kind", ["in one process", "in front of another"])
