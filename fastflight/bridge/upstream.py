@@ -4,8 +4,8 @@ An `Upstream` is a `Line` (see `line`) over any device address. A line that is l
 and opened again after a wait that grows (`backoff`), wherever the device is then (`whereabouts`). Nothing polls while
 it is open. While it is lost, something must: no portable call says that a port came back, or that a peer listens.
 
-A child process (`exec:`) goes on over its soft resets (`child`). One that dies again and again is given up: it would
-fail for ever, where a port only waits for its cable. `retry` begins anew.
+A child process (`exec:`) that dies again and again is given up: it would fail for ever, where a port only waits for its
+cable. `retry` begins anew.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import structlog
 
 from fastflight.bridge.backoff import Backoff
 from fastflight.bridge.channel import QUIET_SECONDS
-from fastflight.bridge.child import Child
 from fastflight.bridge.line import Driven, Listener, State
 from fastflight.bridge.whereabouts import Whereabouts
 from fastflight.concurrency.offload import off_loop
@@ -38,7 +37,7 @@ QUICK_DEATHS = 5
 
 
 class Stream(Protocol):
-    """The part of a port that a line needs; also what a child has."""
+    """The part of a port that a line needs."""
 
     async def aread(self, timeout: float) -> bytes:
         """At least one byte."""
@@ -167,10 +166,6 @@ class Upstream:
                 await stream.aclose()
 
     async def _open(self) -> Stream:
-        if isinstance(self._address, ExecAddress):
-            child = Child(self._address)
-            await child.open()
-            return child
         return await off_loop(self._place.open, OPEN_SECONDS, discard=lambda port: port.close())
 
     async def _read(self, stream: Stream) -> NoReturn:

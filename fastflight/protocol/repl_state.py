@@ -42,6 +42,7 @@ BACKSPACES = (0x08, 0x7F)
 IGNORED_KEYS = (0x00, 0x0A)
 # What a host may send after ^A without waiting for the raw REPL. A board's receive ring would hold less.
 MAX_AHEAD_BYTES = 4096
+PIECE_BYTES = 1024
 
 # Enough of an answer to tell it from a longer one, and of a line to tell an empty one and a request.
 _ANSWER_BYTES = max(map(len, NEW_LINES)) + 1
@@ -153,8 +154,11 @@ class ReplState:
 
     def sent(self, data: bytes) -> None:
         """The host sends `data`."""
-        while data:
-            data = _SENT[self._phase](self, data)
+        # In pieces: each key at a prompt leaves a copy of what follows it.
+        for start in range(0, len(data), PIECE_BYTES):
+            piece = data[start : start + PIECE_BYTES]
+            while piece:
+                piece = _SENT[self._phase](self, piece)
 
     def received(self, data: bytes) -> None:
         """The board sends `data`."""

@@ -37,6 +37,11 @@ class DescriptorPort:
         self._wake_reader, self._wake_writer = os.pipe()
 
     @property
+    def _watched(self) -> tuple[int, ...]:
+        """More descriptors: a wait ends, as when its time is up, when there is something to read from one."""
+        return ()
+
+    @property
     def bytes_per_second(self) -> float | None:
         return None
 
@@ -127,7 +132,9 @@ class DescriptorPort:
         poll = select.poll()
         poll.register(self._descriptor, event)
         poll.register(self._wake_reader, select.POLLIN)
-        if not poll.poll(timeout * 1000):
+        for each in self._watched:
+            poll.register(each, select.POLLIN)
+        if not {descriptor for descriptor, _ in poll.poll(timeout * 1000)}.difference(self._watched):
             raise self._timed_out(what, timeout)
 
     def _timed_out(self, what: str, timeout: float) -> TransportTimeout:

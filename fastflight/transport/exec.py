@@ -1,33 +1,52 @@
 """`exec:COMMAND`: a child process on a pseudo-terminal, such as MicroPython's unix port or an emulator.
 
 The terminal is set raw before the child starts: a child that finds it cooked would inherit echo and line editing while
-it runs code. The child gets a folder of its own to run in (`?cwd=DIR` names one); it runs with the rights of this
-process, so a MicroPython that is given here sees the host's files.
+it runs code. It is the child's controlling terminal. The child gets a folder of its own to run in (`?cwd=DIR` names
+one); it runs with the rights of this process, so a MicroPython that is given here sees the host's files.
+
+`ExecAddress.open` gives a `ChildPort`, which outlives a soft reset of the child (`child`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
-from fastflight.errors import TransportError
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport.child import ChildPort
 from fastflight.transport.descriptor import DescriptorPort
 from fastflight.transport.inherited import inherited
 
 # A child that was asked to end gets this long before it is killed.
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.01
+# Of a child that has ended: how soon its terminal gives what it said last, and how long what it left running is heard.
+LAST_SECONDS = 0.1
+LAST_WORDS_SECONDS = 1.0
 # Asks whether there is anybody to signal.
 NO_SIGNAL = 0
+CTRL_C = b"\x03"
+# Of what `termios.tcgetattr` gives.
+LOCAL_FLAGS = 3
+# The shell is the leader of a new session without a terminal, so the first one that it opens becomes the session's
+# controlling terminal. Then the command takes its place. Python has no other way that runs no code of its own between
+# fork and exec, where other threads may hold locks.
+SHELL = "/bin/sh"
+ON_TERMINAL = 'exec <"$0" >"$0" 2>"$0"; exec "$@"'
 
 
 @dataclass(slots=True)
@@ -39,7 +58,10 @@ class ExecAddress:
     cwd: str | None = None
     _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
 
-    def open(self, timeout: float) -> ExecPort:
+    def open(self, timeout: float) -> ChildPort:
+        return ChildPort(self._start, self.url)
+
+    def _start(self) -> ExecPort:
         if sys.platform == "win32":
             raise TransportError(
                 "a child on a terminal needs a POSIX system", where=self.url, hint="Use socket:// or serial:// here"
@@ -56,8 +78,11 @@ class ExecAddress:
         folder = self.cwd or (self._folder.name if self._folder else ".")
         try:
             tty.setraw(theirs)
-            child = subprocess.Popen(  # noqa: S603  # the command that the fleet file names, no shell
-                shlex.split(self.command),
+            _mark(theirs)
+            program, *arguments = shlex.split(self.command)
+            child = subprocess.Popen(  # noqa: S603  # the command that the fleet file names; the shell reads none of it
+                [SHELL, "-c", ON_TERMINAL, os.ttyname(theirs), _runnable(program, folder), *arguments],
+                # Until the shell has opened it: a terminal that nobody has open hangs up.
                 stdin=theirs,
                 stdout=theirs,
                 stderr=theirs,
@@ -92,15 +117,160 @@ class ExecAddress:
 
 
 class ExecPort(DescriptorPort):
-    """The terminal of a child. `process` is for whoever wants to know how it ended; closing the port ends it."""
+    """The terminal of a child. `process` is for whoever wants to know how it ended; closing the port ends it.
+
+    Ctrl-C is a byte to a child, except to one that manages the terminal as MicroPython's unix port does: that reads
+    Ctrl-C at its prompts, and catches SIGINT instead while it runs code. Children that leave the terminal as it is, as
+    emulators do, get every byte.
+    """
 
     def __init__(self, descriptor: int, where: str, process: subprocess.Popen[bytes]) -> None:
         super().__init__(descriptor, where, lambda: _end(descriptor, process))
         self.process = process
+        self._manages_terminal = False
+        # When its last words are over, once it has ended. Until then `_end_watch` shows its end, where there is such.
+        self._over: float | None = None
+        self._end_watch: int | None = None
+        with contextlib.suppress(AttributeError, OSError):  # not on this system, or not allowed
+            self._end_watch = os.pidfd_open(process.pid)
+
+    def close(self) -> None:
+        super().close()
+        watch, self._end_watch = self._end_watch, None
+        if watch is not None:
+            os.close(watch)
+
+    def read(self, timeout: float) -> bytes:
+        if not self._has_ended():
+            try:
+                return super().read(timeout)
+            except TransportTimeout:
+                if not self._has_ended():
+                    raise
+        with self._last_words():
+            return super().read(LAST_SECONDS)
+
+    def write(self, data: bytes, timeout: float) -> None:
+        with self._no_taker():
+            super().write(self._without_interrupts(data), timeout)
+
+    async def aread(self, timeout: float) -> bytes:
+        if not self._has_ended():
+            try:
+                async with self._until_end():
+                    return await super().aread(timeout)
+            except (TimeoutError, TransportTimeout):
+                if not self._has_ended():
+                    raise
+        with self._last_words():
+            return await super().aread(LAST_SECONDS)
+
+    async def awrite(self, data: bytes, timeout: float) -> None:
+        with self._no_taker():
+            async with self._until_end():
+                await super().awrite(self._without_interrupts(data), timeout)
 
     async def aclose(self) -> None:
         # A child may take its time to end.
         await unbroken(off_loop(self.close))
+
+    def _has_ended(self) -> bool:
+        if self._over is None and self.process.poll() is not None:
+            self._over = time.monotonic() + LAST_WORDS_SECONDS
+        return self._over is not None
+
+    @contextlib.contextmanager
+    def _last_words(self) -> Iterator[None]:
+        """Read what the child said before it ended. What it left running may hold the terminal, and talk on."""
+        if self._over is not None and time.monotonic() < self._over:
+            with contextlib.suppress(TransportTimeout):
+                yield
+                return
+        raise TransportClosed("the process has ended", where=self._where)
+
+    @contextlib.contextmanager
+    def _no_taker(self) -> Iterator[None]:
+        """A child that has ended takes nothing, even if what it left running holds the terminal."""
+        try:
+            yield
+        except (TimeoutError, TransportTimeout):
+            if self._has_ended():
+                raise TransportClosed("the process has ended", where=self._where) from None
+            raise
+
+    @contextlib.asynccontextmanager
+    async def _until_end(self) -> AsyncIterator[None]:
+        """Leave the block with `TimeoutError` when the child ends."""
+        async with contextlib.AsyncExitStack() as ending:
+            for each in self._watched:
+                loop, watch = asyncio.get_running_loop(), os.dup(each)
+                ending.callback(os.close, watch)
+                wait = await ending.enter_async_context(asyncio.timeout(None))
+                loop.add_reader(watch, _end_wait, loop, watch, wait)
+                ending.callback(loop.remove_reader, watch)
+            yield
+
+    @property
+    def _watched(self) -> tuple[int, ...]:
+        return (self._end_watch,) if self._end_watch is not None and self._over is None else ()
+
+    def _without_interrupts(self, data: bytes) -> bytes:
+        """Interrupt the child if it waits for a signal. What is left of `data` for the terminal."""
+        if self._manages_terminal and CTRL_C not in data:
+            return data
+        marked = _is_marked(self._descriptor) if not self._closed else True
+        self._manages_terminal = self._manages_terminal or not marked
+        if (
+            CTRL_C not in data
+            or not self._manages_terminal
+            or not _catches_interrupts(self.process.pid, default=marked)
+        ):
+            return data
+        self.process.send_signal(signal.SIGINT)
+        return data.replace(CTRL_C, b"")
+
+
+def _end_wait(loop: asyncio.AbstractEventLoop, watch: int, wait: asyncio.Timeout) -> None:
+    loop.remove_reader(watch)
+    wait.reschedule(loop.time())
+
+
+def _mark(terminal: int) -> None:
+    """Mark the raw `terminal` by a flag that has no effect on it: a child that sets the terminal clears the flag."""
+    import termios
+
+    attributes = termios.tcgetattr(terminal)
+    attributes[LOCAL_FLAGS] |= termios.ECHOE
+    termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+
+
+def _is_marked(terminal: int) -> bool:
+    """Whether the terminal is as the child found it; asked of either side of it."""
+    import termios
+
+    try:
+        return bool(termios.tcgetattr(terminal)[LOCAL_FLAGS] & termios.ECHOE)
+    except termios.error:  # it hangs up
+        return True
+
+
+def _catches_interrupts(process: int, *, default: bool) -> bool:
+    """Whether the process catches SIGINT, which would end it otherwise; `default` where the system does not say."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return default
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (signal.SIGINT - 1) & 1)
+
+
+def _runnable(program: str, folder: str) -> str:
+    """`program`, which is to run in `folder`. `OSError` where it cannot: the shell would say so on the terminal."""
+    path = os.path.join(folder, program) if os.sep in program else program
+    if shutil.which(path) is None:
+        missing = errno.EACCES if os.path.exists(path) else errno.ENOENT
+        raise OSError(missing, os.strerror(missing))
+    return program
 
 
 def _end(descriptor: int, child: subprocess.Popen[bytes]) -> None:

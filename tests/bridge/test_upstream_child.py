@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from fastflight.bridge.backoff import Backoff
-from fastflight.bridge.child import SOFT_REBOOT, ending
 from fastflight.bridge.upstream import QUICK_DEATHS, Upstream
 from fastflight.errors import TransportClosed
 from fastflight.transport import exec as transport_exec
+from fastflight.transport.child import SOFT_REBOOT, ending
 from fastflight.transport.exec import ExecAddress
 from tests.bridge.watching import Watcher, running
 
@@ -258,8 +258,6 @@ def test_a_terminal_that_is_held_open_does_not_hide_the_end() -> None:
             await execute(board, hold)
             assert await board.ask(b"\x04", RAW) == RAW_RESET
 
-    if not hasattr(os, "pidfd_open"):
-        pytest.skip("only the terminal tells here that the process has ended")
     play(scene())
 
 

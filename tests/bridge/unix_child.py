@@ -3,20 +3,25 @@
     python unix_child.py [--die-at-start CODE] [--marker FILE]
 
 It prints banner and prompt, has the friendly REPL, the raw REPL and raw paste, runs what it is sent as Python, and ends
-where the unix port ends: at ^D on an empty line and at `SystemExit`. With `--marker` it dies at once, with code 7, as
-soon as that file is there.
+where the unix port ends: at ^D on an empty line and at `SystemExit`. It reads ^C as a byte at its prompts, from a
+terminal that it has set for that; while it runs code it puts the terminal back and catches SIGINT. With `--marker` it
+dies at once, with code 7, as soon as that file is there.
 """
 
 import contextlib
 import io
 import os
+import signal
 import sys
+import termios
 import traceback
 
 BANNER = b'MicroPython v1.27.0 on 2025-12-01; linux [Python] version\r\nType "help()" for more information.\r\n'
 WINDOW = 32
 CTRL_A, CTRL_B, CTRL_C, CTRL_D, CTRL_E = b"\x01", b"\x02", b"\x03", b"\x04", b"\x05"
 NAMES: dict[str, object] = {"__name__": "__main__"}
+# The terminal's local flags, as it found them and at its prompts.
+as_found, at_prompt = termios.tcgetattr(0)[3], 0
 
 
 class Output(io.RawIOBase):
@@ -44,15 +49,25 @@ def run(code: bytes, *, raw: bool) -> None:
     error = b""
     leaving: SystemExit | None = None
     try:
+        set_terminal(as_found)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with contextlib.redirect_stdout(io.TextIOWrapper(Output(), write_through=True, newline="")):
             exec(code, NAMES)
     except SystemExit as asked:
         leaving = asked
     except BaseException:
         error = traceback.format_exc(0).encode()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    set_terminal(at_prompt)
     say(b"\x04" * raw + error + b"\x04" * raw)
     if leaving is not None:
         raise leaving
+
+
+def set_terminal(flags: int) -> None:
+    attributes = termios.tcgetattr(0)
+    attributes[3] = flags
+    termios.tcsetattr(0, termios.TCSANOW, attributes)
 
 
 def friendly() -> bool:
@@ -122,6 +137,8 @@ def main(arguments: list[str]) -> None:
         os._exit(int(options["--die-at-start"]))
     if os.path.exists(options.get("--marker", "")):
         os._exit(7)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    set_terminal(at_prompt)
     while friendly() and raw():
         pass
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from fastflight.bridge import Ports
 from fastflight.cli.compose import RunningServer, open_server
 from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.client import FastFlightClient
-from fastflight.errors import BusyError, TransportError
+from fastflight.errors import BusyError, TransportError, TransportTimeout
 
 SECONDS = 30.0
 
@@ -75,6 +77,34 @@ def test_a_tool_that_comes_while_a_request_runs_is_told_at_once(
     with tool(server, kind) as stream:
         assert b"fastflight: demo: in use by " in until(stream, b"\r\n")
     batches.close()  # type: ignore[attr-defined]
+
+
+def test_a_command_takes_ctrl_c_and_outlives_soft_resets_for_tools_and_requests() -> None:
+    command = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).parents[1] / "bridge" / "unix_child.py")])
+    settings = ServeSettings(
+        "grpc://127.0.0.1:0", {"demo": f"exec:{command}"}, {"demo": BridgeSettings(Ports(socket=0))}
+    )
+    with open_server(settings) as server, FastFlightClient(server.location) as client:
+        with tool(server) as stream:
+            stream.sendall(b"\r\x03")
+            until(stream, b">>> ")
+            for _ in range(2):
+                stream.sendall(b"x = 1\r\x04")
+                until(stream, b"MPY: soft reboot\r\n")
+                until(stream, b">>> ")
+                stream.sendall(b"x\r")
+                until(stream, b"NameError")
+        client.reset("demo")
+        with client.interact("demo") as repl:
+            repl.send(b"\r")
+            repl.read_until(b">>> ")
+            repl.send(b"""exec("print('runs')\\nwhile True: pass")\r""")
+            repl.read_until(b"runs\n")
+            repl.send(b"\x03")
+            repl.read_until(b"KeyboardInterrupt")
+        with pytest.raises(TransportTimeout, match="the code wrote nothing for 0.5 s and was stopped"):
+            client.exec("demo", "while True: pass", timeout=0.5).to_arrow()
+        assert lines(client, "print(1)") == ["1"]
 
 
 def test_viewers_see_requests_and_tools_alike(server: RunningServer, client: FastFlightClient) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import AsyncAddress, Port, parse_url
+from fastflight.transport.child import ChildPort
 from fastflight.transport.descriptor import DescriptorPort
-from fastflight.transport.exec import ExecPort
 from fastflight.transport.sim import _accept
 
 PATIENCE = 20.0
@@ -174,7 +174,7 @@ def test_a_command_that_does_not_want_to_end_holds_up_no_loop(monkeypatch: pytes
     async def main() -> None:
         address = parse_url("exec:sh -c 'trap \"\" TERM HUP; echo up; while :; do sleep 1; done'")
         port = address.open(PATIENCE)
-        assert isinstance(port, ExecPort)
+        assert isinstance(port, ChildPort)
         read_until(port, b"up\n")
         turns: list[int] = []
         asyncio.get_running_loop().call_soon(turns.append, 1)
