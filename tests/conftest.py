@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -142,6 +143,16 @@ def chromium() -> str:
     """The path of a browser."""
     with _named_where_missing(required=True):
         return browser.chromium()
+
+
+@pytest.fixture(scope="session")
+def nginx() -> str:
+    """The path of nginx."""
+    with _named_where_missing(required=True):
+        found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+        if found is None:
+            raise TargetMissing("nginx", "it is not installed", "Install Debian's nginx")
+    return found
 
 
 def _running(target: AbstractContextManager[str], *, required: bool) -> Iterator[str]:

@@ -1,0 +1,278 @@
+"""docs/proxy/nginx.conf as it stands, in a real nginx: what it lets through to a real server, and what it refuses."""
+
+from __future__ import annotations
+
+import getpass
+import gzip
+import os
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pytest
+import trustme
+from pyarrow import flight
+
+from fastflight.client import Credentials, FastFlightClient
+from fastflight.service.identity import scopes
+from fastflight.service.requests import DeviceSession
+from fastflight.service.tokens import Book, issued
+from fastflight.service.wire import encode
+
+CONFIGURATION = (Path(__file__).parents[2] / "docs" / "proxy" / "nginx.conf").read_text()
+SERVICE = "/arrow.flight.protocol.FlightService/"
+SECONDS = 30.0
+# What a message of zeros unpacks to, and far less than that: what a server may take meanwhile.
+UNPACKED, ROOM = 256 << 20, 64 << 20
+CALLS = int(re.findall(r"limit_conn flight_calls (\d+);", CONFIGURATION)[0])
+
+# Around the shipped file: a process that a test can own. The log says what a client sent, and what came of it.
+AROUND = """
+daemon off; worker_processes 1; user {user}; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+    log_format told '$request_uri encoding=$http_grpc_encoding accepts=$http_grpc_accept_encoding '
+                    'upstream=$upstream_addr status=$upstream_http_grpc_status$upstream_trailer_grpc_status end';
+    access_log {folder}/access.log told;
+    client_body_temp_path {folder}/bodies; proxy_temp_path {folder}/a; fastcgi_temp_path {folder}/b;
+    uwsgi_temp_path {folder}/c; scgi_temp_path {folder}/d;
+    include {folder}/fastflight.conf;
+}}
+"""
+
+
+@dataclass
+class Proxied:
+    """nginx at `port`, in front of a server process."""
+
+    port: int
+    server: subprocess.Popen[str]
+    ca: bytes
+    token: str
+    log: Path
+
+    @property
+    def url(self) -> str:
+        return f"grpc+tls://127.0.0.1:{self.port}"
+
+    def client(self) -> FastFlightClient:
+        return FastFlightClient(self.url, credentials=Credentials(token=self.token, ca=self.ca))
+
+    def peak(self) -> int:
+        """The most memory that the server ever had."""
+        status = Path(f"/proc/{self.server.pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) << 10
+
+    def channel(self, **options: object) -> grpc.Channel:
+        return grpc.secure_channel(
+            f"127.0.0.1:{self.port}",
+            grpc.ssl_channel_credentials(self.ca),
+            options=[("grpc.max_send_message_length", -1)],
+            **options,
+        )
+
+    def logged(self, path: str) -> list[str]:
+        return [line for line in self.log.read_text().splitlines() if line.startswith(path)]
+
+
+@contextmanager
+def running_nginx(nginx: str, folder: Path, upstream: str) -> Iterator[int]:
+    """The shipped configuration with another address for each line marked SET; gives its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        text = CONFIGURATION.replace("server 127.0.0.1:8816;", f"server {upstream};")
+        text = text.replace("listen 8815 ssl", f"listen 127.0.0.1:{port} ssl").replace("/etc/fastflight", str(folder))
+        assert text.count(str(folder)) == 2 and upstream in text and f":{port} ssl" in text
+        (folder / "fastflight.conf").write_text(text)
+        (folder / "nginx.conf").write_text(AROUND.format(folder=folder, user=getpass.getuser()))
+        # It takes over a socket that listens already, as when one nginx follows another: no port is lost to others.
+        running = subprocess.Popen(
+            [nginx, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")],
+            env={**os.environ, "NGINX": f"{listener.fileno()};"},
+            pass_fds=[listener.fileno()],
+            stderr=subprocess.DEVNULL,
+        )
+    try:
+        yield port
+    finally:
+        running.terminate()
+        running.wait(SECONDS)
+
+
+def certificates(folder: Path) -> bytes:
+    ca = trustme.CA()
+    server = ca.issue_cert("127.0.0.1")
+    server.private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
+    server.private_key_pem.write_to_path(str(folder / "server.key"))
+    return ca.cert_pem.bytes()
+
+
+@pytest.fixture(scope="module")
+def proxied(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    folder = tmp_path_factory.mktemp("proxy")
+    ca = certificates(folder)
+    token, text = issued("ada", scopes(["read,write,session,exec:*"]), datetime.now(UTC))
+    (folder / "tokens.json").write_bytes(Book((token,)).encode())
+    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0"]
+    command += ["--tokens", str(folder / "tokens.json"), "--max-streams-per-device", str(2 * CALLS)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        address = re.findall(r"listening on grpc://(\S+);", server.stdout.readline())[0]
+        with running_nginx(nginx, folder, address) as port:
+            yield Proxied(port, server, ca, text, folder / "access.log")
+    finally:
+        server.terminate()
+        server.communicate(timeout=SECONDS)
+
+
+def test_a_client_does_everything_through_it(proxied: Proxied, tmp_path: Path) -> None:
+    with proxied.client() as client:
+        assert "demo" in [device.name for device in client.devices()]
+        table = client.read("demo", "/readings.csv").to_arrow()
+        assert table.num_rows == 10_000
+        # More than a call of one message may have.
+        data = os.urandom(1 << 20) * 3
+        (tmp_path / "big.bin").write_bytes(data)
+        client.put_file("demo", "/big.bin", tmp_path / "big.bin")
+        client.get_file("demo", "/big.bin", tmp_path / "back.bin")
+        assert (tmp_path / "back.bin").read_bytes() == data
+        client.write("demo", "/copy.csv", table)
+        assert client.read("demo", "/copy.csv").to_arrow().equals(table)
+        assert "42" in str(client.exec("demo", "print(6 * 7)").to_arrow().to_pydict())
+        with client.session("demo") as live:
+            assert next(iter(live)).num_rows > 0
+
+
+def test_an_exchange_goes_both_ways(proxied: Proxied) -> None:
+    with proxied.client() as client, client.interact("demo") as line:
+        line.send(b"\r\x03\x03\r")
+        line.send(b"print(6 * 7)\r")
+        line.read_until(b"\r\n42\r\n")
+
+
+def test_a_plain_client_logs_in_and_sends_no_encoding(proxied: Proxied) -> None:
+    client = flight.FlightClient(proxied.url, tls_root_certs=proxied.ca)
+    header = client.authenticate_basic_token("ada", proxied.token)
+    listed = list(client.list_flights(b"", flight.FlightCallOptions(headers=[header])))
+    client.close()
+    assert listed
+    (line,) = proxied.logged(f"{SERVICE}ListFlights")[-1:]
+    assert "encoding=- accepts=identity, deflate, gzip" in line
+
+
+@pytest.mark.parametrize("method", ["DoGet", "GetFlightInfo", "DoAction", "DoPut", "DoExchange", "Handshake"])
+def test_a_packed_message_is_refused_before_the_server_sees_it(proxied: Proxied, method: str) -> None:
+    before = proxied.peak()
+    with proxied.channel(compression=grpc.Compression.Gzip) as channel:
+        call = channel.stream_stream(SERVICE + method)(iter([b"\x0a" + bytes(UNPACKED)]), timeout=SECONDS)
+        with pytest.raises(grpc.RpcError) as raised:
+            list(call)
+    assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "compressed messages are refused" in raised.value.details()
+    assert "encoding=gzip" in (line := proxied.logged(SERVICE + method)[-1])
+    assert "upstream=- " in line
+    assert proxied.peak() < before + ROOM
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def raw_call(method: str, message: bytes, *more: tuple[str, str]) -> bytes:
+    """The bytes of a gRPC call that no client of gRPC would make: the message is flagged as compressed."""
+    heads = [(":method", "POST"), (":scheme", "https"), (":authority", "127.0.0.1"), (":path", SERVICE + method)]
+    heads += [("te", "trailers"), ("content-type", "application/grpc"), *more]
+    block = b""
+    for name, value in heads:
+        block += bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+    data = b"\x01" + len(message).to_bytes(4, "big") + message
+    frames = [frame(0, 0, 1, data[at : at + 16_000]) for at in range(0, len(data), 16_000)]
+    opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, block)
+    return opening + b"".join(frames) + frame(0, 1, 1, b"")
+
+
+@pytest.mark.parametrize("encodings", [(), ("identity", "gzip"), ("", "gzip")])
+def test_the_compressed_flag_alone_unpacks_nothing(proxied: Proxied, encodings: tuple[str, ...]) -> None:
+    """Neither without its header, nor with a second one, of which nginx sees the first."""
+    packed = gzip.compress(b"\x0a" + bytes(48 << 20))
+    assert len(packed) < 60_000  # what may be sent before a peer allows more
+    before, count = proxied.peak(), len(proxied.logged(f"{SERVICE}DoGet"))
+    context = ssl.create_default_context(cadata=proxied.ca.decode())
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection(("127.0.0.1", proxied.port), SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as line,
+    ):
+        line.sendall(raw_call("DoGet", packed, *(("grpc-encoding", encoding) for encoding in encodings)))
+        with line.makefile("rb") as answer:
+            ended = False
+            while not ended:
+                head = answer.read(9)
+                answer.read(int.from_bytes(head[:3], "big"))
+                # A reset of the stream, or its end with data or a head.
+                ended = head[3] == 3 or head[3] in (0, 1) and bool(head[4] & 1)
+    while len(proxied.logged(f"{SERVICE}DoGet")) == count:  # written a moment after the answer
+        time.sleep(0.01)
+    told = proxied.logged(f"{SERVICE}DoGet")[-1]
+    assert "upstream=- " in told or "status=13" in told, told
+    assert proxied.peak() < before + (24 << 20)
+
+
+def test_a_call_of_one_message_has_a_size(proxied: Proxied) -> None:
+    with proxied.channel() as channel, pytest.raises(grpc.RpcError) as raised:
+        list(channel.unary_stream(f"{SERVICE}DoGet")(bytes(2 << 20), timeout=SECONDS))
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_other_methods_do_not_reach_the_server(proxied: Proxied) -> None:
+    with proxied.channel() as channel, pytest.raises(grpc.RpcError) as raised:
+        channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=SECONDS)
+    assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_too_many_calls_of_one_address_are_refused(proxied: Proxied) -> None:
+    """Over any number of connections; those that are open go on, and a place that is free is given again."""
+    options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {proxied.token}".encode())])
+    ticket = flight.Ticket(encode(DeviceSession(device="demo")))
+    with ExitStack() as stack:
+        clients = [flight.FlightClient(proxied.url, tls_root_certs=proxied.ca) for _ in range(4)]
+        for client in clients:
+            stack.callback(client.close)
+        streams = [clients[number % 4].do_get(ticket, options) for number in range(CALLS)]
+        for stream in streams:
+            assert isinstance(stream.schema, pa.Schema)
+        with pytest.raises(flight.FlightUnavailableError, match="too many calls from this address"):
+            assert clients[0].do_get(ticket, options).schema
+        assert streams[0].read_chunk().data is not None
+        streams[0].cancel()
+        freed = None
+        while freed is None:
+            try:
+                freed = clients[1].do_get(ticket, options)
+                assert freed.schema
+            except flight.FlightUnavailableError:
+                freed = None
+        for stream in [*streams[1:], freed]:
+            stream.cancel()
+
+
+def test_a_server_that_is_not_there_is_unavailable(nginx: str, tmp_path: Path) -> None:
+    ca = certificates(tmp_path)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and never listens
+        with running_nginx(nginx, tmp_path, f"127.0.0.1:{closed.getsockname()[1]}") as port:
+            client = flight.FlightClient(f"grpc+tls://127.0.0.1:{port}", tls_root_certs=ca)
+            with pytest.raises(flight.FlightUnavailableError, match="the server does not answer"):
+                list(client.list_flights())
+            client.close()
