@@ -163,7 +163,7 @@ class SequenceConflict(BusyError):
 
 
 class ResourceExhausted(BusyError):
-    """`limit` is met (`scope`): of streams on the `server`, of other `calls`, of one `identity` or `device`; `memory`.
+    """`limit` is met (`scope`): of streams on the `server`, of other `calls`, of one `identity` or `device`.
 
     What was asked for was not begun. Ask again after `retry_after_seconds`.
     """

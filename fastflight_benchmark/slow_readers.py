@@ -1,12 +1,12 @@
 """Many clients that ask for large tables and do not read them: how much memory the server takes for that.
 
-    python slow_readers.py --readers 200 --memory 512000000
-    python slow_readers.py --readers 200 --memory 1000000000000    # as good as no governor
+    python slow_readers.py --readers 200
+    python slow_readers.py --readers 200 --mode sync
 
 The server is a process of its own, with a table whose batches are made anew for each reader: those of the benchmark's
 table are the same memory for all. Each reader takes one batch and stops. When the server's resident memory has come to
-rest, a good client reads a table, and the figures are told: memory before, at most and for each reader, how many were
-refused, what the governor counted. Not on Windows; loopback only; ends by itself.
+rest, a good client reads a table, and the figures are printed: memory before, at most and for each reader, and how many
+readers were refused. Not on Windows; loopback only; ends by itself.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import typer
 
-from fastflight.concurrency import Governor, Shards
-from fastflight.concurrency.governor import DEFAULT_MEMORY_BYTES
+from fastflight.concurrency import Shards
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, Source
 from fastflight.service.admission import Limits
@@ -80,13 +79,12 @@ async def aread(request: Fresh) -> AsyncReading:
     return AsyncReading(SCHEMA, batches())
 
 
-def serve(memory: int, streams: int) -> None:
+def serve(streams: int) -> None:
     """Be the server, until told to stop."""
-    governor = Governor(memory)
-    shards = Shards(governor=governor).start()
+    shards = Shards().start()
     catalog = Catalog()
     catalog.add(Source(Fresh, read=read, aread=aread))
-    ledger = Ledger(Limits(streams=streams, memory=memory), governor)
+    ledger = Ledger(Limits(streams=streams))
     server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
     print(f"listening on grpc://127.0.0.1:{server.port};", flush=True)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
@@ -123,8 +121,6 @@ def measure(location: str, pid: int, readers: int, mode: str) -> dict[str, Any]:
             except flight.FlightUnavailableError:
                 refused += 1
         most = rested(process, deadline)
-        (stats,) = good.do_action(flight.Action("stats", b""))
-        told = json.loads(stats.body.to_pybytes())
         began = time.perf_counter()
         try:
             rows = good.do_get(asked("sync", 100 * ROWS)).read_all().num_rows
@@ -142,26 +138,24 @@ def measure(location: str, pid: int, readers: int, mode: str) -> dict[str, Any]:
         "before_mb": before // MB,
         "most_mb": most // MB,
         "for_each_mb": round((most - before) / MB / max(1, len(opened)), 2),
-        "governor_mb": {key: value // MB for key, value in told["memory"].items()},
         "good_client": {"rows": rows, "seconds": round(took, 2)},
     }
 
 
 def main(
     readers: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Clients that stop reading.")] = 200,
-    memory: Annotated[int, typer.Option(min=1, metavar="BYTES", help="What may wait, in all.")] = DEFAULT_MEMORY_BYTES,
     mode: Annotated[str, typer.Option(metavar="PATH", help="sync or async.")] = "async",
     server_only: Annotated[bool, typer.Option("--server-only", hidden=True)] = False,
 ) -> None:
     """Measure one server."""
     if server_only:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-        serve(memory, readers + 10)
+        serve(readers + 10)
         return
     ending.like_ctrl_c()
-    options = ("--server-only", "--memory", str(memory), "--readers", str(readers))
+    options = ("--server-only", "--readers", str(readers))
     with spawned_by((sys.executable, __file__, *options), "the server") as server:
-        typer.echo(json.dumps({"memory": memory} | measure(server.location, server.pid, readers, mode)))
+        typer.echo(json.dumps(measure(server.location, server.pid, readers, mode)))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from fastflight.cli.running import (
 )
 from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.client import DEFAULT_LOCATION
-from fastflight.concurrency import Governor, Shard, Shards
+from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import Stopped
 from fastflight.service import Catalog
@@ -57,8 +57,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
     # which no line would be read if the first request had it happen on a loop.
     pa.array([0])
     with ExitStack() as parts:
-        governor = Governor(settings.limits.memory)
-        shards = Shards(settings.shards, governor=governor)
+        shards = Shards(settings.shards)
         # Closed when there is no inventory to come; else before the inventory, whose lines it reads.
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory(settings.devices, shards=shards))
@@ -75,7 +74,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         for source in (*on_board, recording_source(recordings), mock.SOURCE):
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
-        ledger = Ledger(settings.limits, governor)
+        ledger = Ledger(settings.limits)
         figures = own_figures(ledger, shards)
         figures.add(lambda: device_figures(inventory))
         figures.add(lambda: _recording_figures(recordings))

@@ -15,9 +15,9 @@ from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.http_settings import http_address, http_origins
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
-from fastflight.cli.options import Drain, HttpOrigins, MaxMemory, RelayAllow
+from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
 from fastflight.cli.serve import on_signals
-from fastflight.cli.settings import DRAIN_SECONDS, limits_of
+from fastflight.cli.settings import DRAIN_SECONDS
 from fastflight.errors import RequestError
 
 DEFAULT_HTTP = "8000"
@@ -30,7 +30,6 @@ def gateway(
     ] = DEFAULT_HTTP,
     http_origin: HttpOrigins = None,
     relay_allow: RelayAllow = None,
-    max_memory: MaxMemory = None,
     drain: Drain = DRAIN_SECONDS,
     log_json: AsJsonLines = False,
     log_debug: InDetail = False,
@@ -47,7 +46,6 @@ def gateway(
     log_to_stderr(as_json=log_json, debug=log_debug)
     try:
         address, origins = http_address(http), http_origins(http_origin or [])
-        memory = limits_of({"memory": max_memory}).memory
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
@@ -63,7 +61,6 @@ def gateway(
                 origins,
                 timing=log_debug,
                 credentials=server.credentials,
-                memory=memory,
             ) as running,
         ):
             screen.line(f"listening on {running.url}; in front of {server.location}")

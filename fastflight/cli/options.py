@@ -67,12 +67,6 @@ Drain = Annotated[
         help="What open streams get to end by themselves when it is told to end.",
     ),
 ]
-MaxMemory = Annotated[
-    str | None,
-    typer.Option(
-        "--max-memory", metavar="BYTES", help="What may wait for slow clients, in all, as 512MB. By default 512MB."
-    ),
-]
 RelayAllow = Annotated[
     list[str] | None,
     typer.Option(

@@ -22,8 +22,7 @@ from fastflight.client.interaction import Interaction, left
 from fastflight.client.meaning import text, understood
 from fastflight.client.rows import Rows
 from fastflight.client.stream import RowStream
-from fastflight.concurrency import Governor, off_loop
-from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency import Channel, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import Answer
@@ -31,7 +30,6 @@ from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.service import Catalog, Source, decode
-from fastflight.service.admission import no_memory
 from fastflight.service.answer import Piece
 from fastflight.service.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.service.requests import (
@@ -52,7 +50,7 @@ from fastflight.service.weight import weight
 
 REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
 # What waits on the way to the server, which has as much again.
-HANDIN_BYTES = 1024 * 1024
+WAITING_BYTES = 1024 * 1024
 # Of actions that a server answers at once, however much it does. Whoever asks after its health waits for a few seconds.
 TIMEOUTS: Mapping[str, float] = {"health": 3.0}
 
@@ -66,13 +64,8 @@ class RemoteBackend:
         kinds: Sequence[type[Request]] = REQUESTS,
         *,
         passing: Connection | None = None,
-        governor: Governor | None = None,
     ) -> None:
-        """`passing` is the way for callers who show a token: one that shows none of its own.
-
-        `governor` is the one of all that waits here, on its way from the server and to it.
-        """
-        self.governor = governor or Governor()
+        """`passing` is the way for callers who show a token: one that shows none of its own."""
         self._connection = connection
         self._passing = passing or connection
         # Only the server knows whom it lets in.
@@ -116,20 +109,18 @@ class RemoteBackend:
     async def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[Answer]:
-        self._refuse_while_scarce()
         stream = await off_loop(self._of(caller).stream, request, discard=RowStream.cancel)
-        async with _answered(stream, ahead_bytes, self.governor) as answer:
+        async with _answered(stream, ahead_bytes) as answer:
             yield answer
 
     @contextlib.asynccontextmanager
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[Answer]:
-        self._refuse_while_scarce()
         interaction = await off_loop(self._of(caller).interaction, request, discard=left)
         sending = asyncio.ensure_future(_send(typed, interaction))
         try:
-            async with _answered(interaction.rows, ahead_bytes, self.governor) as answer:
+            async with _answered(interaction.rows, ahead_bytes) as answer:
                 yield answer
         finally:
             await unbroken(_left(sending, interaction))
@@ -137,8 +128,7 @@ class RemoteBackend:
     async def write(
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
-        self._refuse_while_scarce()
-        handed: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, lambda: True, self.governor)
+        handed = Channel[pa.RecordBatch](WAITING_BYTES)
         writing = asyncio.ensure_future(worked(self._of(caller).upload(request, Rows(schema, handed), None)))
         writing.add_done_callback(lambda _: handed.close())
         # One that nobody waits for any more, since its client has left, is not news.
@@ -146,7 +136,7 @@ class RemoteBackend:
         try:
             async for batch in batches:
                 with contextlib.suppress(Stopped):  # the write has ended, and says why
-                    await off_loop(handed.put, batch, weight(batch))
+                    await handed.aput(batch, weight(batch))
                 if writing.done():
                     break
             handed.finish()
@@ -157,10 +147,6 @@ class RemoteBackend:
                 writing.cancel()  # which gives it up, and waits until it is settled
                 await asyncio.wait([writing])
             raise
-
-    def _refuse_while_scarce(self) -> None:
-        if self.governor.scarce:
-            raise no_memory(self.governor)
 
     def _of(self, caller: Caller) -> Connection:
         """The way to the server for what `caller` asks."""
@@ -182,9 +168,9 @@ async def _send(typed: AsyncIterator[bytes], interaction: Interaction) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _answered(stream: RowStream, ahead_bytes: int, governor: Governor) -> AsyncIterator[Answer]:
+async def _answered(stream: RowStream, ahead_bytes: int) -> AsyncIterator[Answer]:
     """What the server sends, read ahead by a thread; cancelled there when the block is left."""
-    pieces = threaded(stream.pieces, max_bytes=ahead_bytes, size_of=_size, governor=governor, cancel=stream.cancel)
+    pieces = threaded(stream.pieces, max_bytes=ahead_bytes, size_of=_size, cancel=stream.cancel)
     async with contextlib.aclosing(pieces):
         try:
             yield Answer(stream.schema, pieces, lambda: stream.summary)

@@ -22,7 +22,7 @@ from fastflight.cli.descriptors import raise_limit, watched
 from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr, warn_of_open_boards
-from fastflight.cli.options import Drain, HttpOrigins, MaxMemory, RelayAllow
+from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
 from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
@@ -90,7 +90,6 @@ def serve(
             "--max-streams-per-client", metavar="N", min=1, help="From one address. By default only --max-streams."
         ),
     ] = None,
-    max_memory: MaxMemory = None,
     record: Annotated[
         list[str] | None,
         typer.Option("--record", metavar="NAME", help="Record a device; may be given again, or a glob: '*' for all."),
@@ -140,7 +139,6 @@ def serve(
         "streams": max_streams,
         "per_device": max_streams_per_device,
         "per_identity": max_streams_per_client,
-        "memory": max_memory,
     }
     try:
         settings = settings_of(

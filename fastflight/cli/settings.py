@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fastflight.bridge import Ports
 from fastflight.cli.access_settings import (
@@ -44,9 +44,8 @@ from fastflight.cli.access_settings import (
 )
 from fastflight.cli.http_settings import http_address, http_hosts, http_origins
 from fastflight.cli.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
-from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, bytes_of, recording_settings
+from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, recording_settings
 from fastflight.client import DEFAULT_LOCATION
-from fastflight.concurrency.governor import MIN_MEMORY_BYTES
 from fastflight.errors import RequestError, nearest
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
 from fastflight.transport.url import parse_url, shown
@@ -70,7 +69,7 @@ MAX_WAIT_SECONDS = 300
 # A day: who wants no limit may have one that nobody meets.
 MAX_SILENT_SECONDS = 86_400
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
-LIMITS_EXAMPLE = 'As in [limits] streams = 1000, memory = "512MB"'
+LIMITS_EXAMPLE = "As in [limits] streams = 1000"
 RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
 BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
 NOT_ENCRYPTED = (
@@ -174,7 +173,6 @@ class _FleetLimits(BaseModel):
     silent_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.silent_seconds
     stalled_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.stalled_seconds
     idle_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.idle_seconds
-    memory: Annotated[int, BeforeValidator(bytes_of), Field(ge=MIN_MEMORY_BYTES, strict=True)] = DEFAULT_LIMITS.memory
 
 
 class _FleetRelay(BaseModel):

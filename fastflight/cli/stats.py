@@ -31,7 +31,6 @@ LIMITS = {
     "device": "on one device",
     "identity": "of one client",
     "waiting": "waiting",
-    "memory_bytes": "memory",
 }
 Figures = Mapping[str, Sequence[tuple[Mapping[str, str], Any]]]
 
@@ -114,12 +113,11 @@ def _limits(figures: Figures) -> Table:
     used = _by(figures, "fastflight_limit_used", "limit", max)
     for limit, size in _by(figures, "fastflight_limit", "limit", max).items():
         part = used.get(limit, 0) / size if size else 0.0
-        words = screen.size if limit == "memory_bytes" else _whole
-        refusals = refused.get("memory" if limit == "memory_bytes" else limit)
+        refusals = refused.get(limit)
         table.add_row(
             LIMITS.get(limit, limit),
-            words(int(used.get(limit, 0))),
-            words(int(size)),
+            _whole(int(used.get(limit, 0))),
+            _whole(int(size)),
             Text(f"{part:4.0%}", style="bold red" if part >= HIGH else ""),
             "" if refusals is None else _whole(int(refusals)),
         )

@@ -16,8 +16,7 @@ from fastflight.cli.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import Connection
 from fastflight.client.credentials import NONE, Credentials
-from fastflight.concurrency import Governor, Shard
-from fastflight.concurrency.governor import DEFAULT_MEMORY_BYTES
+from fastflight.concurrency import Shard
 from fastflight.errors import RequestError
 from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
 from fastflight.service.admission import DEFAULT_LIMITS, Limits
@@ -41,7 +40,6 @@ def open_gateway(
     taps: Taps = lambda device: None,
     hear: Hear | None = None,
     plots: Path | None = None,
-    governor: Governor | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timing: bool = False,
 ) -> Gateway:
@@ -49,14 +47,14 @@ def open_gateway(
     `taps` see what it carries to devices; with `timing` it logs how long its reads and sends take.
 
     `origins`: pages of other origins that may ask; `hosts`: names by which it is asked for from elsewhere; `hear`,
-    `plots`, `governor`: see `application`; `limits` are those of the server. With `tls` it is HTTPS; `RequestError`
+    `plots`: see `application`; `limits` are those of the server. With `tls` it is HTTPS; `RequestError`
     where the files do not belong together.
     """
     door = Door(origins, hosts, secure=tls is not None)
     context = None if tls is None else tls_context(tls)
     shard = Shard("gateway", offload_threads=limits.streams + limits.calls + SPARE_THREADS).start()
     try:
-        app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS, governor=governor)
+        app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS)
         relayed = None
         if relay is not None:
             relayed = Relay(
@@ -83,11 +81,8 @@ def open_remote_gateway(
     *,
     timing: bool = False,
     credentials: Credentials = NONE,
-    memory: int = DEFAULT_MEMORY_BYTES,
 ) -> Iterator[Gateway]:
     """The same in front of the server at `location`, which is shown `credentials`; that one may start later.
-
-    Of all answers and uploads together, `memory` bytes may wait here.
 
     The relay is this computer's: it connects from here, and to where this gateway may. `RequestError` names a target
     that is none.
@@ -97,13 +92,12 @@ def open_remote_gateway(
     connection = Connection(location, DEFAULT_TIMEOUT, credentials)
     # What callers show goes on beside nothing of the gateway's own.
     passing = Connection(location, DEFAULT_TIMEOUT, replace(credentials, token=None))
-    governor = Governor(memory)
-    backend = RemoteBackend(connection, passing=passing, governor=governor)
+    backend = RemoteBackend(connection, passing=passing)
     closing = contextlib.closing
     with (
         closing(connection),
         closing(passing),
-        open_gateway(backend, address, allowed, origins, governor=governor, timing=timing) as gateway,
+        open_gateway(backend, address, allowed, origins, timing=timing) as gateway,
     ):
         yield gateway
 

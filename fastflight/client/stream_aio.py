@@ -6,7 +6,6 @@ bounded by bytes. Leaving a stream cancels it at the server.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -16,7 +15,7 @@ import pyarrow as pa
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Meter, Report
 from fastflight.client.stream import Missed, RowStream, Summary, warn_if_incomplete
-from fastflight.concurrency.handin import HandIn
+from fastflight.concurrency.channel import Channel
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
 from fastflight.service.weight import weight
@@ -36,7 +35,7 @@ class AsyncRowStream:
     ) -> None:
         self._stream = stream
         self._meter = Meter(report)
-        self._batches: HandIn[pa.RecordBatch] = HandIn(asyncio.get_running_loop(), ahead_bytes)
+        self._batches = Channel[pa.RecordBatch](ahead_bytes)
         self._cancelled = False
         self._reader = threading.Thread(
             target=_read_ahead, args=(stream, self._batches), name="fastflight-reader", daemon=True
@@ -103,8 +102,7 @@ class AsyncRowStream:
         """Stop. Whoever iterates gets `Stopped`."""
         self._cancelled = True
         self._stream.cancel()
-        self._batches.fail(Stopped("this stream was cancelled"))
-        self._batches.close()
+        self._batches.cancel(Stopped("this stream was cancelled"))
 
     def __del__(self) -> None:
         if hasattr(self, "_reader"):  # the thread would wait for ever for somebody to take its batches
@@ -120,7 +118,7 @@ class AsyncRowStream:
         await off_loop(self._reader.join)
 
 
-def _read_ahead(stream: RowStream | ParallelRowStream, batches: HandIn[pa.RecordBatch]) -> None:
+def _read_ahead(stream: RowStream | ParallelRowStream, batches: Channel[pa.RecordBatch]) -> None:
     try:
         for batch in stream:
             batches.put(batch, weight(batch))

@@ -1,24 +1,21 @@
-"""The only sync-async adapters: bounded, cancellable, and exact about how things end."""
+"""Event loops in threads, and the adapters between threads and loops: bounded, cancellable, exact about their end."""
 
+from fastflight.concurrency.ahead import across, lots_ahead
+from fastflight.concurrency.channel import Cancelled, Channel
 from fastflight.concurrency.exclusive import Exclusive
 from fastflight.concurrency.failure import failure_of
-from fastflight.concurrency.governor import Governor
-from fastflight.concurrency.handin import HandIn
-from fastflight.concurrency.handoff import Drained, adrain, drain, drain_lots
 from fastflight.concurrency.offload import off_loop
 from fastflight.concurrency.shard import Shard
 from fastflight.concurrency.shards import Shards
 
 __all__ = [
-    "Drained",
+    "Cancelled",
+    "Channel",
     "Exclusive",
-    "Governor",
-    "HandIn",
     "Shard",
     "Shards",
-    "adrain",
-    "drain",
-    "drain_lots",
+    "across",
     "failure_of",
+    "lots_ahead",
     "off_loop",
 ]

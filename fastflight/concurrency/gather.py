@@ -1,30 +1,71 @@
-"""Several blocking iterations side by side, in threads of their own, as one iterator.
+"""Several iterations side by side as one: `Gather` in threads of its own, `AsyncGather` in tasks of one loop.
 
-At most `limit` of the `jobs` run at a time, begun in their order; what they give waits for the consumer, bounded by
-`max_bytes` in all. `ordered`, it comes job by job, else as it comes. The first error of a job ends everything and is
-raised at once. `close` ends the iteration from any thread; a job sees it at its next item, and its iterator is closed.
+At most `limit` of the `jobs` run at a time, begun in their order. What they give waits for the consumer in channels,
+bounded by `max_bytes` in all: one channel for all jobs, whose items come as they are there, or, `ordered`, one for each
+job, which are read one after the other. The first error of a job ends everything and is raised at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
-from fastflight.concurrency.gathered import Gathered
-from fastflight.concurrency.governor import UNGOVERNED, Governor
-from fastflight.errors import Stopped
+from fastflight.concurrency.channel import Channel
 
 T = TypeVar("T")
+J = TypeVar("J")
 
 # How long the consumer waits before it gets a sign of life, where it asks for one.
 IDLE_SECONDS = 0.1
 
 
+class _Lanes(Generic[J, T]):
+    """The jobs that have not begun, and the channels of all."""
+
+    def __init__(self, jobs: Sequence[J], limit: int, max_bytes: int, ordered: bool) -> None:
+        self._jobs = enumerate(jobs)
+        self._lock = threading.Lock()
+        self._open = len(jobs)
+        self._ordered = ordered
+        self.workers = min(limit, len(jobs))
+        lanes, each = (len(jobs), max_bytes // max(1, self.workers)) if ordered else (1, max_bytes)
+        self._channels = [Channel[T](max(1, each)) for _ in range(lanes)]
+        # Those that the consumer has not come to the end of.
+        self.unread = deque(self._channels)
+        if not jobs:
+            self.unread.clear()
+
+    def next_job(self) -> tuple[Channel[T], J] | None:
+        """A job that has not begun, and where its items go."""
+        with self._lock:
+            number, job = next(self._jobs, (-1, None))
+        return None if job is None else (self._channels[number if self._ordered else 0], job)
+
+    def job_ended(self, channel: Channel[T]) -> None:
+        """A job has given all its items."""
+        with self._lock:
+            self._open -= 1
+            last = not self._open
+        if self._ordered or last:
+            channel.finish()
+
+    def cancel(self, error: BaseException | None = None) -> None:
+        """End everything, because of `error` where there is one."""
+        for channel in self._channels:
+            channel.cancel(error)
+
+
 class Gather(Iterator[T], Generic[T]):
-    """The items of all `jobs`. With `idle`, what that gives comes every `IDLE_SECONDS` in which nothing else does."""
+    """The items of all `jobs`. With `idle`, what that gives comes every `IDLE_SECONDS` in which nothing else does.
+
+    `close` ends the iteration from any thread; a job sees it at its next item, and its iterator is closed.
+    """
 
     def __init__(
         self,
@@ -36,41 +77,43 @@ class Gather(Iterator[T], Generic[T]):
         ordered: bool = False,
         idle: Callable[[], T] | None = None,
         name: str = "gather",
-        governor: Governor = UNGOVERNED,
     ) -> None:
         self._idle = idle
+        self._wait = threading.Event.wait if idle is None else partial(_wait_for, seconds=IDLE_SECONDS)
+        self._lot: deque[T] = deque()
         # The threads know only this, so that they do not keep alive what nobody iterates any more.
-        self._shared = _Shared(jobs, Gathered[T](len(jobs), max_bytes, ordered, governor), size_of)
+        self._lanes = _Lanes[Callable[[], Iterable[T]], T](jobs, limit, max_bytes, ordered)
         self._threads = [
             threading.Thread(
-                target=contextvars.copy_context().run, args=(self._shared.work,), name=f"{name}-{number}", daemon=True
+                target=contextvars.copy_context().run,
+                args=(_work, self._lanes, size_of),
+                name=f"{name}-{number}",
+                daemon=True,
             )
-            for number in range(min(limit, len(jobs)))
+            for number in range(self._lanes.workers)
         ]
         for thread in self._threads:
             thread.start()
 
     def __next__(self) -> T:
-        shared = self._shared
-        with shared.changed:
-            while True:
-                if shared.error is not None:
-                    raise shared.error
-                if shared.closed or shared.gathered.done:
-                    raise StopIteration
-                taken = shared.gathered.take()
-                shared.changed.notify_all()  # there is room, or it is another one's turn
-                if taken:
-                    return taken[0]
-                if not shared.changed.wait(None if self._idle is None else IDLE_SECONDS) and self._idle is not None:
-                    return self._idle()
+        unread = self._lanes.unread
+        while unread:
+            unread[0].check()
+            if self._lot:
+                return self._lot.popleft()
+            lot = unread[0].take(self._wait)
+            if lot is None:
+                assert self._idle is not None
+                return self._idle()
+            if lot:
+                self._lot = lot
+            else:
+                unread.popleft()
+        raise StopIteration
 
     def stop(self) -> None:
-        """End it, and do not wait for the jobs. From any thread."""
-        with self._shared.changed:
-            self._shared.closed = True
-            self._shared.gathered.close()
-            self._shared.changed.notify_all()
+        """End it, and do not wait for the jobs. From any thread; a thread that is reading gets `Cancelled`."""
+        self._lanes.cancel()
 
     def close(self, timeout: float | None = None) -> None:
         """End it, and wait until every job has seen that, or for `timeout` seconds."""
@@ -80,56 +123,95 @@ class Gather(Iterator[T], Generic[T]):
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
     def __del__(self) -> None:
-        if hasattr(self, "_shared"):
+        if hasattr(self, "_lanes"):
             self.stop()
 
 
-class _Shared(Generic[T]):
-    """What the threads and the consumer share, guarded by `changed`."""
+def _wait_for(event: threading.Event, seconds: float) -> bool:
+    return event.wait(seconds)
+
+
+def _work(lanes: _Lanes[Callable[[], Iterable[T]], T], size_of: Callable[[T], int]) -> None:
+    """Do jobs, one after another, until there are no more."""
+    try:
+        while (job := lanes.next_job()) is not None:
+            channel, begin = job
+            items = begin()
+            try:
+                for item in items:
+                    channel.put(item, size_of(item))
+            finally:
+                close = getattr(items, "close", None)
+                if close is not None:
+                    close()
+            lanes.job_ended(channel)
+    except BaseException as error:
+        lanes.cancel(error)
+
+
+class AsyncGather(AsyncIterator[T], Generic[T]):
+    """`Gather` for jobs that are coroutines; to be made, iterated and closed on one loop.
+
+    `aclose` cancels the jobs and returns when their clean-up has run.
+    """
 
     def __init__(
-        self, jobs: Sequence[Callable[[], Iterable[T]]], gathered: Gathered[T], size_of: Callable[[T], int]
+        self,
+        jobs: Sequence[Callable[[], AsyncIterable[T]]],
+        *,
+        limit: int,
+        max_bytes: int,
+        size_of: Callable[[T], int],
+        ordered: bool = False,
     ) -> None:
-        self.changed = threading.Condition()
-        self.gathered = gathered
-        self.error: BaseException | None = None
-        self.closed = False
-        self._jobs = enumerate(jobs)
         self._size_of = size_of
+        self._cancelled = False
+        self._lanes = _Lanes[Callable[[], AsyncIterable[T]], T](jobs, limit, max_bytes, ordered)
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._lanes.workers)]
 
-    def work(self) -> None:
-        """Do jobs, one after another, until there are no more."""
+    async def __anext__(self) -> T:
+        unread = self._lanes.unread
+        while unread:
+            try:
+                return await anext(unread[0])
+            except StopAsyncIteration:
+                unread.popleft()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End it. Does nothing the second time."""
+        self._cancel()
         try:
-            while (job := self._next_job()) is not None:
-                number, begin = job
-                self._iterate(number, begin())
-                with self.changed:
-                    self.gathered.end(number)
-                    self.changed.notify_all()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:  # the wait may be cancelled
+            self._lanes.cancel()
+
+    async def _work(self) -> None:
+        try:
+            while (job := self._lanes.next_job()) is not None:
+                channel, begin = job
+                await self._iterate(channel, begin())
+                self._lanes.job_ended(channel)
         except BaseException as error:
-            with self.changed:
-                if not self.closed:
-                    self.error = error
-                self.closed = True
-                self.changed.notify_all()
+            self._lanes.cancel(error)
+            self._cancel()
 
-    def _next_job(self) -> tuple[int, Callable[[], Iterable[T]]] | None:
-        with self.changed:
-            return None if self.closed else next(self._jobs, None)
+    def _cancel(self) -> None:
+        """Once: a second time would break off the jobs' clean-up."""
+        if not self._cancelled:
+            self._cancelled = True
+            for task in self._tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()
 
-    def _iterate(self, number: int, items: Iterable[T]) -> None:
+    async def _iterate(self, channel: Channel[T], items: AsyncIterable[T]) -> None:
         try:
-            for item in items:
-                self._put(number, item, self._size_of(item))
+            async for item in items:
+                channel.add(item, self._size_of(item))
+                await asyncio.sleep(0)  # one that never suspends would take all the room there is
+                await channel.room()
         finally:
-            close = getattr(items, "close", None)
-            if close is not None:
-                close()
-
-    def _put(self, number: int, item: T, size: int) -> None:
-        with self.changed:
-            self.changed.wait_for(lambda: self.closed or self.gathered.has_room(number))
-            if self.closed:
-                raise Stopped("nobody takes what is gathered")
-            self.gathered.add(number, item, size)
-            self.changed.notify_all()
+            aclose = getattr(items, "aclose", None)
+            if aclose is not None:
+                await aclose()

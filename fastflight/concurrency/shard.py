@@ -14,8 +14,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
-from fastflight.concurrency.governor import Governor
-from fastflight.concurrency.lookout import Lookout
+from fastflight.concurrency.lookout import Lookout, Watch
 from fastflight.concurrency.loops import new_loop
 from fastflight.concurrency.offload import is_unbroken
 from fastflight.errors import Stopped
@@ -24,8 +23,17 @@ T = TypeVar("T")
 
 # Blocking calls that the loop hands to threads at the same time: opening ports, resolving names.
 MAX_OFFLOAD_THREADS = 32
+# A thread that has waited for so long is idle, and left to the lookout; a busy one is not worth telling it.
+IDLE_SECONDS = 0.02
+# How often an idle thread looks whether the loop is still there at all: one that is closed says so by itself.
+ALIVE_SECONDS = 1.0
 # What a closed shard gives its tasks to end: a board's recovery takes about two.
 CLOSE_SECONDS = 5.0
+
+
+def always() -> bool:
+    """For waits that nothing from outside ends."""
+    return True
 
 
 class Shard:
@@ -36,18 +44,15 @@ class Shard:
         name: str = "shard-0",
         loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
         lookout: Lookout | None = None,
-        governor: Governor | None = None,
         offload_threads: int = MAX_OFFLOAD_THREADS,
     ) -> None:
         """`loops` makes the event loop. `lookout` is for those that wait for this shard; closed with it if its own.
 
-        `governor` is asked for the memory of what waits on the way from here; without it that has one of its own.
         At most so many blocking calls run in `offload_threads`, which are made as they are needed.
         """
         self.name = name
         self.lookout = lookout or Lookout(f"{name}-lookout")
         self._own_lookout = lookout is None
-        self.governor = governor or Governor()
         self.loop = loops()
         self._offload = concurrent.futures.ThreadPoolExecutor(offload_threads, f"{name}-offload")
         self.loop.set_default_executor(self._offload)
@@ -91,6 +96,32 @@ class Shard:
         self._submitted.add(future)
         future.add_done_callback(self._submitted.discard)
         return future
+
+    def call(self, callback: Callable[[], object]) -> None:
+        """Call it on the loop, soon, from any thread; never where the loop is closed."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(callback)
+
+    def wait(self, event: threading.Event, still_wanted: Callable[[], bool] = always) -> bool:
+        """Have the calling thread wait until this shard sets `event`: true.
+
+        `Stopped` once `still_wanted`, which the lookout asks, says no, or where the loop has ended; what it raises.
+        """
+        if event.wait(IDLE_SECONDS):
+            return True
+        watch = Watch(still_wanted, event.set)
+        self.lookout.add(watch)
+        try:
+            while not event.wait(ALIVE_SECONDS):
+                if not self.running:
+                    raise Stopped("the event loop has ended", where=self.name)
+        finally:
+            self.lookout.remove(watch)
+        if watch.why is not None:
+            raise watch.why
+        if watch.in_vain:
+            raise Stopped("nobody wants the rest")
+        return True
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Cancel every task, give them `timeout` seconds to end, join the thread. Does nothing the second time."""

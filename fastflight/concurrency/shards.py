@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from fastflight.concurrency.governor import Governor
 from fastflight.concurrency.lookout import Lookout
 from fastflight.concurrency.loops import kind_of, new_loop
 from fastflight.concurrency.shard import CLOSE_SECONDS, Shard
@@ -29,14 +28,11 @@ class Shards:
         count: int = 1,
         name: str = "shard",
         loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
-        governor: Governor | None = None,
     ) -> None:
-        """`governor` is the one of all that waits in this process."""
         if count < 1:
             raise ValueError("a group of shards has at least one")
         self._lookout = Lookout(f"{name}-lookout")
-        self.governor = governor or Governor()
-        self._shards = tuple(Shard(f"{name}-{number}", loops, self._lookout, self.governor) for number in range(count))
+        self._shards = tuple(Shard(f"{name}-{number}", loops, self._lookout) for number in range(count))
         self._watchdog = Watchdog(self._shards, f"{name}-watchdog")
 
     def of(self, name: str | None) -> Shard:

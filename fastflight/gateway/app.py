@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
-from fastflight.concurrency import Governor
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import examples
 from fastflight.gateway.accepting import chosen
@@ -65,12 +64,10 @@ def application(
     *,
     hear: Hear | None = None,
     plots: Path | None = None,
-    governor: Governor | None = None,
 ) -> Front:
     """What `listen` serves. `door`: whose requests are taken; `registry` gets the metrics.
 
     `hear` is how the live page hears devices, by their sessions if None; `plots` a folder of PNGs that it shows.
-    `governor` is that of a gateway that has one of its own, to be told of.
     """
     metrics = Metrics(backend, registry)
 
@@ -112,7 +109,7 @@ def application(
     page = Page(behind(backend, tickets), plots)
     sockets = Sockets(kinds, tickets, backend.check)
     front = Front(door or Door(), small, page, sockets, Callers(backend), {"/health", "/health/ready", *page.paths})
-    registry.register(Edge(front.answers, front.connections, sockets, live, viewers, governor))
+    registry.register(Edge(front.answers, front.connections, sockets, live, viewers))
     return front
 
 

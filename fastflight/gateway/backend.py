@@ -18,7 +18,7 @@ from fastflight.service.requests import Doing, Request
 from fastflight.service.source import Summary
 
 # What waits between a source and the gateway: four full messages, beyond which more gain nothing.
-AHEAD_BYTES = 8 * 1024 * 1024
+AHEAD_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import closing
 from typing import TypeVar
 
-from fastflight.concurrency import Governor, HandIn, failure_of, off_loop
-from fastflight.concurrency.governor import UNGOVERNED
+from fastflight.concurrency import Channel, failure_of, off_loop
 
 T = TypeVar("T")
 
@@ -23,14 +21,13 @@ async def threaded(
     *,
     max_bytes: int,
     size_of: Callable[[T], int],
-    governor: Governor = UNGOVERNED,
     cancel: Callable[[], None] | None = None,
 ) -> AsyncGenerator[T, None]:
     """Iterate `items()` in a thread of its own, and give them to this coroutine. Closing it ends the iteration.
 
     `cancel` is called then, from another thread: it wakes an iterator that waits without signs of life.
     """
-    handed: HandIn[T] = HandIn(asyncio.get_running_loop(), max_bytes, governor=governor)
+    handed = Channel[T](max_bytes)
     thread = threading.Thread(
         target=contextvars.copy_context().run, args=(_iterate, items, handed, size_of), name="gateway-sync", daemon=True
     )
@@ -45,7 +42,7 @@ async def threaded(
         await off_loop(thread.join, JOIN_SECONDS)
 
 
-def _iterate(items: Callable[[], Generator[T, None, None]], handed: HandIn[T], size_of: Callable[[T], int]) -> None:
+def _iterate(items: Callable[[], Generator[T, None, None]], handed: Channel[T], size_of: Callable[[T], int]) -> None:
     try:
         with closing(items()) as iterator:
             for item in iterator:

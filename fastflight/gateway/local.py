@@ -15,13 +15,13 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from fastflight.concurrency import Drained, HandIn, Shards, adrain, off_loop
+from fastflight.concurrency import Channel, Shards, across, off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.backend import AHEAD_BYTES, Answer
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.gateway.typed import TYPED, handing_in
-from fastflight.gateway.writing import HANDIN_BYTES, Handed, Writing, carry_out, in_thread, on_shard
+from fastflight.gateway.writing import WAITING_BYTES, Handed, Writing, carry_out, in_thread, on_shard
 from fastflight.service import Catalog, decode, dispatch
 from fastflight.service.actions import Actions
 from fastflight.service.answer import Outgoing, Piece, Weighed, async_items, items
@@ -35,7 +35,7 @@ from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Readi
 from fastflight.service.stream import Stream
 
 # A reading, then its batches.
-Coming = AsyncGenerator[Any, None] | Drained[Any]
+Coming = AsyncGenerator[Any, None]
 
 
 class LocalBackend:
@@ -103,10 +103,10 @@ class LocalBackend:
         request = self._authority.authorize(caller.identity, request, "exchange")
         exchange = dispatch.async_exchanger(self._catalog.source_of(request))
         shard = self._shards.of(request.belongs_to)
-        handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, governor=shard.governor)
+        handed = Channel[pa.RecordBatch](WAITING_BYTES)
         async with self._stream(request, caller) as stream:
-            items = async_items(lambda: exchange(request, TYPED, handed), request)
-            async with contextlib.aclosing(adrain(shard, items, max_bytes=ahead_bytes, size_of=Weighed())) as coming:
+            items = partial(async_items, lambda: exchange(request, TYPED, handed), request)
+            async with contextlib.aclosing(across(shard, items, max_bytes=ahead_bytes, size_of=Weighed())) as coming:
                 async with handing_in(typed, handed):
                     yield await _answer(coming, stream)
 
@@ -126,12 +126,11 @@ class LocalBackend:
         if request.mode == "sync":
             read = dispatch.reader(source)
             blocking = partial(items, lambda: read(request), request)
-            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=Weighed(), governor=self._shards.governor)
+            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=Weighed())
         aread = dispatch.async_reader(source)
         shard = self._shards.of(request.belongs_to)
-        return lambda: adrain(
-            shard, async_items(lambda: aread(request), request), max_bytes=ahead_bytes, size_of=Weighed()
-        )
+        items_there = partial(async_items, lambda: aread(request), request)
+        return lambda: across(shard, items_there, max_bytes=ahead_bytes, size_of=Weighed())
 
     def _writing(self, request: Request, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
         source = self._catalog.source_of(request)

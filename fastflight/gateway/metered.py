@@ -12,18 +12,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fastflight.concurrency import Governor
 from fastflight.gateway.connections import Connections
 from fastflight.gateway.session import Sessions
 from fastflight.gateway.sockets import Sockets
 from fastflight.gateway.viewers import Viewers
-
-# What a governor tells of itself.
-MEMORY = {
-    "limit": "What may wait in this gateway, for slow clients and for the server.",
-    "held": "What waits now.",
-    "most": "The most that ever waited.",
-}
 
 
 class Edge(Collector):
@@ -36,9 +28,7 @@ class Edge(Collector):
         sockets: Sockets,
         sessions: Sessions,
         viewers: Viewers,
-        governor: Governor | None = None,
     ) -> None:
-        self._governor = governor
         self._answers = answers
         self._connections = connections
         self._sockets = sockets
@@ -70,9 +60,6 @@ class Edge(Collector):
         ended.add_metric(["late"], self._connections.late)
         ended.add_metric(["not read"], self._connections.not_read)
         yield ended
-        if self._governor is not None:
-            for name, value in self._governor.stats().items():
-                yield GaugeMetricFamily(f"fastflight_gateway_memory_{name}_bytes", MEMORY[name], value=value)
         opened = GaugeMetricFamily("fastflight_websockets_open", "Open WebSockets.", labels=["kind"])
         for kind, count in self._sockets.open().items():
             opened.add_metric([kind], count)

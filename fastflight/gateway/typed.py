@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pyarrow as pa
 
-from fastflight.concurrency import HandIn, off_loop
+from fastflight.concurrency import Channel
 from fastflight.errors import Stopped
 from fastflight.gateway.status import Refused
 from fastflight.service.weight import weight
@@ -61,7 +61,7 @@ class Typed:
 
 
 @contextlib.asynccontextmanager
-async def handing_in(typed: AsyncIterator[bytes], handed: HandIn[pa.RecordBatch]) -> AsyncIterator[None]:
+async def handing_in(typed: AsyncIterator[bytes], handed: Channel[pa.RecordBatch]) -> AsyncIterator[None]:
     """Hand in what is `typed`, for the length of the block."""
     feeding = asyncio.ensure_future(_feed(typed, handed))
     try:
@@ -72,11 +72,11 @@ async def handing_in(typed: AsyncIterator[bytes], handed: HandIn[pa.RecordBatch]
         await asyncio.wait([feeding])
 
 
-async def _feed(typed: AsyncIterator[bytes], handed: HandIn[pa.RecordBatch]) -> None:
+async def _feed(typed: AsyncIterator[bytes], handed: Channel[pa.RecordBatch]) -> None:
     try:
         async for data in typed:
             batch = pa.RecordBatch.from_arrays([one_content(data)], schema=TYPED)
-            await off_loop(handed.put, batch, weight(batch, len(data)))
+            await handed.aput(batch, weight(batch, len(data)))
         handed.finish()
     except Stopped:
         return  # the exchange has ended, and says why

@@ -14,26 +14,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pyarrow as pa
 
-from fastflight.concurrency import HandIn, Shard, off_loop
-from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency import Channel, Shard
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.service.source import Sent, Summary
 from fastflight.service.stream import Stream
 from fastflight.service.weight import weight
 
 # What waits on the way to a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
-HANDIN_BYTES = 1024 * 1024
+WAITING_BYTES = 1024 * 1024
 # What a writer gets to clean up (remove its temporary file) after the upload broke off.
 ABORT_SECONDS = 5.0
 
 Rows = AsyncIterator[pa.RecordBatch]
-Handed = HandIn[pa.RecordBatch] | Inbox[pa.RecordBatch]
+Handed = Channel[pa.RecordBatch]
 Writing = concurrent.futures.Future[Summary]
 
 
 def on_shard(shard: Shard, write: Callable[[Rows], Awaitable[Summary]]) -> tuple[Handed, Callable[[], Writing]]:
     """Where rows are handed in, and what starts a `write` that takes them on `shard`."""
-    handed: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, governor=shard.governor)
+    handed = Handed(WAITING_BYTES)
 
     async def consume() -> Summary:
         try:
@@ -46,7 +45,7 @@ def on_shard(shard: Shard, write: Callable[[Rows], Awaitable[Summary]]) -> tuple
 
 def in_thread(write: Callable[[Sent], Summary]) -> tuple[Handed, Callable[[], Writing]]:
     """The same for a `write` that blocks."""
-    handed: Inbox[pa.RecordBatch] = Inbox(1, lambda: True)
+    handed = Handed(WAITING_BYTES)
     ended: Writing = concurrent.futures.Future()
     # A thread cannot be cancelled: one that is given up ends by itself, and says so here.
     ended.set_running_or_notify_cancel()
@@ -78,7 +77,7 @@ async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, st
         summary = await asyncio.shield(_awaited(writing))
     except BaseException as error:
         broken = error if isinstance(error, FastFlightError) else Stopped("the upload broke off")
-        handed.fail(broken, at_once=True)
+        handed.cancel(broken)
         if not writing.done():
             await _settled(writing)
         raise
@@ -94,7 +93,7 @@ async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> bool:
         size = pa.ipc.get_record_batch_size(batch)
         stream.count(batch.num_rows, size)
         try:
-            await off_loop(handed.put, batch, weight(batch, size))
+            await handed.aput(batch, weight(batch, size))
         except Stopped:
             return False
     handed.finish()
@@ -120,7 +119,7 @@ def _awaited(writing: Writing) -> asyncio.Future[Summary]:
     return awaited
 
 
-async def _each(handed: HandIn[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+async def _each(handed: Handed) -> AsyncIterator[pa.RecordBatch]:
     """A generator, so that a writer may close what it is given."""
     async for batch in handed:
         yield batch

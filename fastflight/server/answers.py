@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from fastflight.concurrency import Shard, drain_lots, failure_of
+from fastflight.concurrency import Shard, failure_of, lots_ahead
 from fastflight.errors import Stopped
 from fastflight.server.interruption import Interruptible
 from fastflight.server.status import flight_error
@@ -35,8 +36,8 @@ from fastflight.tables.bare import empty
 
 T = TypeVar("T")
 
-# What waits between the loop and the handler: four full messages, beyond which more gain nothing.
-HANDOFF_BYTES = 8 * 1024 * 1024
+# What is read ahead of one client: with as many streams as are admitted, the most that waits in a server.
+AHEAD_BYTES = 1024 * 1024
 
 
 # What Flight takes: a batch, one with its app metadata, or a reader of batches.
@@ -71,11 +72,10 @@ def async_messages(
     read: Callable[[], Awaitable[AsyncReading]], request: Request, stream: Stream, shard: Shard
 ) -> Opened:
     """The schema and the messages of an answer that is read on the shard."""
-    given = async_items(read, request)
-    lots = drain_lots(
+    lots = lots_ahead(
         shard,
-        given,
-        max_bytes=HANDOFF_BYTES,
+        partial(async_items, read, request),
+        max_bytes=AHEAD_BYTES,
         size_of=Weighed(),
         still_wanted=stream.check,
         when_stopped=stream.when_stopped,
@@ -84,11 +84,12 @@ def async_messages(
         try:
             first = next(lots)
         except BaseException:
-            if stream.why_stop:  # which may look like an end, or a failure of the source's
+            if stream.why_stop:  # what the client is to know, whatever came of it here
                 stream.check()
             raise
-        reading = cast(AsyncReading, first[0])
-        rest = cast("Iterator[list[Item]]", chain([first[1:]], lots))
+        reading, *more = first
+        assert isinstance(reading, AsyncReading)
+        rest = cast("Iterator[Sequence[Item]]", chain([more], lots))
         return reading.schema, _begin(reading, joined(rest, reading.schema, most_rows(request)), lots, stream)
 
 

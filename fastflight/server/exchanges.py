@@ -14,18 +14,19 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from fastflight.concurrency import HandIn, Shard, failure_of
-from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency import Channel, Shard, failure_of
+from fastflight.concurrency.channel import Wait
 from fastflight.errors import Stopped
 from fastflight.server import answers
 from fastflight.server.silence import Silence
-from fastflight.server.uploads import HANDIN_BYTES, REFUSED, Incoming
+from fastflight.server.uploads import REFUSED, WAITING_BYTES, Incoming
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
@@ -49,18 +50,16 @@ def talk(
     with Silence(stream, shard.lookout, cut) as silence:
         incoming = Incoming(reader, stream, silence)
     incoming.awaited = contextlib.nullcontext
-    batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]
+    batches = Channel[pa.RecordBatch](WAITING_BYTES)
     if sync is not None:
-        inbox = batches = Inbox(HANDIN_BYTES, stream.check, shard.governor)
-        schema, messages = answers.sync_messages(lambda: sync(request, incoming.schema, inbox), request, stream)
+        schema, messages = answers.sync_messages(lambda: sync(request, incoming.schema, batches), request, stream)
     else:
         assert asynchronous is not None
-        batches = HandIn(shard.loop, HANDIN_BYTES, stream.check, shard.governor)
-        given = _Given(batches)
         schema, messages = answers.async_messages(
-            lambda: asynchronous(request, incoming.schema, given), request, stream, shard
+            lambda: asynchronous(request, incoming.schema, batches), request, stream, shard
         )
-    taking = threading.Thread(target=_take, args=(incoming, batches), name="exchange-input", daemon=True)
+    wait = partial(shard.wait, still_wanted=stream.check)
+    taking = threading.Thread(target=_take, args=(incoming, batches, wait), name="exchange-input", daemon=True)
     try:
         taking.start()
         # Whoever shuts down must know of a client that does not end its side.
@@ -86,19 +85,6 @@ def talk(
             stream.lasting = False
 
 
-class _Given:
-    """A `HandIn` to be iterated and closed by a source."""
-
-    def __init__(self, batches: HandIn[pa.RecordBatch]) -> None:
-        self._batches = batches
-
-    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        return self._batches
-
-    async def aclose(self) -> None:
-        await self._batches.aclose()
-
-
 def _write(write: Callable[..., None], *message: Any) -> None:
     try:
         write(*message)
@@ -114,11 +100,11 @@ def _refuse(writer: flight.MetadataRecordBatchWriter, schema: pa.Schema, stream:
     stream.offered = 0.0
 
 
-def _take(incoming: Incoming, batches: Inbox[pa.RecordBatch] | HandIn[pa.RecordBatch]) -> None:
+def _take(incoming: Incoming, batches: Channel[pa.RecordBatch], wait: Wait) -> None:
     """Hand the client's batches to the source. Whatever fails here is the source's error: it would wait for ever."""
     try:
         for batch in incoming:
-            batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)))
+            batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)), wait)
     except Stopped:
         batches.finish()  # the client has left, or the source takes no more: both know by themselves
     except BaseException as error:

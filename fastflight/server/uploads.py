@@ -25,13 +25,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from fastflight.concurrency import HandIn, Shard, failure_of
-from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency import Channel, Shard, failure_of
+from fastflight.concurrency.channel import Wait
 from fastflight.errors import DataError, FastFlightError, Stopped
 from fastflight.server.silence import Silence, nothing
 from fastflight.service import dispatch
@@ -47,8 +48,8 @@ REFUSED = b'{"refused": true}'
 ABORT = b'{"abort": true}'
 # Of what comes beside a batch, only `ABORT` is heeded; what other clients put there is passed over.
 MAX_APP_METADATA_BYTES = 64 * 1024
-# What waits between the handler and the loop. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
-HANDIN_BYTES = 1024 * 1024
+# What waits between the handler and the writer. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
+WAITING_BYTES = 1024 * 1024
 # Acknowledgements waiting for a client that does not read them, beyond which only the newest is kept.
 MAX_WAITING_ACKS = 1024
 # How often a waiting handler looks whether the client has left.
@@ -72,11 +73,12 @@ def take(
         sync = dispatch.writer(source) if request.mode == "sync" else None
         with _Acks(writer, incoming) as acks:
             if sync is not None:
-                batches, start = _in_thread(sync, request, incoming.schema, acks, stream, shard)
+                batches, start = _in_thread(sync, request, incoming.schema, acks)
             else:
                 awrite = dispatch.async_writer(source)
-                batches, start = _on_loop(awrite, request, incoming.schema, acks, stream, shard)
-            acks.done(_carry_out(batches, start, incoming, acks, stream, silence))
+                batches, start = _on_loop(awrite, request, incoming.schema, acks, shard)
+            wait = partial(shard.wait, still_wanted=stream.check)
+            acks.done(_carry_out(batches, start, incoming, acks, stream, silence, wait))
 
 
 class Incoming(Iterator[pa.RecordBatch]):
@@ -146,7 +148,7 @@ class Incoming(Iterator[pa.RecordBatch]):
         return batch
 
 
-Batches = HandIn[pa.RecordBatch] | Inbox[pa.RecordBatch]
+Batches = Channel[pa.RecordBatch]
 Writing = concurrent.futures.Future[Summary]
 
 
@@ -160,10 +162,10 @@ def _fault(batch: pa.RecordBatch) -> str:
 
 
 def _on_loop(
-    write: AsyncWriter[Any], request: Request, schema: pa.Schema, acks: _Acks, stream: Stream, shard: Shard
+    write: AsyncWriter[Any], request: Request, schema: pa.Schema, acks: _Acks, shard: Shard
 ) -> tuple[Batches, Callable[[], Writing]]:
     """Where batches are handed in, and what starts the writer that takes them, on the shard."""
-    batches: HandIn[pa.RecordBatch] = HandIn(shard.loop, HANDIN_BYTES, stream.check, shard.governor)
+    batches = Channel[pa.RecordBatch](WAITING_BYTES)
 
     async def consume() -> Summary:
         try:
@@ -175,10 +177,10 @@ def _on_loop(
 
 
 def _in_thread(
-    write: Writer[Any], request: Request, schema: pa.Schema, acks: _Acks, stream: Stream, shard: Shard
+    write: Writer[Any], request: Request, schema: pa.Schema, acks: _Acks
 ) -> tuple[Batches, Callable[[], Writing]]:
     """The same in a thread: it must not be the one that waits for the client, or nothing could end it meanwhile."""
-    batches: Inbox[pa.RecordBatch] = Inbox(HANDIN_BYTES, stream.check, shard.governor)
+    batches = Channel[pa.RecordBatch](WAITING_BYTES)
     ended: Writing = concurrent.futures.Future()
     # A thread cannot be cancelled: one that is given up ends by itself, and says so here.
     ended.set_running_or_notify_cancel()
@@ -202,7 +204,13 @@ def _in_thread(
 
 
 def _carry_out(
-    batches: Batches, start: Callable[[], Writing], incoming: Incoming, acks: _Acks, stream: Stream, silence: Silence
+    batches: Batches,
+    start: Callable[[], Writing],
+    incoming: Incoming,
+    acks: _Acks,
+    stream: Stream,
+    silence: Silence,
+    wait: Wait,
 ) -> Summary:
     """Start the writer and hand it what comes."""
     writing = start()
@@ -211,15 +219,15 @@ def _carry_out(
     silence.owes = lambda: not writing.done() and (not batches.starving or acks.rows < stream.rows)
     # A stream that is to end does so at once for its device, whatever its client and this thread wait for; a writer
     # that is at a batch hears of it when it looks (`Sent.check`), or is cancelled on its loop by and by.
-    stream.when_stopped(lambda: batches.fail(Stopped(stream.why_stop, hint="Ask again"), at_once=True))
+    stream.when_stopped(lambda: batches.cancel(Stopped(stream.why_stop, hint="Ask again")))
     try:
         for batch in incoming:
-            batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)))
+            batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)), wait)
         batches.finish()
         while not concurrent.futures.wait([writing], POLL_SECONDS).done:
             stream.check()
     except BaseException as error:
-        batches.fail(error, at_once=True)
+        batches.cancel(error)
         _abort(writing)
         raise
     finally:
@@ -231,7 +239,7 @@ def _carry_out(
     return summary
 
 
-async def _each(batches: HandIn[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+async def _each(batches: Batches) -> AsyncIterator[pa.RecordBatch]:
     """A generator, so that a writer may close what it is given."""
     async for batch in batches:
         yield batch

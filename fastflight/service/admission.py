@@ -10,8 +10,6 @@ in which they came to it, and who leaves hands its room to the next one there, s
 a later gate keeps its room behind the earlier ones: nobody is overtaken without end, and a full device holds up nobody
 who asks for another one. All pass the gates in the same order, so none wait in a ring.
 
-A stream that comes while memory is scarce (`concurrency.governor`) is refused at once: waiting would not make it less.
-
 `acquire` is for threads and `aacquire` for coroutines of any loop; they share the gates.
 """
 
@@ -26,7 +24,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
-from fastflight.concurrency.governor import DEFAULT_MEMORY_BYTES, Governor
 from fastflight.errors import ResourceExhausted, Stopped
 
 # Flight holds a thread per open stream: 256 are about as many as one process of Python serves well. 1,000 work where
@@ -75,8 +72,6 @@ class Limits:
     calls: int = MAX_CALLS
     waiting: int = MAX_WAITING
     wait_seconds: float = WAIT_SECONDS
-    # Bytes that wait in hand-offs, of all streams together.
-    memory: int = DEFAULT_MEMORY_BYTES
     # How long a client that is to send may send nothing.
     silent_seconds: float = SILENT_SECONDS
     # How long one that reads may take nothing of what is there for it.
@@ -140,10 +135,8 @@ class Admission:
         limits: Limits = DEFAULT_LIMITS,
         clock: Callable[[], float] = time.monotonic,
         lock: threading.Lock | None = None,
-        governor: Governor | None = None,
     ) -> None:
         self.limits = limits
-        self.governor = governor or Governor(limits.memory)
         self._clock = clock
         # Given where it also guards what depends on who is inside.
         self._lock = lock or threading.Lock()
@@ -202,7 +195,7 @@ class Admission:
     def overloaded(self) -> bool:
         """Whether this server has had room for nobody for `OVERLOADED_SECONDS`, whatever they asked, and has none."""
         since = self._refusing_since
-        full = any(len(gate.inside) >= gate.limit for gate in (self._streams, self._calls)) or self.governor.scarce
+        full = any(len(gate.inside) >= gate.limit for gate in (self._streams, self._calls))
         return since is not None and full and self._clock() - since >= OVERLOADED_SECONDS
 
     @property
@@ -285,8 +278,6 @@ class Admission:
             if self._closed:
                 raise _shutting_down()
             gates: tuple[_Gate, ...] = self._last[place.scope]
-            if self.governor.scarce and place.scope == "server":
-                raise self._no_memory()
             if device is not None:
                 gates = (self._gate("device", device, self.limits.per_device), *gates)
             if per_identity is not None:
@@ -373,22 +364,6 @@ class Admission:
         """One was refused that asked for nothing in particular."""
         if self._refusing_since is None:
             self._refusing_since = self._clock()
-
-    def _no_memory(self) -> ResourceExhausted:
-        self._refused_all()
-        self._refusals["memory"] += 1
-        return no_memory(self.governor, max(MIN_RETRY_SECONDS, self.limits.wait_seconds))
-
-
-def no_memory(governor: Governor, seconds: float = WAIT_SECONDS) -> ResourceExhausted:
-    """What one is told who comes while memory is scarce, and may try again in so many seconds."""
-    return ResourceExhausted(
-        f"{governor.held} bytes wait for slow readers, of {governor.limit} that may",
-        scope="memory",
-        limit=governor.limit,
-        retry_after_seconds=seconds,
-        hint=f"End a stream that nobody reads, or try again in {math.ceil(seconds)} s",
-    )
 
 
 def _shutting_down() -> Stopped:

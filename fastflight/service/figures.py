@@ -59,7 +59,6 @@ TABLE: dict[str, Figure] = {
     "fastflight_refused_total": Figure("counter", "Streams and calls for which there was no room.", ("limit",)),
     "fastflight_limit": Figure("gauge", "The size of a limit of docs/limits.md.", ("limit",)),
     "fastflight_limit_used": Figure("gauge", "How much of it is used: of several, by the fullest.", ("limit",)),
-    "fastflight_memory_most_bytes": Figure("gauge", "The most that ever waited in hand-offs."),
     "fastflight_device_open": Figure("gauge", "Whether the device's line is open.", ("device",)),
     "fastflight_device_held": Figure("gauge", "Whether somebody has the device.", ("device",)),
     "fastflight_device_in_trouble": Figure("gauge", "Whether its line is lost for those that listen.", ("device",)),

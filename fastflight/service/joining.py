@@ -7,7 +7,7 @@ never waits for more, so a live row is not held up; what is `Noted` keeps its pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ MAX_KNOWN_SIZES = 64
 Item: TypeAlias = pa.RecordBatch | Noted
 
 
-def joined(lots: Iterable[list[Item]], schema: pa.Schema, most_rows: int | None = None) -> Iterator[Item]:
+def joined(lots: Iterable[Sequence[Item]], schema: pa.Schema, most_rows: int | None = None) -> Iterator[Item]:
     """The items of `lots`, where batches of `schema` that follow each other in a lot may be one.
 
     Batches are joined to at most `most_rows` rows. Only numbers and times are joined: with them an answer has as many

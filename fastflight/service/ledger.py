@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
-from fastflight.concurrency import Governor
 from fastflight.errors import Stopped
 from fastflight.service.admission import DEFAULT_LIMITS, LIMITED, Admission, CallPlace, Limits
 from fastflight.service.figures import Histogram, Sample
@@ -39,13 +38,12 @@ OVERDUE = ("reader", "writer")
 class Ledger:
     """All streams of one server."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, governor: Governor | None = None) -> None:
-        """`governor` is the one of what the streams have waiting."""
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         # Taken when a stream opens and when it closes; who waits until none is open waits for `_empty`.
         self._lock = threading.Lock()
         self._empty = threading.Condition(self._lock)
         self._emptying = 0
-        self._admission = Admission(limits, lock=self._lock, governor=governor)
+        self._admission = Admission(limits, lock=self._lock)
         self._counts: dict[str, dict[str, int]] = {}
         self._durations: dict[str, Histogram] = {}
         self._calls: Counter[tuple[str, str]] = Counter()
@@ -244,7 +242,6 @@ class Ledger:
             "calls": calls,
             "waiting": waiting,
             "refused": refused,
-            "memory": admission.governor.stats(),
             "threads": by_kind(handlers),
             "sources": {name: {key: counts[key] for key in COUNTED} for name, counts in sources.items()},
         }
@@ -327,13 +324,11 @@ class Ledger:
         for (name, outcome), count in calls.items():
             yield Sample("fastflight_calls_total", count, {"call": name, "outcome": outcome})
         yield Sample("fastflight_waiting", told["waiting"])
-        memory = told["memory"]
-        for limit, size, used in (*limits, ("memory_bytes", memory["limit"], memory["held"])):
+        for limit, size, used in limits:
             yield Sample("fastflight_limit", size, {"limit": limit})
             yield Sample("fastflight_limit_used", used, {"limit": limit})
-        for limit in (*LIMITED, "memory"):
+        for limit in LIMITED:
             yield Sample("fastflight_refused_total", refused.get(limit, 0), {"limit": limit})
-        yield Sample("fastflight_memory_most_bytes", memory["most"])
         for kind, count in told["threads"].items():
             if kind != "all":
                 yield Sample("fastflight_threads", count, {"kind": kind})

@@ -21,10 +21,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from fastflight.concurrency import Shard
-from fastflight.concurrency.across import across
-from fastflight.concurrency.gather import Gather
-from fastflight.concurrency.gather_aio import AsyncGather
+from fastflight.concurrency import Shard, across
+from fastflight.concurrency.gather import AsyncGather, Gather
 from fastflight.errors import UnknownName, nearest
 from fastflight.service import dispatch
 from fastflight.service.requests import DeviceFile, FleetFile
@@ -107,7 +105,6 @@ class FleetFiles:
                 ordered=request.ordered,
                 idle=rows.silence,
                 name="fleet",
-                governor=self._shard_of(rows.names[0]).governor,
             )
             return Reading(rows.schema, _Batches(gather, undo), rows.summary)
         except BaseException:
@@ -163,7 +160,6 @@ class FleetFiles:
                 max_bytes=AHEAD_BYTES,
                 size_of=weight,
                 ordered=request.ordered,
-                governor=self._shard_of(rows.names[0]).governor,
             )
             return AsyncReading(rows.schema, _AsyncBatches(gather, undo), rows.summary)
         except BaseException:

@@ -14,9 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
 import pytest
 
-from fastflight.concurrency import Shard, adrain, drain
-from fastflight.concurrency.across import across
-from fastflight.concurrency.handoff import Drained
+from fastflight.concurrency import Shard, across, lots_ahead
 from fastflight.errors import DataError
 
 SOON = 10.0
@@ -58,7 +56,7 @@ def source(request: pytest.FixtureRequest) -> Iterator[Source]:
 
 
 def test_a_thread_that_has_read(shard: Shard, source: Source) -> None:
-    reader = drain(shard, source.items(), max_bytes=1, size_of=lambda _: 1)
+    reader = lots_ahead(shard, source.items, max_bytes=1, size_of=lambda _: 1)
     next(reader)
     if source.fails:
         with pytest.raises(DataError):
@@ -67,18 +65,14 @@ def test_a_thread_that_has_read(shard: Shard, source: Source) -> None:
     assert source.released.wait(SOON)
 
 
-Reading = Drained[Held] | AsyncGenerator[Held, None]
-
-
-def drained(shard: Shard, source: Source) -> Reading:
-    return adrain(shard, source.items(), max_bytes=1, size_of=lambda _: 1)
+Reading = AsyncGenerator[Held, None]
 
 
 def crossed(shard: Shard, source: Source) -> Reading:
     return across(shard, source.items, max_bytes=1, size_of=lambda _: 1)
 
 
-@pytest.mark.parametrize("reading", [drained, crossed])
+@pytest.mark.parametrize("reading", [crossed])
 def test_a_coroutine_that_has_read(shard: Shard, source: Source, reading: Callable[[Shard, Source], Reading]) -> None:
     async def main() -> None:
         async with contextlib.aclosing(reading(shard, source)) as reader:
@@ -91,7 +85,7 @@ def test_a_coroutine_that_has_read(shard: Shard, source: Source, reading: Callab
     assert source.released.wait(SOON)
 
 
-@pytest.mark.parametrize("reading", [drained, crossed])
+@pytest.mark.parametrize("reading", [crossed])
 def test_a_coroutine_that_was_cancelled(
     shard: Shard, source: Source, reading: Callable[[Shard, Source], Reading]
 ) -> None:

@@ -84,7 +84,7 @@ def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: B
 def test_a_slow_reader_sees_exactly_what_it_missed_and_holds_nobody_up(
     peer: Peer, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastflight.server.answers.HANDOFF_BYTES", 64 * 1024)
+    monkeypatch.setattr("fastflight.server.answers.AHEAD_BYTES", 64 * 1024)
     board = serve(peer.url)
     # gRPC holds little for one that does not look how much the line could carry; else what chance has it, 4 MB or 38.
     steady = flight.FlightClient(board.location, generic_options=[("grpc.http2.bdp_probe", 0)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import json
 import socket
@@ -17,9 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
-from fastflight.concurrency import Governor, Shard, Shards
-from fastflight.concurrency.governor import LEAST_BYTES, MIN_MEMORY_BYTES
-from fastflight.errors import FastFlightError, ResourceExhausted, Stopped
+from fastflight.concurrency import Shard, Shards
+from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import application
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.server import FlightServer
@@ -77,36 +75,6 @@ def test_health_is_told_in_front_of_a_server_that_is_frozen(path: str) -> None:
             told = shard.submit(asyncio.wait_for(ask(app, scope(path)), SOON)).result(SOON + 1)
     assert (told.status, told.json["status"]) == (503, "unreachable")
     assert "did not answer in time" in told.json["text"]
-
-
-def test_what_waits_in_a_gateway_has_one_cap() -> None:
-    governor = Governor(MIN_MEMORY_BYTES)
-    big = json.dumps({"type": "mock", "total_rows": 1_000_000}).encode()
-    with Shards(1) as shards, Shard("gateway") as shard, closing(serve(0, shards)) as server:
-        with closing(Connection(f"grpc://127.0.0.1:{server.port}", SOON)) as connection:
-            backend = RemoteBackend(connection, governor=governor)
-            registry = CollectorRegistry()
-            app = application(backend, registry, governor=governor)
-
-            async def read_and_stop() -> int:
-                async with contextlib.AsyncExitStack() as readers:
-                    while not governor.scarce:
-                        answer = await readers.enter_async_context(backend.read(backend.decode(big)))
-                        await anext(answer.batches)
-                    refused = await ask(app, scope("/stream", "POST"), big)
-                    assert (refused.status, refused.json["scope"]) == (503, "memory")
-                    with pytest.raises(ResourceExhausted, match="bytes wait for slow readers"):
-                        await backend.write(backend.decode(MOCK), pa.schema([]), nothing())
-                    told = registry.get_sample_value("fastflight_gateway_memory_held_bytes")
-                    assert told is not None and told > MIN_MEMORY_BYTES - LEAST_BYTES
-                return governor.held
-
-            assert shard.submit(asyncio.wait_for(read_and_stop(), SOON)).result(SOON + 1) == 0
-
-
-async def nothing() -> AsyncIterator[pa.RecordBatch]:
-    for batch in ():
-        yield batch
 
 
 def test_a_write_that_has_failed_when_its_client_leaves_is_nobodys_news() -> None:

@@ -122,7 +122,7 @@ def test_one_that_leaves_before_the_first_row_cancels_the_source(running: Runnin
 
 
 def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
-    """The table has 800 MB: what the hand-off does not hold is never made."""
+    """The table has 800 MB: what is not read ahead is never made."""
 
     async def run() -> None:
         client = Client(running.app, streaming(), content(rows=100, big=True), reads=1)
@@ -136,7 +136,7 @@ def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
     stats = running.stats()
     assert (stats["finished"], stats["cancelled"]) == (0, 1)
     # What waits, what is in hand, and, of a server elsewhere, what is on its way: gRPC widens its window by itself.
-    assert stats["bytes"] <= 6 * AHEAD_BYTES
+    assert stats["bytes"] <= 32 * AHEAD_BYTES
 
 
 @pytest.mark.parametrize("error", ["busy", "data", "device", "bug", "cancelled", "exit"])

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pyarrow as pa
 import pytest
 
-from fastflight.concurrency import HandIn
+from fastflight.concurrency import Channel
 from fastflight.gateway.status import Refused
 from fastflight.gateway.typed import MAX_TYPED_BYTES, Typed, handing_in
 
@@ -41,8 +41,8 @@ def test_single_keys_that_wait_for_the_device_are_few() -> None:
     """Each is a batch, which takes a kilobyte."""
     put: list[int] = []
 
-    class Noting(HandIn[pa.RecordBatch]):
-        def put(self, item: pa.RecordBatch, size: int) -> None:
+    class Noting(Channel[pa.RecordBatch]):
+        async def aput(self, item: pa.RecordBatch, size: int) -> None:
             put.append(size)
 
     async def keys() -> AsyncIterator[bytes]:
@@ -50,7 +50,7 @@ def test_single_keys_that_wait_for_the_device_are_few() -> None:
             yield b"a"
 
     async def run() -> None:
-        handed = Noting(asyncio.get_running_loop(), MAX_TYPED_BYTES)
+        handed = Noting(MAX_TYPED_BYTES)
         async with handing_in(keys(), handed):
             async for _ in handed:
                 pass

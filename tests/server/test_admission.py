@@ -257,20 +257,3 @@ def test_a_call_whose_results_nobody_reads_holds_no_place_and_no_server(monkeypa
             for results in unread:
                 with pytest.raises(pa.ArrowException):
                     list(results)
-
-
-def test_a_stream_that_comes_while_memory_is_scarce_is_refused_and_calls_are_answered() -> None:
-    with serving(Limits(memory=1_000_000)) as running:
-        ledger = running.server._ledger
-        held = ledger._admission.governor.account()
-        held.hold(500_000)
-        with pytest.raises(flight.FlightUnavailableError, match="500000 bytes wait for slow readers") as raised:
-            running.client.do_get(ticket(type="trial")).read_all()
-        error = typed(raised.value, "")
-        assert isinstance(error, ResourceExhausted)
-        assert (error.scope, error.limit) == ("memory", 1_000_000)
-        (greeting,) = running.client.do_action(flight.Action("greet", b'{"name": "you"}'))
-        assert greeting.body.to_pybytes() == b'{"said": "hello you"}'
-        assert running.stats()["memory"] == {"limit": 1_000_000, "held": 500_000, "most": 500_000}
-        assert running.stats()["refused"] == 1
-        held.hold(0)

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.concurrency import HandIn
-from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency import Channel
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import Stopped
 from fastflight.server import uploads
@@ -168,8 +167,7 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
     """The client has sent everything, the board is slow: what it has not taken yet is dropped, and is missing."""
     said_all, stopped, ended = threading.Event(), threading.Event(), threading.Event()
     took: list[str] = []
-    kind = HandIn if mode == "async" else Inbox
-    finish: Callable[[Any], None] = kind.finish
+    finish: Callable[[Any], None] = Channel.finish
 
     def finished(batches: Any) -> None:
         finish(batches)
@@ -202,7 +200,7 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
                 await asyncio.to_thread(stopped.wait, SOON)
         return {}
 
-    monkeypatch.setattr(kind, "finish", finished)
+    monkeypatch.setattr(Channel, "finish", finished)
     with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, _ = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         for _ in range(3):

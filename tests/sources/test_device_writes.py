@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fastflight.concurrency.inbox import Inbox
+from fastflight.concurrency import Channel
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.service.requests import DeviceFile, DeviceSession, DeviceTree
@@ -49,7 +49,7 @@ def test_a_row_that_nobody_wants_any_more_is_broken_off(
 ) -> None:
     device = inventory.device("demo")
     write: Writer[object] = source(inventory).write
-    batches: Inbox[pa.RecordBatch] = Inbox(1, lambda: True)
+    batches = Channel[pa.RecordBatch](1)
     raised: list[FastFlightError] = []
 
     def run(batches: Sent) -> None:
@@ -64,7 +64,7 @@ def test_a_row_that_nobody_wants_any_more_is_broken_off(
     batches.put(batch, SIZE)
     while sum(len(chunk.data) for chunk in crossing.take(SOON) if chunk.direction == "tx") < 256:
         assert writing.is_alive()
-    batches.fail(Stopped("the client has left"), at_once=True)
+    batches.cancel(Stopped("the client has left"))
     writing.join(SOON)
     assert not writing.is_alive()
     assert [error.what for error in raised] == ["the client has left"]
