@@ -19,7 +19,7 @@ from fastflight.simulator import landlock, syscalls
 if sys.platform == "linux":
     import resource
 
-# What the interpreter takes, and the data of a program that a board could hold many times over.
+# What the process may take beyond what it has when it starts: threads' stacks, and far more data than a board holds.
 MEMORY = 512 << 20
 # Far more than a board can open, far less than would matter to its computer.
 DESCRIPTORS = 128
@@ -32,15 +32,19 @@ LINUX = sys.platform == "linux"
 
 def missing() -> str | None:
     """Why code on a simulated board has the rights of this process's user; None where it has not."""
-    if landlock.version():
-        return None
-    return "this kernel has no Landlock" if LINUX else f"there is no Landlock on {sys.platform}"
+    if not LINUX:
+        return f"there is no Landlock on {sys.platform}"
+    if not landlock.version():
+        return "this kernel has no Landlock"
+    if not syscalls.is_supported():
+        return "no filter of system calls is known for this processor or kernel"
+    return None
 
 
 def enter(root: str, *, file_size: int, memory: int = 0, keep: frozenset[int] = frozenset()) -> None:
     """Shut this thread, and those it starts, into the folder `root`. Raises `OSError`.
 
-    No file may be longer than `file_size` bytes; `memory` is what the process may have beyond `MEMORY`. Of the standard
+    No file may be longer than `file_size` bytes; `memory` is what the process may take beyond `MEMORY`. Of the standard
     streams it keeps those in `keep`: a terminal would take keystrokes for its user's shell.
     """
     if not LINUX:
@@ -48,7 +52,7 @@ def enter(root: str, *, file_size: int, memory: int = 0, keep: frozenset[int] = 
     with open(os.devnull, "r+b", buffering=0) as nothing:
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_FSIZE, file_size)
-        _limit(resource.RLIMIT_AS, MEMORY + memory)
+        _limit(resource.RLIMIT_AS, _address_space() + MEMORY + memory)
         _limit(resource.RLIMIT_NOFILE, DESCRIPTORS)
         library = ctypes.CDLL(None, use_errno=True)
         _check(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
@@ -56,7 +60,8 @@ def enter(root: str, *, file_size: int, memory: int = 0, keep: frozenset[int] = 
             # The library: codecs are imported on first use.
             landlock.restrict({os.path.realpath(root): landlock.CHANGE, os.path.dirname(os.__file__): landlock.READ})
         _drop_capabilities(library)
-        syscalls.refuse()
+        if syscalls.is_supported():
+            syscalls.refuse()
         for stream in {0, 1, 2} - keep:
             os.dup2(nothing.fileno(), stream)
 
@@ -72,6 +77,15 @@ def _limit(what: int, value: int) -> None:
     hard = resource.getrlimit(what)[1]
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(what, (value, value))
+
+
+def _address_space() -> int:
+    """Bytes of addresses in use: some interpreters reserve far more than they touch. 0 where there is no `/proc`."""
+    try:
+        with open("/proc/self/statm") as sizes:
+            return int(sizes.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 def _drop_capabilities(library: ctypes.CDLL) -> None:

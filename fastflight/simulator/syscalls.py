@@ -1,7 +1,7 @@
 """A seccomp filter for what Landlock does not cover: system calls that reach other processes or the files of others.
 
 `refuse` installs it in this thread and in the threads that it starts later; the calls below fail with `EPERM` from then
-on. It knows 64-bit x86 and ARM; elsewhere `refuse` does nothing and says so. There is no way back.
+on. It knows 64-bit x86 and ARM: ask `is_supported` first. There is no way back.
 
 A list of what is refused, and not of what is allowed: Landlock is the boundary, and a C library that makes a call which
 nobody thought of must not end the board.
@@ -61,15 +61,20 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
 
 
-def refuse() -> bool:
-    """Install the filter; whether this system takes it. The thread must have given up new privileges."""
-    found = ARCHITECTURES.get(os.uname().machine)
-    if found is None or struct.calcsize("P") != 8:
-        return False
-    code = ctypes.create_string_buffer(_program(*found))
+def is_supported() -> bool:
+    """Whether this system takes the filter."""
+    known = os.uname().machine in ARCHITECTURES and struct.calcsize("P") == 8
+    return known and os.path.exists("/proc/sys/kernel/seccomp")
+
+
+def refuse() -> None:
+    """Install the filter. The thread must have given up new privileges. Raises `OSError`."""
+    code = ctypes.create_string_buffer(_program(*ARCHITECTURES[os.uname().machine]))
     program = _Program(len(code) // 8, ctypes.addressof(code))
     library = ctypes.CDLL(None, use_errno=True)
-    return bool(library.prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
+    if library.prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.byref(program), 0, 0):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
 
 
 def _program(architecture: int, column: int) -> bytes:

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.cli.compose import open_server
+from fastflight.cli.settings import ServeSettings
+from fastflight.client import FastFlightClient
 from fastflight.simulator import landlock, syscalls
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketPort
@@ -24,7 +27,7 @@ SECONDS = 20.0
 SECRET = "a token of the server"
 
 confined = pytest.mark.skipif(not landlock.version(), reason="this system has no Landlock")
-filtered = pytest.mark.skipif(os.name == "nt" or os.uname().machine not in syscalls.ARCHITECTURES, reason="no filter")
+filtered = pytest.mark.skipif(os.name == "nt" or not syscalls.is_supported(), reason="this system takes no filter")
 
 # The simulator once refused names of attributes: a subclass of `str` that lies about itself, for a while, passed.
 TAKEN_OVER = """
@@ -111,6 +114,14 @@ def secret(tmp_path: Path) -> Path:
     path = tmp_path / "tokens.json"
     path.write_text(SECRET)
     return path
+
+
+@filtered
+def test_exec_on_the_default_device_is_no_shell() -> None:
+    """The whole attack as a client makes it."""
+    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running, FastFlightClient(running.location) as client:
+        attack = TAKEN_OVER + "print(attempt(lambda: os.popen('id').read()))\n"
+        assert "PermissionError 1" in str(client.exec("demo", attack).to_arrow().to_pydict())
 
 
 @confined
