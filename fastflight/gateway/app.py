@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
-from fastflight.gateway import examples
+from fastflight.gateway import openapi
 from fastflight.gateway.accepting import chosen
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
@@ -125,16 +125,17 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     """The routes that are not kept."""
     app = FastAPI(
         title="fastflight",
-        description=examples.DESCRIPTION,
+        description=openapi.DESCRIPTION,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={HTTPException: _no_route},
+        responses=openapi.DEFAULT,
     )
     app.add_middleware(Telling)
     files = Files(backend)
 
-    @app.post("/stream", openapi_extra=examples.STREAM, response_class=Response, tags=["rows"])
+    @app.post("/stream", openapi_extra=openapi.STREAM, response_class=Response, tags=["rows"])
     async def stream(request: Request) -> Response:
         """The rows of any request, as they come: Arrow IPC, or by `Accept` (or `?format=`) JSON lines or CSV."""
         format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
@@ -142,20 +143,25 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         asked = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
         return Streamed(backend, asked, caller_of(request), make)
 
-    @app.post("/tickets", openapi_extra=examples.TICKET, status_code=201, tags=["rows"])
+    @app.post("/tickets", openapi_extra=openapi.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
         """A ticket for a WebSocket: `/ws/session`, or with `?for=` one of `repl`, `fleet`, `relay`. For one use."""
         use = request.query_params.get("for", USES[0])
         if use not in USES:
             raise RequestError(f"{use[:80]!r} is not a use", where="for", hint=nearest(use, USES))
         content = await Content(request.receive).whole(MAX_REQUEST_BYTES)
-        asked = backend.decode(content) if use not in ("fleet", "relay") else None
+        if use in ("fleet", "relay"):
+            if content.strip() not in (b"", b"{}"):
+                raise RequestError("a ticket for it is for no request", where="content", hint="Send none")
+            asked = None
+        else:
+            asked = backend.decode(content)
         if asked is not None:
             backend.permit(asked, "exchange" if use == "repl" else "read", caller_of(request))
         issued = tickets.issue(Grant(use, asked, caller_of(request)))
         return JSONResponse({"ticket": issued, "expires_seconds": LIFETIME_SECONDS}, 201)
 
-    @app.get("/devices/{device}", tags=["devices"])
+    @app.get("/devices/{device}", openapi_extra=openapi.DEVICE, tags=["devices"])
     async def device(request: Request, device: str) -> Response:
         """One device: name, url, whether its line is open, who has it."""
         known = {str(each["name"]): each for each in await backend.act("devices", b"", caller_of(request))}
@@ -163,14 +169,14 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
             raise UnknownName("no such device", where=device, hint=nearest(device, known))
         return JSONResponse(known[device])
 
-    @app.get("/devices/{device}/info", tags=["devices"])
+    @app.get("/devices/{device}/info", openapi_extra=openapi.INFO, tags=["devices"])
     async def info(request: Request, device: str) -> Response:
         """What the board says of itself."""
         async with while_connected(request.receive):
             (said,) = await backend.act("device.info", json.dumps({"device": device}).encode(), caller_of(request))
         return JSONResponse(said)
 
-    @app.post("/devices/{device}/exec", openapi_extra=examples.EXEC, response_class=Response, tags=["devices"])
+    @app.post("/devices/{device}/exec", openapi_extra=openapi.EXEC, response_class=Response, tags=["devices"])
     async def exec_(request: Request, device: str) -> Response:
         """The output of a piece of code, line by line as it runs."""
         format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
@@ -179,7 +185,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         asked = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
         return Streamed(backend, asked, caller_of(request), make)
 
-    @app.post("/actions/{name}", openapi_extra=examples.ACTION, tags=["actions"])
+    @app.post("/actions/{name}", openapi_extra=openapi.ACTION, tags=["actions"])
     async def action(request: Request, name: str) -> Response:
         """Carry an action out; its results."""
         body = await Content(request.receive).whole(MAX_REQUEST_BYTES)
@@ -187,7 +193,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
             results = await backend.act(name, body, caller_of(request))
         return JSONResponse({"results": results})
 
-    @app.get("/recordings/{name}", response_class=Response, tags=["recordings"])
+    @app.get("/recordings/{name}", openapi_extra=openapi.RECORDING, response_class=Response, tags=["recordings"])
     async def recording(request: Request, name: str) -> Response:
         """The rows of a recording; the request's other keys as the query."""
         query = dict(request.query_params)
@@ -196,10 +202,14 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         asked = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
         return Streamed(backend, asked, caller_of(request), make)
 
-    app.get(FILE, openapi_extra=examples.GET_FILE, response_class=Response, tags=["files"])(files.get)
-    app.head(FILE, openapi_extra=examples.HEAD_FILE, response_class=Response, tags=["files"])(files.get)
-    app.put(FILE, openapi_extra=examples.PUT_FILE, status_code=201, tags=["files"])(files.put)
-    app.delete(FILE, status_code=204, response_class=Response, tags=["files"])(files.delete)
+    app.get(FILE, openapi_extra=openapi.GET_FILE, response_class=Response, tags=["files"])(files.get)
+    app.head(FILE, openapi_extra=openapi.HEAD_FILE, response_class=Response, tags=["files"])(files.get)
+    app.put(FILE, openapi_extra=openapi.PUT_FILE, status_code=201, tags=["files"])(files.put)
+    app.delete(FILE, openapi_extra=openapi.DELETE_FILE, status_code=204, response_class=Response, tags=["files"])(
+        files.delete
+    )
+    described = app.openapi()
+    described["paths"] = {**openapi.SMALL, **described["paths"]}
     return app
 
 

@@ -66,6 +66,7 @@ class Files:
         if _flag(query, "interrupt"):
             raise RequestError("a GET stops no program", where="interrupt", hint=STOP_HINT)
         asked = {"type": "device.file", **place, **keys_of(query)}
+        self._backend.decode(_json(asked))  # also keys that bytes as they are make no use of
         listing = ListingAnswer(self._backend, caller, place)
         if rows:
             return RowsAnswer(self._backend, asked, caller, listing, choose)
@@ -84,7 +85,7 @@ class Files:
             )
         query = dict(request.query_params)
         keys = keys_of(query)
-        target = keys.pop("format", None) or format_of(place["path"])
+        target = declared = keys.pop("format", None) or format_of(place["path"])
         given = format_of_content(request.headers.get("content-type", ""))
         if given in ("raw", target):  # bytes as they are
             target = given = "raw"
@@ -92,6 +93,7 @@ class Files:
         on_error = keys.pop("on_error", "fail")
         if on_error not in ("skip", "fail"):
             raise RequestError(f"{shown(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
+        self._backend.decode(_json({"type": "device.file", **place, **keys, "format": declared}))
         rows = Rows(content, Layout(given, on_error=on_error))
         asked = self._backend.decode(_json({"type": "device.file", **place, **keys, "format": target}))
         caller: Caller = request.scope[CALLER]

@@ -1,0 +1,201 @@
+"""The OpenAPI description of the routes, as far as FastAPI cannot know it. Tests send all examples, and what it allows.
+
+Every answer that is none of its route's own is an error, whatever its status: `default`. Statuses that a client may
+want to tell apart are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastflight.gateway.file_answers import ANY_TYPE, FILE_TYPES
+from fastflight.gateway.formats import MEDIA_TYPES
+
+DESCRIPTION = """The requests of the Flight server over HTTP. Rows come as Arrow IPC, JSON lines, CSV or Parquet, as
+they come from the device; an answer that ends in an error is broken off. Errors are JSON: `code`, `what`, `where`,
+`hint`, and `text`, which is those in one line."""
+
+FILE_REQUEST = {"type": "device.file", "device": "demo", "path": "/readings.csv"}
+MOCK_REQUEST = {"type": "mock", "variant": "simple", "total_rows": 1000}
+LISTING_REQUEST = {"type": "device.listing", "device": "demo"}
+READABLE = ("device.file", "device.listing", "device.tree", "device.exec", "device.session", "fleet.file", "recording")
+
+Described = dict[str, Any]
+
+JSON_ = "application/json"
+TEXT: Described = {"type": "string"}
+FLAG: Described = {"type": "boolean"}
+COUNT: Described = {"type": "integer", "minimum": 0}
+BYTES: Described = {"type": "string", "format": "binary"}
+ANSWERS = {
+    304: "The client has this version",
+    400: "The request is wrong; `where` says what of it",
+    401: "Nobody knows who asks",
+    403: "It is known who asks, and not granted; or a page of another origin",
+    404: "There is no such thing, or none that the caller may see",
+    406: "No rows in any of the formats that are accepted",
+    408: "The content did not come in time",
+    409: "What is there is in the way",
+    412: "The file is not the version that was asked for",
+    413: "The content is too large",
+    415: "Content of this type or coding is not taken",
+    416: "The file has no such part",
+    421: "Not a name of this computer",
+    422: "Bytes do not fit their format, or code on the board raised",
+    500: "Not foreseen: the number in it stands in the server's log",
+    502: "The line or the board failed",
+    503: "Busy, no room, or shutting down; `Retry-After` says when to ask again",
+    504: "The line said nothing in time",
+    507: "The board is full",
+}
+# Of every route.
+COMMON = (400, 401, 403, 421, 500, 503)
+# Of every route that asks a board something.
+OF_A_BOARD = (404, 502, 504)
+
+ERROR_CONTENT: Described = {
+    JSON_: {
+        "schema": {
+            "type": "object",
+            "required": ["code", "what", "text"],
+            "properties": dict.fromkeys(("code", "what", "where", "hint", "text"), TEXT),
+        }
+    }
+}
+DEFAULT: dict[int | str, Described] = {
+    "default": {"description": "What was wrong, and what to do next", "content": ERROR_CONTENT}
+}
+_ROWS = {media: {"schema": TEXT if "text" in media or "json" in media else BYTES} for media in MEDIA_TYPES}
+_OBJECT = {JSON_: {"schema": {"type": "object"}}}
+
+
+def _answers(status: int, description: str, content: Mapping[str, Any], *others: int) -> Described:
+    answers: Described = {str(status): {"description": description, **({"content": content} if content else {})}}
+    for other in sorted({*COMMON, *others}):
+        answers[str(other)] = {"description": ANSWERS[other], **({} if other == 304 else {"content": ERROR_CONTENT})}
+    return {"responses": {**answers, **DEFAULT}}
+
+
+def _json_body(schema: Described, required: bool = True, **examples: Described) -> Described:
+    named = {name: {"value": value} for name, value in examples.items()}
+    return {"requestBody": {"required": required, "content": {JSON_: {"schema": schema, "examples": named}}}}
+
+
+def _asked(place: str, **schemas: Described) -> list[Described]:
+    """Parameters in a `query` or `header`."""
+    return [
+        {"name": name.replace("_", "-") if place == "header" else name, "in": place, "schema": schema}
+        for name, schema in schemas.items()
+    ]
+
+
+def _one_of(*names: str) -> Described:
+    return {"type": "string", "enum": list(names)}
+
+
+FORMULAS = _one_of("escape")
+REQUEST: Described = {"type": "object", "required": ["type"], "properties": {"type": _one_of(*READABLE)}}
+OF_A_FILE = {
+    "file_format": _one_of("csv", "jsonl", "packed", "arrow", "raw"),
+    "mode": _one_of("sync", "async"),
+    "on_error": _one_of("skip", "fail"),
+    "transfer": _one_of("auto", "binary", "base64", "literal"),
+    "deflate": FLAG,
+}
+CONDITIONS = {"If_Match": TEXT, "If_None_Match": TEXT}
+
+STREAM: Described = {
+    **_json_body(REQUEST, file=FILE_REQUEST, table=MOCK_REQUEST, folder=LISTING_REQUEST),
+    "parameters": _asked("query", format=_one_of("arrow", "jsonl", "csv", "lines"), formulas=FORMULAS),
+    **_answers(200, "The rows", _ROWS, *OF_A_BOARD, 406, 408, 409, 413, 415, 422),
+}
+TICKET: Described = {
+    **_json_body(REQUEST, required=False, live={"type": "device.session", "device": "demo"}),
+    # Tickets for fleet and relay have no content.
+    "parameters": [{"name": "for", "in": "query", "schema": _one_of("session", "repl", "fleet", "relay")}],
+    **_answers(201, "The ticket, and how long it may wait", _OBJECT, 404, 408, 413, 415),
+}
+DEVICE: Described = _answers(200, "The device", _OBJECT, 404)
+INFO: Described = _answers(200, "What the board says of itself", _OBJECT, *OF_A_BOARD)
+EXEC: Described = {
+    **_json_body(
+        {
+            "type": "object",
+            "required": ["code"],
+            "properties": {"code": TEXT, "interrupt": FLAG, "timeout": {"type": "number", "exclusiveMinimum": 0}},
+        },
+        count={"code": "for i in range(3): print(i)"},
+    ),
+    "parameters": _asked("query", format=_one_of("lines", "jsonl", "csv", "arrow"), formulas=FORMULAS),
+    **_answers(200, "The lines", _ROWS, *OF_A_BOARD, 406, 408, 413, 415, 422),
+}
+ACTION: Described = {
+    **_json_body({"type": "object"}, stat={"device": "demo", "path": "/readings.csv"}),
+    **_answers(200, "The results", _OBJECT, *OF_A_BOARD, 408, 409, 413, 415, 422, 507),
+}
+RECORDING: Described = {
+    "parameters": _asked(
+        "query",
+        **{"as": _one_of("arrow", "jsonl", "csv", "parquet")},
+        formulas=FORMULAS,
+        from_seq=COUNT,
+        to_seq=COUNT,
+        since_seconds=COUNT,
+        limit_rows=COUNT,
+    ),
+    **_answers(200, "The rows", _ROWS, 404, 406, 422),
+}
+GET_FILE: Described = {
+    "parameters": [
+        *_asked("query", format=_one_of("arrow", "jsonl", "csv", "parquet"), formulas=FORMULAS, columns=TEXT),
+        *_asked("query", batch_rows=COUNT, **OF_A_FILE),
+        *_asked("header", **CONDITIONS, Range=TEXT, If_Range=TEXT),
+    ],
+    **_answers(
+        200,
+        "A folder's entries, a file's bytes, or its rows",
+        {**_OBJECT, **_ROWS, **{media: {"schema": BYTES} for media in (ANY_TYPE, *FILE_TYPES.values())}},
+        *OF_A_BOARD,
+        *(304, 406, 409, 412, 416, 422),
+    ),
+}
+GET_FILE["responses"]["206"] = {"description": "A part of the file", "content": GET_FILE["responses"]["200"]["content"]}
+HEAD_FILE: Described = {
+    "parameters": _asked("header", **CONDITIONS),
+    "responses": {
+        status: {"description": each["description"]}
+        for status, each in GET_FILE["responses"].items()
+        if status != "206"
+    },
+}
+PUT_FILE: Described = {
+    "requestBody": {
+        "required": False,  # a file may be empty
+        "content": {
+            **{media: {"schema": BYTES} for media in _ROWS if "parquet" not in media and "plain" not in media},
+            ANY_TYPE: {"schema": BYTES},
+        },
+    },
+    "parameters": [*_asked("query", interrupt=FLAG, **OF_A_FILE), *_asked("header", **CONDITIONS)],
+    **_answers(201, "Size and sha256", _OBJECT, *OF_A_BOARD, 409, 412, 415, 422, 507),
+}
+DELETE_FILE: Described = {
+    "parameters": [*_asked("query", interrupt=FLAG), *_asked("header", **CONDITIONS)],
+    **_answers(204, "It is removed", {}, *OF_A_BOARD, 409, 412),
+}
+
+
+def _small(summary: str, description: str, tag: str, content: Described) -> Described:
+    described = _answers(200, description, content, 304)
+    return {"get": {"summary": summary, "tags": [tag], **described}}
+
+
+# What is answered in front of FastAPI.
+SMALL: dict[str, Described] = {
+    "/devices": _small("Devices", "All devices that the caller may see", "devices", _OBJECT),
+    "/recordings": _small("Recordings", "What was recorded", "recordings", _OBJECT),
+    "/health": _small("Health", "The state of the server: serving, draining or overloaded", "state", _OBJECT),
+    "/health/ready": _small("Ready", "The server takes requests", "state", _OBJECT),
+    "/metrics": _small("Metrics", "Figures for Prometheus", "state", {"text/plain": {"schema": TEXT}}),
+}
