@@ -19,7 +19,7 @@ from fastflight.log.disk import TEMPORARY, Disk
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries
 from fastflight.log.reading import Part, Snapshot
 from fastflight.log.record import SEGMENT_HEADER
-from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, named, newest, sidecar_name
+from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, named, scanned, sidecar_name
 
 
 def load_parts(disk: Disk, *, writing: bool, known: Sequence[Part] = ()) -> list[Part]:
@@ -43,7 +43,7 @@ def load_parts(disk: Disk, *, writing: bool, known: Sequence[Part] = ()) -> list
             parts.append(part)
         else:
             # The last one has no sidecar that could be trusted: it may have grown.
-            parts.append(newest(disk, name) if name == live[-1] else load(disk, name))
+            parts.append(scanned(disk, name, closed=False) if name == live[-1] else load(disk, name))
     return sorted(parts, key=lambda part: part.ordinal)
 
 

@@ -260,7 +260,8 @@ def scanned(disk: Disk, name: str, *, closed: bool) -> Segment:
     """A segment as its bytes say; `index.damage` is what is broken before `end`.
 
     `closed`: nothing is written to it any more, and `end` is that of the file. Else `end` is after the last intact
-    record: what follows may be a write under way.
+    record, where writing goes on: what follows is a write under way, or one that never finished. Where it is neither,
+    the segment is damaged there, and closed as well.
     """
     file = disk.open(name)
     try:
@@ -272,8 +273,10 @@ def scanned(disk: Disk, name: str, *, closed: bool) -> Segment:
             segment.index.created = header.created
         elif size > SEGMENT_HEADER.size:
             segment.index.damaged(0, SEGMENT_HEADER.size)
-        broken = _scan(file, segment, size)
-        if closed:
+        broken, tail = _scan(file, segment, size)
+        if segment.shifts or not is_unfinished(tail, salt, segment.end):
+            segment.closed = True
+        if segment.closed:
             for found in broken:
                 take(segment, found.offset, found.size, found.header, None)
             if segment.end < size:
@@ -284,22 +287,6 @@ def scanned(disk: Disk, name: str, *, closed: bool) -> Segment:
         return segment
     finally:
         file.close()
-
-
-def newest(disk: Disk, name: str) -> Segment:
-    """The last segment of a folder: writing goes on at its `end`, where the rest of the file is cut off.
-
-    It is closed instead where that would cut off more than a write that never finished.
-    """
-    segment = scanned(disk, name, closed=False)
-    file = disk.open(name)
-    try:
-        tail = read_damaged(file, segment.end, file.size())
-    finally:
-        file.close()
-    if not segment.shifts and is_unfinished(tail, segment.index.salt, segment.end):
-        return segment
-    return scanned(disk, name, closed=True)
 
 
 def grow(segment: Segment) -> bool:
@@ -317,8 +304,11 @@ def grow(segment: Segment) -> bool:
         file.close()
 
 
-def _scan(file: File, segment: Segment, size: int) -> list[Found]:
-    """Take the intact records from `segment.end` on, and those before them. Returns records that are not intact."""
+def _scan(file: File, segment: Segment, size: int) -> tuple[list[Found], bytes]:
+    """Take the intact records from `segment.end` on, and those before them.
+
+    Returns the records behind them, which are not intact, and all bytes behind them.
+    """
     origin = segment.end
     data = read_damaged(file, origin, size)
     view, waiting = memoryview(data), list[Found]()
@@ -339,7 +329,7 @@ def _scan(file: File, segment: Segment, size: int) -> list[Found]:
         if not segment.shifts or segment.shifts[-1][1] != shift:
             segment.shifts.append((found.offset, shift))
         _take_found(segment, found, view, origin)
-    return waiting
+    return waiting, data[segment.end - origin :]
 
 
 def _take_found(segment: Segment, found: Found, view: memoryview, origin: int) -> None:

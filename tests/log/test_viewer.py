@@ -8,6 +8,8 @@ import pytest
 
 from fastflight.errors import StorageError, UnknownName
 from fastflight.log import Store, StoreReader, compact
+from fastflight.log.disk import File
+from tests.log.disks import MemoryDisk, MemoryFile
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
 SMALL = 2000
@@ -57,6 +59,31 @@ def test_a_write_that_is_not_whole_is_not_seen_and_not_damage(tmp_path: Path) ->
     assert numbers(reader.log("demo").read()) == {0, 1, 2}
     assert missing(reader.log("demo").read()) == [] and reader.damage() == []
     assert segment.read_bytes() == whole + whole[64:-8]
+
+
+def test_what_is_written_while_a_reader_looks_is_not_damage(tmp_path: Path) -> None:
+    """The file grows by a record and a half whenever the reader asks for its size."""
+    written = MemoryDisk()
+    with Store(tmp_path, sync_ms=0, disk=written) as store:
+        for first in range(0, 60, 3):
+            store.open("demo", SCHEMA).append(batch_of("demo", first, 3)).result()
+    ((name, whole),) = [(name, data) for name, data in written.state().items() if name.endswith(".seg")]
+    step = len(whole) * 3 // 40
+
+    class Growing(MemoryFile):
+        def size(self) -> int:
+            there = self._inode.cached
+            there += whole[len(there) : len(there) + step]
+            return len(there)
+
+    class Folder(MemoryDisk):
+        def open(self, name: str, *, writing: bool = False) -> File:
+            return Growing(self, self._entries[name])
+
+    folder = Folder({name: whole[:step]})
+    while len(folder.state()[name]) < len(whole):
+        assert StoreReader(tmp_path, disk=folder).damage() == []
+    assert numbers(StoreReader(tmp_path, disk=folder).log("demo").read()) == set(range(60))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
