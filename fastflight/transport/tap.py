@@ -35,9 +35,9 @@ CHUNK_BYTES = 256
 # What a recorder has not taken yet is kept up to so many times as much: two reads of a fast line are twice as much.
 UNTAKEN_TIMES = 4
 # A line that can wait is read on when its recorder has less than this to take, or has taken nothing for so long: then
-# the disk does not answer, and who looks at the line live does not wait for it.
+# the disk does not answer, and who looks at the line live does not wait for it. A busy loop comes around sooner.
 UNTAKEN_BYTES = KEPT_BYTES // 2
-PACE_SECONDS = 1.0
+PACE_SECONDS = 10.0
 # A reader takes this many chunks at once: few enough that taking them does not keep the line's owner waiting.
 LOT_CHUNKS = 256
 # Cuts where requests had the device in between. Nothing is lost there, but a line does not go on over it. After the
