@@ -68,7 +68,7 @@ async def tail(
 ) -> None:
     """Follow what a device says, without interrupting its program. Ctrl-C ends it."""
     one_way(raw, as_csv, json, columns)
-    asked: SessionFormat = "bytes" if raw or requests else format
+    asked: SessionFormat = "bytes" if raw or (requests and format == "lines") else format
     async with (
         server.client() as client,
         await client.session(
@@ -223,6 +223,8 @@ def _text(batch: pa.RecordBatch, when: Callable[[datetime], str]) -> None:
         received = row.pop("time", None)
         time = row.pop("board_time", None) or received
         row.pop("seq", None)
+        if row.pop("request", False):
+            row["direction"] = f"request {row['direction']}"
         before = f"{when(time)}  " if time is not None else ""
         screen.line(before + "  ".join(_printable(value) for value in row.values()))
 

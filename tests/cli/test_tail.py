@@ -65,6 +65,17 @@ def test_the_bytes_as_they_are(run: Run) -> None:
     assert b'{"ms"' in run("tail", "demo", "--raw", "-n", "9").stdout_bytes
 
 
+def test_what_requests_say_is_shown_on_request(run: Run) -> None:
+    assert run("tail", "demo", "--requests", "-n", "1").exit_code == 0  # kept from the first time on
+    assert run("ls", "demo").exit_code == 0
+    shown = run("tail", "demo", "--requests", "--since", "60", "--seconds", "1").stdout
+    assert re.search(r"  request tx  \\x01\n.*  request rx  .*raw REPL", shown, re.DOTALL)
+    assert re.search(r"  rx  \{", shown)
+    assert "request" not in run("tail", "demo", "--since", "60", "--seconds", "1").stdout
+    refused = run("tail", "demo", "--requests", "--format", "jsonl", "--schema", "ms=int64")
+    assert (refused.exit_code, "ask for bytes" in refused.stderr) == (1, True)
+
+
 def test_one_way_to_print(run: Run) -> None:
     assert run("tail", "demo", "--raw", "--json").exit_code == 2
 
