@@ -12,6 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 # A client that has left is to be noticed within 50 ms: this, and a round of asking.
 ROUND_SECONDS = 0.04
 # Of a core, for asking: above it, with some hundreds of readers, rounds are further apart.
@@ -98,7 +102,10 @@ class Lookout:
                 watches = list(self._watches)
             begun = time.thread_time()
             for watch in watches:
-                watch.ask()
+                try:
+                    watch.ask()
+                except Exception:  # an edge: the other readers are to be asked for all the same
+                    log.exception("a reader could not be told that it waits in vain")
                 time.sleep(0)  # a round of hundreds would keep the interpreter from all other threads
             pause = pause_after(time.thread_time() - begun)
             with self._changed:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -18,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from fastflight.concurrency.guard import Guard
 from fastflight.concurrency.shard import Shard
 
 log = structlog.get_logger(__name__)
@@ -50,18 +50,15 @@ class Watchdog:
     ) -> None:
         self._pulses = {shard: _Pulse() for shard in shards}
         self._clock = clock
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._guard = Guard(self.look, LOOK_SECONDS, name)
 
     def start(self) -> None:
         """Look every `LOOK_SECONDS`, from a thread."""
-        self._thread.start()
+        self._guard.start()
 
     def close(self) -> None:
         """Look no more. Does nothing the second time, or where it was not started."""
-        self._closed.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._guard.close()
 
     def look(self) -> None:
         """Ask every loop that has answered, and report those that have not for too long."""
@@ -97,10 +94,6 @@ class Watchdog:
             pulse.stuck = False
             log.warning("event loop turns again", shard=shard.name, seconds=round(pulse.lag, 3))
         pulse.asked = None
-
-    def _run(self) -> None:
-        while not self._closed.wait(LOOK_SECONDS):
-            self.look()
 
 
 def _stack(shard: Shard) -> str:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 import structlog
 
 from fastflight.concurrency.lookout import Lookout, Watch
+from fastflight.service.failure import numbered
 from fastflight.service.stream import Stream
 
 log = structlog.get_logger(__name__)
@@ -79,7 +80,15 @@ class Silence:
         self._lookout.remove(self._watch)
 
     def _look(self) -> bool:
-        """Whether to go on looking."""
+        """Whether to go on looking. A look that fails is logged, and the next one comes all the same."""
+        try:
+            return self._judge()
+        except Exception as error:  # an edge: nobody waits for the lookout's thread
+            numbered(error, self._stream.trace)
+            return True
+
+    def _judge(self) -> bool:
+        """Stop the stream of a client that is silent for too long, then cut its connection. False once that is done."""
         since, now = self._since, self._lookout.clock()
         if since is None:
             return True

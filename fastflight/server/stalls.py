@@ -14,14 +14,15 @@ to take a batch in the time, which is at most 2 MiB.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
 
+from fastflight.concurrency.guard import Guard
 from fastflight.server.connections import Address, address, cut, progress
+from fastflight.service.failure import numbered
 from fastflight.service.ledger import Ledger
 from fastflight.service.stream import Stream
 from fastflight.transport.progress import Taken
@@ -66,18 +67,16 @@ class Stalls:
         self._clock = clock
         self._taken = taken
         self._waits: dict[Stream, _Wait] = {}
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="stalls", daemon=True)
+        pause = min(max(ledger.limits.stalled_seconds / LOOKS, MIN_LOOK_SECONDS), MAX_LOOK_SECONDS)
+        self._guard = Guard(self.look, pause, "stalls")
 
     def start(self) -> None:
         """Look now and then, from a thread."""
-        self._thread.start()
+        self._guard.start()
 
     def close(self) -> None:
         """Look no more. Does nothing the second time, or where it was not started."""
-        self._closed.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._guard.close()
 
     def look(self) -> None:
         """One round."""
@@ -94,7 +93,10 @@ class Stalls:
                 stopped = None if wait is None else wait.stopped
                 wait = _Wait(offered, offered, taken, stopped)
             self._waits[stream] = wait
-            self._judge(stream, wait, taken)
+            try:
+                self._judge(stream, wait, taken)
+            except Exception as error:  # an edge: the other streams are to be judged all the same
+                numbered(error, stream.trace)
 
     def _judge(self, stream: Stream, wait: _Wait, taken: Taken | None) -> None:
         now = self._clock()
@@ -115,8 +117,3 @@ class Stalls:
             self._ledger.count_cut(cut(self._port, stream.peer))
             wait.stopped = now
             log.warning("the connection of a client that takes nothing is cut", type=stream.asked.request.type)
-
-    def _run(self) -> None:
-        pause = min(max(self._ledger.limits.stalled_seconds / LOOKS, MIN_LOOK_SECONDS), MAX_LOOK_SECONDS)
-        while not self._closed.wait(pause):
-            self.look()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+from structlog.testing import capture_logs
 
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
@@ -152,6 +153,35 @@ def test_the_device_of_one_that_stops_is_free_and_it_is_told_when_it_reads_on(
     assert isinstance(typed(raised.value, ""), Stopped)
     assert running.settled()
     assert looking.figures() == {"readers": 1, "cut": 0}
+
+
+def test_a_look_that_fails_for_one_stream_ends_the_others_all_the_same(
+    running: Running, heavy: Heavy, stopped: flight.FlightStreamReader
+) -> None:
+    looking = Looking(running)
+    stream = looking.stream()
+    with pytest.MonkeyPatch.context() as patch, connected(running, STEADY) as client, capture_logs() as logs:
+        other = asked(client)
+        while len(looking.ledger.offering()) < 2:
+            pass
+        patch.setattr(type(stream), "stalled_seconds", property(_fails_once()))
+        looking.after(0)
+        looking.after(STALLED_SECONDS)
+        assert [line["event"] for line in logs].count("request failed") == 1
+        looking.after(0)
+        assert all(each.why_stop for each in looking.ledger.offering())
+        other.cancel()
+
+
+def _fails_once() -> Callable[[Stream], float]:
+    fails = iter([True])
+
+    def seconds(stream: Stream) -> float:
+        if next(fails, False):
+            raise ValueError("nobody knows")
+        return STALLED_SECONDS
+
+    return seconds
 
 
 def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
