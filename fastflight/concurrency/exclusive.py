@@ -72,9 +72,8 @@ class Exclusive:
         """
         woken = threading.Event()
         waiter = _Waiter(holder, woken.set, lasting, tenure)
-        patience = self._enter(waiter, timeout)
         try:
-            woken.wait(patience)
+            woken.wait(self._enter(waiter, timeout))
         except BaseException:  # KeyboardInterrupt in the main thread
             self._withdraw(waiter)
             raise
@@ -87,8 +86,8 @@ class Exclusive:
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
         waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set), lasting, tenure)
-        patience = self._enter(waiter, timeout)
         try:
+            patience = self._enter(waiter, timeout)
             if not waiter.granted:
                 # Not `wait_for`: before Python 3.12 one that is cancelled as it is woken would not know of it.
                 with contextlib.suppress(TimeoutError):
@@ -141,8 +140,8 @@ class Exclusive:
             lambda: loop.call_soon_threadsafe(woken.set),
             ask=lambda: loop.call_soon_threadsafe(wanted.set),
         )
-        self._enter(waiter, 0)
         try:
+            self._enter(waiter, 0)
             await woken.wait()
         except BaseException:
             self._withdraw(waiter)
@@ -191,6 +190,7 @@ class Exclusive:
         raise BusyError(f"in use by {holder} for {seconds:.1f} s", holder=holder, where=self.where, hint=hint)
 
     def _withdraw(self, waiter: _Waiter) -> None:
+        """Take the waiter out, whatever it failed by: nobody would release a lock that it is handed later."""
         queue = self._waiters if waiter.ask is None else self._idle
         with self._lock:
             if waiter.granted:

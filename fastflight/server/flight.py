@@ -241,8 +241,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _open(self, asked: Asked, who: Identity, context: flight.ServerCallContext) -> Stream:
         left = context.is_cancelled if who is ANYBODY else partial(self._left, who, context)
-        stream = self._ledger.open(asked, left, partial(name_of, who, context))
-        stream.peer = context.peer()
+        stream = self._ledger.open(asked, left, partial(name_of, who, context), context.peer())
         if who is not ANYBODY:
             stream.identity = who.name
         return stream

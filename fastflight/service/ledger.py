@@ -52,12 +52,15 @@ class Ledger:
         self._cut = 0
         self._journal = Journal()
 
-    def open(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
+    def open(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str], peer: str = "") -> Stream:
         """A stream for a request, once there is room for it. `left` says whether its client has gone, `who` asks.
+
+        `peer` is the connection that it came by.
 
         Raises `ResourceExhausted` where there is no room in time, `Stopped` while draining.
         """
         stream = self._made(asked, left, who, True)
+        stream.peer = peer
         self._admission.acquire(stream, asked.device, stream.asker, left)
         stream.begin()
         return stream
@@ -169,9 +172,12 @@ class Ledger:
         return self._admission.limits
 
     def has_alone(self, stream: Stream) -> bool:
-        """Whether nothing goes on on the connection of `stream` but what is to end."""
+        """Whether `stream` may be ended by its connection: every other stream there is to end, and no call is there.
+
+        A stream or a call that waits to be admitted counts as well.
+        """
         with self._lock:
-            if any(place.peer == stream.peer for place in self._admission.calls):
+            if any(place.peer == stream.peer for place in (*self._admission.calls, *self._admission.waiting)):
                 return False
             return all(each is stream or each.why_stop for each in self._streams() if each.peer == stream.peer)
 

@@ -47,23 +47,28 @@ def enter(root: str, *, file_size: int, memory: int = 0, keep: frozenset[int] = 
     No file may be longer than `file_size` bytes; `memory` is what the process may take beyond `MEMORY`. Of the standard
     streams it keeps those in `keep`: a terminal would take keystrokes for its user's shell.
     """
-    if not LINUX:
-        return
     with open(os.devnull, "r+b", buffering=0) as nothing:
-        _limit(resource.RLIMIT_CORE, 0)
-        _limit(resource.RLIMIT_FSIZE, file_size)
-        _limit(resource.RLIMIT_AS, _address_space() + MEMORY + memory)
-        _limit(resource.RLIMIT_NOFILE, DESCRIPTORS)
-        library = ctypes.CDLL(None, use_errno=True)
-        _check(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        if landlock.version():
-            # The library: codecs are imported on first use.
-            landlock.restrict({os.path.realpath(root): landlock.CHANGE, os.path.dirname(os.__file__): landlock.READ})
-        _drop_capabilities(library)
-        if syscalls.is_supported():
-            syscalls.refuse()
+        if LINUX:
+            _restrict(root, file_size, memory)
+        # On every system: a board whose warnings fill a pipe that nobody reads would stop.
         for stream in {0, 1, 2} - keep:
             os.dup2(nothing.fileno(), stream)
+
+
+def _restrict(root: str, file_size: int, memory: int) -> None:
+    """What `enter` does on Linux alone."""
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, file_size)
+    _limit(resource.RLIMIT_AS, _address_space() + MEMORY + memory)
+    _limit(resource.RLIMIT_NOFILE, DESCRIPTORS)
+    library = ctypes.CDLL(None, use_errno=True)
+    _check(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if landlock.version():
+        # The library: codecs are imported on first use.
+        landlock.restrict({os.path.realpath(root): landlock.CHANGE, os.path.dirname(os.__file__): landlock.READ})
+    _drop_capabilities(library)
+    if syscalls.is_supported():
+        syscalls.refuse()
 
 
 def seal() -> None:

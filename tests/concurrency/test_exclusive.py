@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from fastflight.concurrency import Exclusive
+from fastflight.concurrency.tenure import Tenure
 from fastflight.errors import BusyError
 
 SOON = 10.0
@@ -281,3 +282,21 @@ def test_who_finds_a_lasting_holder_is_told_soon_however_patient(monkeypatch: py
                 await lock.aacquire("a reader", 3600)
 
     asyncio.run(run())
+
+
+def test_a_waiter_that_fails_before_it_waits_leaves_the_queue() -> None:
+    """It would be handed the lock later, and nobody would release it."""
+
+    def fail(idle: float) -> None:
+        raise ValueError("the holder cannot be told")
+
+    async def aacquire(lock: Exclusive) -> None:
+        await lock.aacquire("next", SOON)
+
+    for acquire in (lambda lock: lock.acquire("next", SOON), lambda lock: asyncio.run(aacquire(lock))):
+        lock = Exclusive("demo")
+        with lock.held("a terminal", 0, tenure=Tenure(0.0, fail)):
+            with pytest.raises(ValueError, match="cannot be told"):
+                acquire(lock)
+        assert lock.holder is None
+        lock.acquire("another one", 0)

@@ -8,9 +8,12 @@ import threading
 import pytest
 
 from fastflight.concurrency import Shard, off_loop
-from fastflight.errors import ResourceExhausted
+from fastflight.errors import ResourceExhausted, Stopped
 from fastflight.service.admission import Limits
+from fastflight.service.kept import Asked
 from fastflight.service.ledger import Ledger
+from fastflight.service.requests import Mock
+from fastflight.sources import mock
 
 SOON = 20.0
 
@@ -45,3 +48,55 @@ def test_a_call_has_its_place_until_its_thread_has_ended_though_its_client_has_l
     with Shard("shard") as shard:
         shard.submit(asyncio.wait_for(run(), SOON)).result(SOON)
     assert ledger.stats()["calls"] == 0
+
+
+def test_a_connection_is_not_alone_while_a_call_on_it_waits_to_be_admitted() -> None:
+    """To cut it for the sake of its stream would cut off the call as well."""
+    ledger = Ledger(Limits(calls=1, wait_seconds=SOON))
+    asked = Asked.with_(Mock(), mock.SOURCE)
+    here = "ipv4:127.0.0.1:40000"
+    stream = ledger.open(asked, lambda: False, lambda: "me", here)
+    assert stream.has_connection_alone
+    waits, go_on = threading.Event(), threading.Event()
+
+    def left() -> bool:
+        waits.set()
+        return go_on.is_set()
+
+    def call() -> None:
+        with pytest.raises(Stopped), ledger.call("devices", None, left, lambda: "me", here):
+            pass
+
+    with ledger.call("device.info", "demo", lambda: False, lambda: "somebody", "ipv4:127.0.0.1:50000"):
+        calling = threading.Thread(target=call)
+        calling.start()
+        assert waits.wait(SOON)
+        assert not stream.has_connection_alone
+        go_on.set()
+        calling.join(SOON)
+    assert stream.has_connection_alone
+    stream.close("finished")
+
+
+def test_a_connection_is_not_alone_while_another_stream_of_it_waits_to_be_admitted() -> None:
+    ledger = Ledger(Limits(streams=1, wait_seconds=SOON))
+    asked = Asked.with_(Mock(), mock.SOURCE)
+    here = "ipv4:127.0.0.1:40000"
+    stream = ledger.open(asked, lambda: False, lambda: "me", here)
+    waits, go_on = threading.Event(), threading.Event()
+
+    def left() -> bool:
+        waits.set()
+        return go_on.is_set()
+
+    def wait() -> None:
+        with pytest.raises(Stopped):
+            ledger.open(asked, left, lambda: "me", here)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert waits.wait(SOON)
+    assert not stream.has_connection_alone
+    go_on.set()
+    waiting.join(SOON)
+    stream.close("finished")
