@@ -2,11 +2,13 @@
 
 A flight has one endpoint, or several where its source says what can be read side by side: each a ticket, and no
 location, which means this server, or those that serve it best. Its descriptor is `[device, path]` for a file with
-default settings, else the request as a command.
+default settings, else the request as a command. Its app metadata, where there is any, is JSON: what is to be known of
+the device, such as `{"busy": "who has it"}`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -102,6 +104,7 @@ def info(
         known.rows,
         known.bytes,
         divided.ordered,
+        b"" if known.note is None else json.dumps(known.note).encode(),
     )
 
 

@@ -170,13 +170,15 @@ class AsyncExchanger(Protocol[R_contra]):
 class Estimate:
     """What can be known of an answer without reading it: -1 where it cannot be known.
 
-    It may be given again for `keep_seconds`: 0 for what may change at any moment, `math.inf` for what cannot.
+    It may be given again for `keep_seconds`: 0 for what may change at any moment, `math.inf` for what cannot. `note`
+    says what a client that lists flights has to know: that the device is busy, say.
     """
 
     schema: pa.Schema | None
     rows: int = -1
     bytes: int = -1
     keep_seconds: float = 0.0
+    note: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

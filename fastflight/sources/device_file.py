@@ -8,19 +8,20 @@ when it breaks off; the next one says so first, and the offset of its first row 
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
 from fastflight.concurrency.offload import off_loop
-from fastflight.device import Entry, Inventory, Transfer
-from fastflight.errors import DataError, FastFlightError, RequestError
+from fastflight.device import Device, Entry, Inventory, Transfer
+from fastflight.errors import BusyError, DataError, FastFlightError, RequestError
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, DeviceTree
 from fastflight.service.source import (
     Acknowledge,
@@ -40,8 +41,14 @@ from fastflight.tables import Batcher, Layout, format_of, open_reader
 from fastflight.tables.bare import empty
 from fastflight.tables.text import INFERENCE_BYTES
 
-# A listing of all devices waits this long for each: a busy one is left out rather than waited for.
+# A listing of all devices waits this long for those that are busy, of all together.
 LISTING_SECONDS = 2.0
+# And this long in all, opening lines and listing files included: a large tree on a slow line takes a few seconds.
+LISTED_SECONDS = 10.0
+# Devices that are asked at a time; each takes a thread.
+LISTING_THREADS = 32
+# Of a device with more files, none is remembered for a time when it is busy.
+MAX_REMEMBERED = 4096
 
 
 class FileRows:
@@ -115,6 +122,8 @@ class DeviceFiles:
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
+        # What each device had when it was listed last.
+        self._last: dict[str, Sequence[Entry]] = {}
 
     def source(self) -> Source[DeviceFile]:
         """For the catalog."""
@@ -187,19 +196,45 @@ class DeviceFiles:
         return Estimate(rows.schema, bytes=size)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceFile, Estimate]]:
-        """Every file of every device that answers now."""
-        for device in self._inventory.devices():
-            if not takes(device.name):
-                continue
-            try:
-                with device.lease("listing files", timeout=LISTING_SECONDS) as session:
-                    entries = session.list("/", recursive=True)
-            except FastFlightError:
-                # Its `device.listing` request is shown all the same, and says what is wrong when it is asked.
-                continue
+        """The files of every device: of one that is busy, or does not answer in time, those that it had last.
+
+        These have the note `{"busy": why}`. A device that cannot be reached is left out: its `device.listing` request
+        is shown all the same.
+        """
+        for device, entries, note in self._listed([each for each in self._inventory.devices() if takes(each.name)]):
             for entry in entries:
                 if entry.kind == "file":
-                    yield DeviceFile(device=device.name, path=entry.path), Estimate(None, bytes=entry.size)
+                    request = DeviceFile(device=device.name, path=entry.path)
+                    yield request, Estimate(None, bytes=entry.size, note=note)
+
+    def _listed(self, devices: Sequence[Device]) -> Iterator[tuple[Device, Sequence[Entry], Mapping[str, Any] | None]]:
+        """List all `devices` side by side, within `LISTED_SECONDS`; in their order, with what is to be noted."""
+        until = time.monotonic() + LISTING_SECONDS
+        pool = concurrent.futures.ThreadPoolExecutor(LISTING_THREADS, "listing")
+        try:
+            asked = [pool.submit(self._list, device, until) for device in devices]
+            concurrent.futures.wait(asked, LISTED_SECONDS)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        for device, listing in zip(devices, asked, strict=True):
+            last = self._last.get(device.name, ())
+            if listing.cancelled() or not listing.done():
+                yield device, last, {"busy": f"it did not answer within {LISTED_SECONDS:g} s"}
+                continue
+            try:
+                entries = listing.result()
+            except BusyError as error:
+                yield device, last, {"busy": error.what}
+            except FastFlightError:
+                continue
+            else:
+                yield device, entries, None
+
+    def _list(self, device: Device, until: float) -> Sequence[Entry]:
+        with device.lease("listing files", timeout=max(0.0, until - time.monotonic())) as session:
+            entries = session.list("/", recursive=True)
+        self._last[device.name] = entries if len(entries) <= MAX_REMEMBERED else ()
+        return entries
 
     def _lots(self, request: DeviceFile, rows: FileRows) -> Generator[Lot, None, None]:
         device = self._inventory.device(request.device)

@@ -73,9 +73,12 @@ class DeviceListings:
         return Estimate(SCHEMA, keep_seconds=math.inf)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceListing, Estimate]]:
-        """The root folder of every device."""
-        for name in filter(takes, self._inventory.names()):
-            yield DeviceListing(device=name), Estimate(SCHEMA)
+        """The root folder of every device, with a note where somebody has it, or its line is lost."""
+        for device in self._inventory.devices():
+            if takes(device.name):
+                state = {"busy": device.holder, "trouble": device.trouble}
+                note = {key: value for key, value in state.items() if value}
+                yield DeviceListing(device=device.name), Estimate(SCHEMA, note=note or None)
 
     def _just_read(self, device: Device, request: DeviceListing) -> pa.RecordBatch | None:
         """The rows of the same listing, if nothing has happened since."""

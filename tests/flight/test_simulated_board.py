@@ -6,6 +6,8 @@ import io
 import json
 import struct
 import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,8 +18,9 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.simulator import samples
+from fastflight.sources import device_file
 
-from .conftest import SOON, Board, Serve, command, sha256, simulated, ticket
+from .conftest import SOON, Board, Serve, command, serving, sha256, simulated, ticket
 
 FILE = {"type": "device.file", "device": "demo"}
 LOG = {"path": "/log.bin", "format": "packed", "record": samples.RECORD.format}
@@ -254,6 +257,55 @@ def test_flights_are_listed_by_a_glob(board: Board) -> None:
     assert board.client.do_get(info.endpoints[0].ticket).read_all().num_rows == 10_000
     (asked,) = board.client.list_flights(b'{"type": "device.file", "device": "demo", "path": "/log.bin"}')
     assert asked.total_bytes == len(samples.log())
+
+
+@pytest.fixture
+def two_boards(tmp_path: Path) -> Iterator[Board]:
+    """A server with the simulated boards `a` and `b`."""
+    devices = {}
+    for name in ("a", "b"):
+        samples.write_samples(str(tmp_path / name / "board"))
+        devices[name] = simulated(tmp_path / name)
+    with serving(devices, tmp_path) as boards:
+        yield boards
+
+
+def test_devices_are_listed_side_by_side(two_boards: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy one does not keep the others waiting."""
+    monkeypatch.setattr(device_file, "LISTING_SECONDS", SOON)
+    busy, free = (two_boards.inventory.device(name) for name in ("a", "b"))
+    with ThreadPoolExecutor() as pool, busy.lease("a test"):
+        listing = pool.submit(lambda: [info.descriptor.path for info in two_boards.client.list_flights(b"[ab]/*.csv")])
+        deadline = time.monotonic() + SOON
+        while not free.turns:
+            assert time.monotonic() < deadline, "the free device was not asked"
+            time.sleep(0.01)
+    assert sorted(listing.result(SOON)) == [[b"a", b"/readings.csv"], [b"b", b"/readings.csv"]]
+
+
+def test_a_busy_device_is_listed_from_what_is_known(two_boards: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_file, "LISTING_SECONDS", 0.05)
+
+    def listed(criteria: bytes) -> dict[bytes, dict[str, str]]:
+        infos = two_boards.client.list_flights(criteria)
+        return {info.descriptor.path[0]: json.loads(info.app_metadata or b"{}") for info in infos}
+
+    with two_boards.inventory.device("a").lease("a test"):
+        assert listed(b"[ab]/*.csv") == {b"b": {}}, "nothing is known of the busy one yet"
+    assert listed(b"[ab]/*.csv") == {b"a": {}, b"b": {}}
+    with two_boards.inventory.device("a").lease("a test"):
+        of_a = listed(b"[ab]/*.csv")[b"a"]
+        assert of_a["busy"].startswith("in use by a test")
+        (info,) = two_boards.client.list_flights(b"a/")
+        assert json.loads(info.app_metadata) == {"busy": "a test"}
+
+
+def test_a_board_whose_code_warns_without_end_goes_on(board: Board) -> None:
+    """Its process writes the warnings to a pipe that nobody reads."""
+    code = "\n".join(f"x{number} = {number} is 1" for number in range(2000))
+    for _ in range(3):
+        board.exec(code)
+    assert board.exec("print(1)") == "1\n"
 
 
 def test_info_and_schema_before_reading(board: Board) -> None:
