@@ -165,20 +165,29 @@ class Fleet:
         """Tick, until nobody has looked for a while, or the `asking` has failed."""
         loop = asyncio.get_running_loop()
         due = alone_since = loop.time()
-        with contextlib.ExitStack() as heard:
-            ears: dict[str, Ear] = {}
+        ears: dict[str, Ear] = {}
+        # What ends the hearing of each.
+        heard: dict[str, contextlib.ExitStack] = {}
+        try:
             while not asking.done():
                 if self.viewers:
                     alone_since = loop.time()
                 elif loop.time() - alone_since > LINGER_SECONDS:
                     return
                 there = {name for view in self._views.values() for name in view.heard()}
+                for name in ears.keys() - there:  # its line, or its session, is for others
+                    heard.pop(name).close()
+                    del ears[name], self._watched[name]
                 for name in there - ears.keys():
                     self._watched[name] = Watched()
-                    ears[name] = heard.enter_context(self._hear(name))
+                    heard[name] = contextlib.ExitStack()
+                    ears[name] = heard[name].enter_context(self._hear(name))
                 self._tick({name: self._watched[name].feed(ear.rest()) for name, ear in ears.items()})
                 due = max(due + TICK_SECONDS, loop.time())
                 await asyncio.sleep(due - loop.time())
+        finally:
+            for each in heard.values():
+                each.close()
         asking.result()
 
     async def _ask(self) -> None:

@@ -27,7 +27,8 @@ SINCE_SECONDS = 60
 MAX_HEARD = 8192
 # A session that failed is asked for again.
 AGAIN_SECONDS = 2.0
-# Streams of the server elsewhere that the page takes, of the 256 that it has. Devices beyond show their state.
+# Streams of the server elsewhere that the pages of all callers take together, of the 256 that it has. Devices beyond
+# show their state, and are heard when another one is no longer looked at.
 MAX_SESSIONS = 64
 
 
@@ -54,23 +55,16 @@ def taps(inventory: Inventory) -> Hear:
     return hear
 
 
-def sessions(backend: Backend, caller: Caller = ANYONE) -> Hear:
-    """Hear devices by way of their sessions, those that `caller` may have."""
-    running = 0
+def sessions(backend: Backend, room: asyncio.Semaphore, caller: Caller = ANYONE) -> Hear:
+    """Hear devices by way of their sessions, those that `caller` may have. A device waits for its place in `room`."""
 
     @contextlib.contextmanager
     def hear(device: str) -> Iterator[Ear]:
-        nonlocal running
         heard = Heard()
-        if running >= MAX_SESSIONS:
-            yield heard
-            return
-        running += 1
-        following = asyncio.ensure_future(_follow(backend, device, caller, heard))
+        following = asyncio.ensure_future(_follow(backend, device, caller, heard, room))
         try:
             yield heard
         finally:
-            running -= 1
             following.cancel()
 
     return hear
@@ -97,12 +91,12 @@ class Heard:
         return items
 
 
-async def _follow(backend: Backend, device: str, caller: Caller, heard: Heard) -> None:
+async def _follow(backend: Backend, device: str, caller: Caller, heard: Heard, room: asyncio.Semaphore) -> None:
     asked: dict[str, Any] = {"type": "device.session", "device": device, "reconnect": True, "flush_ms": 100}
     request = backend.decode(json.dumps({**asked, "since_seconds": SINCE_SECONDS}).encode())
     while True:
         with contextlib.suppress(FastFlightError):
-            async with backend.read(request, caller=caller) as answer:
+            async with room, backend.read(request, caller=caller) as answer:
                 async for batch, note in answer.batches:
                     if note and "gap" in note:
                         heard.put(Gap(note["gap"]["first"], note["gap"]["last"]))

@@ -5,13 +5,14 @@ A page that does not read fills its connection's buffers; then it is given no mo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.channel import Channel
 from fastflight.gateway.fleet import Fleet
-from fastflight.gateway.hearing import Hear, sessions
+from fastflight.gateway.hearing import MAX_SESSIONS, Hear, sessions
 from fastflight.gateway.sockets import Opened, Opening
 from fastflight.gateway.status import Refused
 from fastflight.gateway.view import Viewer
@@ -29,7 +30,8 @@ class Viewers:
         """`hear` is how devices of this process are heard; by sessions, if None."""
         self._backend = backend
         # Where the server is elsewhere, and only a caller's own proof opens a session, each caller has a fleet.
-        self._shared = None if backend.guarded is None else Fleet(backend, hear or sessions(backend))
+        self._room = asyncio.Semaphore(MAX_SESSIONS)
+        self._shared = None if backend.guarded is None else Fleet(backend, hear or sessions(backend, self._room))
         self._own: dict[Caller, Fleet] = {}
         self._skipped_before = 0
 
@@ -67,7 +69,7 @@ class Viewers:
             self._own = {each: fleet for each, fleet in self._own.items() if fleet.running}
             if len(self._own) >= MAX_FLEETS:
                 raise Refused(503, f"{MAX_FLEETS} callers look at their devices already", hint="Ask again in a while")
-            self._own[caller] = Fleet(self._backend, sessions(self._backend, caller))
+            self._own[caller] = Fleet(self._backend, sessions(self._backend, self._room, caller))
         return self._own[caller]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import pytest
@@ -15,7 +15,7 @@ from fastflight.gateway import fleet as module
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.fleet import Fleet, Watched
-from fastflight.gateway.hearing import MAX_HEARD, Heard
+from fastflight.gateway.hearing import MAX_HEARD, Heard, sessions
 from fastflight.gateway.view import MAX_WAITING, Viewer
 from fastflight.transport.tap import Chunk, Gap
 
@@ -28,6 +28,8 @@ class Board:
     def __init__(self) -> None:
         self.heard = Heard()
         self.failure: Exception | None = None
+        # Whether the server has the device.
+        self.there = True
         self.listeners = 0
         self.left = asyncio.Event()
 
@@ -37,6 +39,8 @@ class Board:
     async def act(self, name: str, body: bytes, caller: Caller) -> list[Mapping[str, Any]]:
         if self.failure is not None:
             raise self.failure
+        if not self.there:
+            return []
         return [{"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": None, "trouble": None}]
 
     @contextmanager
@@ -156,6 +160,68 @@ def test_nobody_is_heard_when_nobody_looks(monkeypatch: Any) -> None:
             assert (await message(viewer))["devices"]["demo"]["open"] is True
 
     asyncio.run(look())
+
+
+def test_a_device_that_nobody_sees_any_more_is_no_longer_heard() -> None:
+    async def look() -> None:
+        board = Board()
+        with board.fleet().viewed() as viewer:
+            await message(viewer)
+            assert board.listeners == 1
+            board.there = False
+            await asyncio.wait_for(board.left.wait(), 10)
+            assert board.listeners == 0
+            board.there = True
+            await message(viewer)
+            assert board.listeners == 1
+
+    asyncio.run(look())
+
+
+class Busy:
+    """A backend whose sessions never end: how many there are, and the most there were."""
+
+    def __init__(self) -> None:
+        self.open = self.most = 0
+        self.changed = asyncio.Event()
+
+    def decode(self, content: bytes) -> bytes:
+        return content
+
+    @asynccontextmanager
+    async def read(self, request: object, *, caller: object) -> AsyncIterator[None]:
+        self.open += 1
+        self.most = max(self.most, self.open)
+        self.changed.set()
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            self.open -= 1
+            self.changed.set()
+
+
+def test_the_sessions_of_all_callers_share_one_limit_and_a_device_waits_for_its_turn() -> None:
+    async def look() -> None:
+        backend = Busy()
+        room = asyncio.Semaphore(3)
+        first, second = (sessions(cast(Backend, backend), room) for _ in range(2))
+        with ExitStack() as early, ExitStack() as late:
+            for number in range(3):
+                early.enter_context(first(f"board{number}"))
+            for number in range(2):
+                late.enter_context(second(f"board{number}"))
+            while backend.open < 3:
+                await asyncio.wait_for(backend.changed.wait(), 10)
+                backend.changed.clear()
+            assert backend.most == 3
+            early.close()
+            while backend.open != 2:
+                await asyncio.wait_for(backend.changed.wait(), 10)
+                backend.changed.clear()
+            assert backend.most == 3
+
+    asyncio.run(asyncio.wait_for(look(), 10))
 
 
 def test_a_device_is_late_by_its_own_pace() -> None:
