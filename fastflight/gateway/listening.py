@@ -7,7 +7,7 @@ signals here and logs nothing: what fails is told to the client, what nobody exp
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import concurrent.futures
 import os
 import socket
 import ssl
@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+import structlog
 import uvicorn
 
 from fastflight.concurrency import Shard
@@ -27,6 +28,8 @@ from fastflight.gateway.http import HttpConnection
 from fastflight.gateway.relay import Relay
 from fastflight.gateway.status import EVERYWHERE
 from fastflight.gateway.websocket import WebSocket
+
+log = structlog.get_logger(__name__)
 
 DEFAULT_HOST = "127.0.0.1"
 # A WebSocket's client is asked so often whether it is there, and has so long to answer: one that stalls for a moment
@@ -55,23 +58,24 @@ class Gateway:
         self._serving = shard.submit(server.serve(sockets=[listener]))
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
-        """Take no more requests, give open answers `timeout` seconds to end, end the rest. The shard is closed."""
-        if self._serving.done():
-            self._shard.close()
+        """Take no more requests, give open answers `timeout` seconds to end, end the rest. The shard is closed.
+
+        A part that fails, or does not end in time, is logged; the others are closed all the same.
+        """
+        if not self._shard.running:
             return
-        end = getattr(self._server.config.app, "end", None)
-        if end is not None:
-            with contextlib.suppress(Exception):
-                self._shard.submit(end(timeout)).result(timeout + STOP_SECONDS)
-        self._server.config.timeout_graceful_shutdown = timeout  # type: ignore[assignment]  # seconds, also in parts
-        self._server.should_exit = True
-        if self._relay is not None:
-            with contextlib.suppress(Exception):
-                self._shard.submit(self._relay.aclose()).result(STOP_SECONDS)
-        with contextlib.suppress(Exception):
-            self._serving.result(timeout + STOP_SECONDS)
-        with contextlib.suppress(Exception):
-            self._shard.submit(self._cut()).result(STOP_SECONDS)
+        submit = self._shard.submit
+        if not self._serving.done():
+            end = getattr(self._server.config.app, "end", None)
+            if end is not None:
+                _wait("websockets", lambda: submit(end(timeout)), timeout + STOP_SECONDS)
+            self._server.config.timeout_graceful_shutdown = timeout  # type: ignore[assignment]  # also parts of seconds
+            self._server.should_exit = True
+            relay = self._relay
+            if relay is not None:
+                _wait("relay", lambda: submit(relay.aclose()), STOP_SECONDS)
+        _wait("server", lambda: self._serving, timeout + STOP_SECONDS)
+        _wait("connections", lambda: submit(self._cut()), 2 * STOP_SECONDS)
         self._shard.close()
 
     async def _cut(self) -> None:
@@ -92,6 +96,16 @@ class Gateway:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _wait(part: str, begin: Callable[[], concurrent.futures.Future[None]], seconds: float) -> None:
+    """Wait until a part of the gateway has closed. What it fails by is logged: the other parts are to close as well."""
+    try:
+        begin().result(seconds)
+    except TimeoutError:
+        log.warning("a part of the gateway did not close in time", part=part, seconds=seconds)
+    except Exception:
+        log.exception("a part of the gateway failed to close", part=part)
 
 
 def listen(

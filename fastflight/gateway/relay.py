@@ -14,7 +14,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
-from fastflight.errors import FastFlightError
+from fastflight.errors import FastFlightError, RequestError
 from fastflight.gateway.asgi import Header
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.connections import Connections
@@ -76,8 +76,15 @@ class Relay:
         """`admit` says who opens a WebSocket, and `check` raises once what they had proven holds no more.
 
         `taps` gives what is to see the traffic of a target that is a device; `timing` logs every 100 reads.
-        Clients that do not read are counted among the `connections` of the port.
+        Clients that do not read are counted among the `connections` of the port. `RequestError` on Windows, whose
+        sockets can be neither duplicated by their descriptor nor written in parts.
         """
+        if os.name == "nt":
+            raise RequestError(
+                "the relay does not run on Windows",
+                where="relay",
+                hint="Run the gateway on Linux or macOS, or leave the relay's targets out",
+            )
         assert 0 < read_bytes <= MAX_PAYLOAD_BYTES
         self._allowed = allowed
         self._door = door

@@ -57,7 +57,10 @@ class Timing:
         log.info("relayed", target=self._target, ended=reason, received=self.summary(), sent_bytes=self.sent)
 
     def summary(self) -> str:
-        """As in `100MB in 2340ms (42.74 MB/s, 6400 reads)`."""
+        """As in `100MB in 2340ms (42.74 MB/s, 6400 reads)`; less than a MB is told in bytes."""
         seconds = time.perf_counter() - self._began
         rate = self.received / MB / seconds if seconds else 0.0
-        return f"{self.received / MB:g}MB in {seconds * 1000:.0f}ms ({rate:.2f} MB/s, {self.reads} reads)"
+        size = (
+            f"{self.received / MB:.2f}".rstrip("0").rstrip(".") + "MB" if self.received >= MB else f"{self.received}B"
+        )
+        return f"{size} in {seconds * 1000:.0f}ms ({rate:.2f} MB/s, {self.reads} reads)"

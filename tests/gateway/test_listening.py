@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from fastflight.errors import TransportError
 from fastflight.gateway import Gateway, listen
@@ -570,3 +571,19 @@ def test_requests_that_come_in_one_piece_are_answered_in_order(listening: Gatewa
         raw.sendall(b"".join(asked) + head % b"GET /health" + last)
         said = b"".join(iter(lambda: raw.recv(65536), b""))
     assert re.findall(rb"HTTP/1\.1 (\d+)", said) == [b"200"] * 3 + [b"404"] + [b"200"] * 2
+
+
+def test_a_part_that_fails_to_close_is_logged_and_the_others_close(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end(timeout: float) -> None:
+        raise ValueError("no end")
+
+    monkeypatch.setattr(running.app, "end", end)
+    gateway = listen(running.app, running.shard, 0)
+    with capture_logs() as logs:
+        gateway.close(0.1)
+        gateway.close(0.1)
+    assert [(line["event"], line["part"]) for line in logs] == [("a part of the gateway failed to close", "websockets")]
+    with pytest.raises(ConnectionRefusedError), closing(socket.create_connection(("127.0.0.1", gateway.port), SOON)):
+        pass

@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from fastflight.concurrency import Shard
+from fastflight.errors import RequestError
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.door import Door
 from fastflight.gateway.relay import MAX_CLIENTS, Relay
@@ -233,3 +234,11 @@ def test_closing_the_gateway_ends_what_is_open(relay: Relay) -> None:
         assert relay.clients == 0
 
     asyncio.run(work())
+
+
+def test_it_says_at_its_start_that_it_does_not_run_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    door, allowed = Door([]), AllowedTargets(LOCAL)
+    with monkeypatch.context() as windows:
+        windows.setattr(os, "name", "nt")
+        with pytest.raises(RequestError, match="does not run on Windows"):
+            Relay(allowed, door)

@@ -286,7 +286,7 @@ def test_a_stream_is_timed_every_100_reads_and_summed_up_in_one_line(run: Any) -
     assert len(lots) >= 2
     assert {"read_us", "pack_us", "send_us", "bytes", "total", "reads"} <= set(lots[0])
     (last,) = [line for line in logs if line["event"] == "relayed"]
-    assert last["received"].startswith("0.238419MB in ") and last["received"].endswith(" reads)")
+    assert last["received"].startswith("250000B in ") and last["received"].endswith(" reads)")
 
 
 def test_a_user_sees_the_end_of_a_stream_once(run: Any) -> None:
