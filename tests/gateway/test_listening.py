@@ -53,6 +53,17 @@ def test_an_error_among_the_rows_is_no_end_for_a_client(client: http.client.HTTP
     assert json.loads(last)["error"]["traceback"] == "Traceback (on the board)"
 
 
+@pytest.mark.parametrize("taken", [0, 100_000, 10_000_000])
+def test_an_answer_that_is_stopped_half_way_is_no_end_for_a_client(
+    running: Running, client: http.client.HTTPConnection, mode: str, taken: int
+) -> None:
+    answer = post(client, mode=mode, type="mock", rows_per_batch=1000, total_rows=400_000)
+    assert len(answer.read(taken)) == taken
+    running.ledger.stop_all()
+    with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+        answer.read()
+
+
 def test_one_that_leaves_cancels_the_source(running: Running, client: http.client.HTTPConnection, mode: str) -> None:
     answer = post(client, "text/csv", mode=mode, rows=1, idle=True)
     assert answer.read(4) == b"n\n0\n"
