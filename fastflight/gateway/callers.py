@@ -1,11 +1,12 @@
 """Who asks over HTTP: from a request's `Authorization` header, or the certificate that TLS has proven, to a `Caller`.
 
 The backend judges; what it said of a header is believed for `BELIEVED_SECONDS`, so that not each of many small requests
-is judged anew. Of a header no more than its digest is kept for that.
+is judged anew. Of a header its digest is kept for that, and what a server elsewhere wants to see of it; for no longer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterable
@@ -104,7 +105,10 @@ class Callers:
         caller = await self._judge.identify(shown, certificate)
         if len(self._believed) >= MAX_BELIEVED:
             self._believed.clear()
-        self._believed[_digest(shown, certificate)] = caller, self._clock() + BELIEVED_SECONDS
+        key = _digest(shown, certificate)
+        self._believed[key] = caller, self._clock() + BELIEVED_SECONDS
+        # It may have the token in it, which is not to stay in memory.
+        asyncio.get_running_loop().call_later(BELIEVED_SECONDS, self._believed.pop, key, None)
         return caller
 
 

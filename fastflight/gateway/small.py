@@ -48,9 +48,11 @@ class Small:
         self._others: dict[Caller, Kept] = {}
 
     def of(self, caller: Caller) -> Kept:
-        """That of `caller`."""
+        """That of `caller`. One for a caller who has shown a token is not kept: the token would be kept with it."""
         if caller is ANYONE:
             return self._anyone
+        if caller.authorization:
+            return self._new(caller)
         kept = self._others.get(caller)
         if kept is None:
             if len(self._others) >= MAX_KEPT_FOR:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import pytest
 
 from fastflight.errors import BusyError
+from fastflight.gateway import callers
 from fastflight.gateway.asgi import Message, Receive, Scope, Send
-from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.door import Door
 from fastflight.gateway.front import Front
 from fastflight.gateway.small import LIFETIME_SECONDS, Kept, Made
 from fastflight.gateway.telling import Telling
+from fastflight.service.identity import NOBODY
 
 from .asking import HERE, Answered, ask, scope
 
@@ -209,3 +211,27 @@ def test_without_allowed_origins_nothing_is_shared() -> None:
     answered = asyncio.run(ask(front, scope(headers=(HERE, (b"origin", b"http://127.0.0.1:8000")))))
     assert answered.status == 200
     assert not any(name.startswith((b"access-control", b"vary")) for name in answered.headers)
+
+
+def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "BELIEVED_SECONDS", 0.01)
+
+    class Elsewhere:
+        """A server that judges by itself, and so has to be shown what its caller showed."""
+
+        guarded = None
+
+        async def identify(self, authorization: str, certificate: str) -> Caller:
+            return Caller(NOBODY, authorization)
+
+    async def work() -> None:
+        known = Callers(Elsewhere())
+        front = Front(Door(), {"/small": _empty}, behind, None, known)
+        shown = (b"authorization", b"Bearer secret")
+        for _ in range(3):
+            assert (await ask(front, scope(headers=(HERE, shown)))).status == 200
+        assert front._small["/small"]._others == {}
+        while known._believed:  # noqa: ASYNC110 - a timer tells nobody
+            await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(work(), 10))
