@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import FastAPI, Request
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
@@ -208,6 +209,9 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     app.delete(FILE, openapi_extra=openapi.DELETE_FILE, status_code=204, response_class=Response, tags=["files"])(
         files.delete
     )
+    for route in [each for each in app.routes if isinstance(each, APIRoute) and each.methods == {"GET"}]:
+        if route.path != FILE:  # whose HEAD is described
+            app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
     described = app.openapi()
     described["paths"] = {**openapi.SMALL, **described["paths"]}
     return app

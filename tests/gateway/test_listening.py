@@ -574,6 +574,18 @@ def test_small_answers_are_the_same_on_the_short_way(client: http.client.HTTPCon
     assert get()[:2] == (200, b'{"status": "serving"}')
 
 
+@pytest.mark.parametrize("path", ["/health", "/devices", "/metrics", "/", "/devices/none", "/recordings/none"])
+def test_what_can_be_got_has_a_head(client: http.client.HTTPConnection, path: str) -> None:
+    def asked(method: str) -> tuple[int, str | None, bytes]:
+        client.request(method, path)
+        answer = client.getresponse()
+        return answer.status, answer.headers["content-type"], answer.read()
+
+    status, media_type, _ = asked("GET")
+    assert status != 405
+    assert asked("HEAD") == (status, media_type, b"")
+
+
 def test_requests_that_come_in_one_piece_are_answered_in_order(listening: Gateway) -> None:
     head = b"%b HTTP/1.1\r\nhost: 127.0.0.1\r\n"
     last = b"connection: close\r\n\r\n"
