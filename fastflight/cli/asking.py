@@ -19,7 +19,7 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.access import pem
-from fastflight.cli.exits import told_in_one_line
+from fastflight.cli.exits import told_in_one_line, usage_errors
 from fastflight.client import DEFAULT_LOCATION, AsyncFastFlightClient, Credentials
 from fastflight.errors import RequestError
 
@@ -39,7 +39,8 @@ class Server:
 
     def client(self) -> AsyncFastFlightClient:
         """A client to it."""
-        return AsyncFastFlightClient(self.location, credentials=self.credentials)
+        with usage_errors():
+            return AsyncFastFlightClient(self.location, credentials=self.credentials)
 
 
 HERE = Server()
@@ -77,7 +78,7 @@ def asking(command: Callable[..., R]) -> Callable[..., R]:
     @functools.wraps(command)
     def run(*args: Any, **given: Any) -> R:
         told = {name: given.pop(name) for name in OPTIONS}
-        with told_in_one_line():
+        with told_in_one_line(), usage_errors():
             server = Server(told.pop("server"), credentials(os.environ, **told))
         return command(*args, **given, server=server)
 

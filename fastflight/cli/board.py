@@ -51,7 +51,8 @@ async def exec(
     device: DeviceName,
     code: Annotated[str, typer.Argument(metavar="CODE", help="Python to run on the board; - reads it from stdin.")],
     timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="Silence after which it is interrupted.")
+        float | None,
+        typer.Option("--timeout", min=0.01, metavar="SECONDS", help="Silence after which it is interrupted."),
     ] = None,
     interrupt: Interrupt = False,
     json: AsJson = False,

@@ -30,7 +30,7 @@ from typer.core import TyperGroup
 
 from fastflight.cli import screen
 from fastflight.cli.ending import abandon
-from fastflight.errors import DeviceException, FastFlightError, IncompleteWarning, TransportError
+from fastflight.errors import DeviceException, FastFlightError, IncompleteWarning, RequestError, TransportError
 
 P = ParamSpec("P")
 
@@ -43,6 +43,15 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 class Interrupted(Exception):
     """The user, or SIGTERM, ended a command. Its text says what stays of what it did; empty where nothing does."""
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Report a `RequestError` as a wrong command line: for what is refused before a server is asked."""
+    try:
+        yield
+    except RequestError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 class Commands(TyperGroup):

@@ -92,7 +92,10 @@ async def get(
     how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     async with server.client() as client, nullcontext() if fleet else device_first(client, at.device):
         if recursive:
-            await _folder(client, at, _under(place or "./", at.name), skip_unchanged, how, json)
+            folder = _under(place or "./", at.name)
+            if folder.exists() and not folder.is_dir():
+                raise typer.BadParameter(f"{str(folder)!r} is not a folder: choose another place")
+            await _folder(client, at, folder, skip_unchanged, how, json)
             return
         path = None if place is None else _file(place, at.name)
         as_is = format == "raw" or (path is not None and format is None and copied_as_is(path.name, at.path))
@@ -175,6 +178,8 @@ def _file(place: str, name: str) -> Path:
         return path / name
     if place.endswith(("/", os.sep)):
         raise typer.BadParameter(f"{place!r} is not a folder: make it first")
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"{str(path.parent)!r} is not a folder: make it first")
     return path
 
 

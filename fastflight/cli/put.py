@@ -103,7 +103,7 @@ async def put(
 def _local(name: str, *, folder: bool) -> Path:
     """A local file or folder that is there."""
     path = Path(name)
-    if not path.exists():
+    if not name or not path.exists():
         raise typer.BadParameter(f"{name!r} does not exist")
     if path.is_dir() != folder:
         raise typer.BadParameter(f"{name!r} is not a folder" if folder else f"{name!r} is a folder: use -r")

@@ -15,7 +15,7 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
-from fastflight.cli.exits import Interrupted, asynchronous
+from fastflight.cli.exits import Interrupted, asynchronous, usage_errors
 from fastflight.cli.log import log_to_stderr
 from fastflight.cli.offline import reader_of
 from fastflight.cli.replay import Folder
@@ -26,7 +26,7 @@ from fastflight.device import Device, Inventory
 from fastflight.errors import TransportError
 from fastflight.sources import Recordings
 from fastflight.sources.recordings import Status, status_of
-from fastflight.transport.url import shown
+from fastflight.transport.url import parse_url, shown
 
 # The name for the recording of a URL that gives none.
 UNNAMED = "device"
@@ -40,7 +40,8 @@ async def record(
     ],
     stop: Annotated[bool, typer.Option("--stop", help="Record it no more.")] = False,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Record here, without a server, until Ctrl-C.")
+        Path | None,
+        typer.Option("--to", metavar="DIR", file_okay=False, help="Record here, without a server, until Ctrl-C."),
     ] = None,
     name: Annotated[
         str | None,
@@ -127,6 +128,8 @@ async def _record_here(url: str, name: str, folder: Path, seconds: float | None)
     """Record until `seconds` have passed, or until interrupted. Returns, or raises, when all is kept."""
     if not DEVICE_NAME.fullmatch(name):
         raise typer.BadParameter(f"{name!r} is no name for a recording: use letters, digits, _ . -")
+    with usage_errors():
+        parse_url(url)
     log_to_stderr(as_json=False)
     interrupted = False
     with ExitStack() as parts:

@@ -99,6 +99,7 @@ def serve(
         typer.Option(
             "--recordings",
             metavar="DIR",
+            file_okay=False,
             help="Where recordings are kept. By default, once a device is recorded, in fastflight/recordings in the "
             "folder for your data: $XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support on macOS, "
             "%LOCALAPPDATA% on Windows.",

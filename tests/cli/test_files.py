@@ -110,7 +110,7 @@ def test_folders_are_made_renamed_and_removed(run: Run) -> None:
         (("get", "dmo:/readings.csv"), 1, "Did you mean 'demo'?"),
         (("get", "demo:/readings.csv", "--columns", "tmie"), 1, "Did you mean 'time'?"),
         (("get", "demo:/readings.csv", "--schema", "time=itn64"), 1, "Did you mean 'int64'?"),
-        (("get", "demo:/readings.csv", "-o", "/nowhere/x.csv"), 1, "No such file or directory"),
+        (("get", "demo:/readings.csv", "-o", "/nowhere/x.csv"), 2, "'/nowhere' is not a folder"),
         (("get", "demo:/readings.csv", "-o", "x.docx"), 1, "x.docx"),
         (("get", "demo:/log.bin", "-o", "nowhere/"), 2, "'nowhere/' is not a folder"),
         (("get", "demo"), 2, "DEVICE:PATH"),
@@ -176,3 +176,26 @@ def test_the_device_comes_before_its_files(
     (tmp_path / "small.csv").write_text("a\n1\n")
     result = run(*arguments)
     assert (result.exit_code, result.stderr) == (1, "error: nope: no such device. Known: demo\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("get", "demo:/readings.csv", "-o", "nodir/x.csv"), "'nodir' is not a folder: make it first"),
+        (("get", "-r", "demo:/", "file"), "'file' is not a folder"),
+        (("put", "", "demo:/x"), "'' does not exist"),
+        (("exec", "demo", "1", "--timeout", "0"), "--timeout"),
+        (("devices", "--server", "nonsense"), "not the address of a server"),
+        (("devices", "--token-file", "nope"), "nope: No such file"),
+        (("record", "nope", "--to", "there"), "unknown kind of device 'nope'"),
+        (("record", "sim:", "--to", "file"), "'file' is a file"),
+        (("serve", "--record", "demo", "--recordings", "file"), "'file' is a file"),
+    ],
+)
+def test_what_is_wrong_before_a_server_is_asked_is_a_usage_error(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    result = run(*arguments)
+    assert (result.exit_code, says in " ".join(result.stderr.replace("│", " ").split())) == (2, True), result.stderr
