@@ -40,7 +40,7 @@ def test_a_prompt_in_three_lines(client: FastFlightClient, mode: Mode) -> None:
     with client.interact("demo", mode=mode) as repl:
         repl.send("print(6 * 7)\r")
         assert repl.read_until(b"42\r\n>>> ").endswith(b"print(6 * 7)\r\n42\r\n>>> ")
-        with pytest.raises(BusyError, match="device.session"):
+        with pytest.raises(BusyError, match="an interactive session"):
             client.ls("demo")
     assert repl.rows.path == mode
     assert (repl.rows.summary["ended"], repl.rows.summary["tx_bytes"]) == ("client ended", 13)
