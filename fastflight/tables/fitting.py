@@ -7,7 +7,6 @@ takes, and next to no other. Both readers convert text as a cast does, but for t
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -71,7 +70,7 @@ def value_test(type_: pa.DataType, *, nested: bool = False) -> Test:
         span = range(least, least + 2**type_.bit_width)
         return lambda value: value is None or (type(value) is int and value in span)
     if pa.types.is_floating(type_):
-        return lambda value: value is None or (type(value) in (int, float)) or _is_finite(value)
+        return lambda value: value is None or type(value) in (int, float, Number)
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return lambda value: value is None or isinstance(value, str)
     if pa.types.is_null(type_):
@@ -123,10 +122,6 @@ def _is_decimal(text: str, type_: pa.DataType) -> bool:
         return False
     _, digits, exponent = Decimal(text).as_tuple()
     return bool(len(digits) + max(int(exponent), 0) <= type_.precision)
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, Number) and math.isfinite(value)
 
 
 def _moment(text: str, unit: str) -> pa.Array | None:

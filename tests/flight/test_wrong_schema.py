@@ -85,6 +85,11 @@ def test_a_file_of_which_nothing_fits_says_so_before_its_end(boards: Board, mode
     assert (trailer["rows"], trailer["rejected"]) == (empty, 10_000 - empty)
 
 
+def test_of_a_fleet_the_device_is_named(boards: Board, mode: str) -> None:
+    early, _ = notes(boards, type="fleet.file", devices="demo", mode=mode, **WRONG)
+    assert (early["device"], early["set_aside"]["rows"] >= NOTE_ROWS) == ("demo", True)
+
+
 def test_a_file_that_fits_says_nothing(boards: Board, mode: str) -> None:
     (trailer,) = notes(boards, type="device.file", device="demo", mode=mode, **RIGHT)
     assert (trailer["rows"], trailer["rejected"]) == (10_000, 0)
