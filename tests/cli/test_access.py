@@ -195,7 +195,6 @@ def test_a_running_server_asks_everybody_and_says_no_secret(started: Started, fi
         assert {each.descriptor.path[0] for each in ada._connection.flights() if each.descriptor.path} == {b"demo"}
         with FastFlightClient(started.location, credentials=Credentials(files.all, ca)) as root:
             assert {each.url for each in root.devices()} == {"sim:", "sim:?seed=4711"}
-            assert {each.name for each in root.devices() if each.open} == {"demo"}
             seen.append(json.dumps(root.stats()))
             files.change(Book(Book.decode((files.folder / "tokens.json").read_bytes()).tokens[1:]))
             with pytest.raises(Unauthenticated):
