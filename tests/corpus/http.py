@@ -53,7 +53,7 @@ PATHS = [
     Case("an overlong slash", get(FILE + "..%c0%afa.csv", 400), RequestError, "the path is not UTF-8"),
     Case("a surrogate", get(FILE + "%ed%a0%80", 400), RequestError, "the path is not UTF-8"),
     Case("half an encoding is a name", get(FILE + "%4", 404), FileMissing, "no such file"),
-    Case("a line feed, encoded", get(FILE + "a%0d%0aSet-Cookie:%20a=b", 404), RequestError, "See /openapi.json"),
+    Case("a line feed, encoded", get(FILE + "a%0d%0aSet-Cookie:%20a=b", 404), FileMissing, "no such file"),
     Case("a name without end", get(FILE + "n" * 2000, 400), RequestError, "path"),
     Case("a device that leads up", get("/devices/..%2f..%2fetc/info", 404), RequestError, ""),
     Case("a device that is not there", get("/devices/dem", 404), UnknownName, "Did you mean 'demo'?"),
@@ -86,7 +86,7 @@ HEADERS = [
     Case("a page without origin", get("/devices", 403, Origin="null"), RequestError, "pages from elsewhere"),
     Case("a page that a browser calls foreign", get("/devices", 403, Sec_Fetch_Site="cross-site"), RequestError, "pages from"),
     Case("a range behind the end", get(FILE + "a.csv", 416, Range="bytes=100-"), RequestError, "the file has 8 bytes"),
-    Case("a range that goes back", get(FILE + "a.csv", 416, Range="bytes=5-2"), RequestError, "the file has 8 bytes"),
+    Case("a range of nothing", get(FILE + "a.csv", 416, Range="bytes=-0"), RequestError, "the file has 8 bytes"),
     Case("a type that nothing is", get(FILE + "a.csv", 406, Accept="image/png"), RequestError, "no rows in"),
     Case("a weight that is no number", get(FILE + "a.csv", 406, Accept="text/csv;q=x"), RequestError, "no rows in"),
 ]  # fmt: skip
