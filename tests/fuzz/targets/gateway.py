@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.door import Door
 from fastflight.service import decode
 from fastflight.service.answer import Piece
-from fastflight.service.requests import DeviceFile, Request
+from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
 from fastflight.service.trace import REQUEST_ID_FORM
 from tests.fuzz.looping import Loop
 from tests.fuzz.material import Material, cut
@@ -33,8 +34,8 @@ from tests.fuzz.targets.tokens import KNOWN, TEXT
 
 LOOP = Loop()
 CONTENT = b"0123456789"
+TAG = b'"crc32-%08x-%d"' % (zlib.crc32(CONTENT), len(CONTENT))
 ROWS = pa.RecordBatch.from_pylist([{"i": 1, "s": "a", "b": b"\xff"}, {"i": None, "s": "\u2028", "b": None}])
-BYTES = pa.RecordBatch.from_pylist([{"offset": 0, "data": CONTENT}])
 ENTRIES = pa.RecordBatch.from_pylist([{"path": "/dir/a", "kind": "file", "size": 10, "modified": None}])
 OTHER = b"https://page.example"
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "get")
@@ -46,6 +47,7 @@ PATHS = (
 SOCKETS = ("/ws/session", "/ws/repl/demo", "/ws/none", "/ws/session/x", "/elsewhere")
 QUERIES = (
     b"", b"format=jsonl", b"format=parquet", b"interrupt=true", b"columns=i,s&batch_rows=1", b"for=relay", b"as=csv",
+    b"format=csv&formulas=escape",
     b"type=device.listing", b"file_format=csv&on_error=skip&schema=x", b"from_seq=1",
 )  # fmt: skip
 REQUESTS = (
@@ -53,7 +55,9 @@ REQUESTS = (
     b'{"device":"demo","path":"/a"}', b"i,s\n1,a\n", b'{"i":1}\n',
 )  # fmt: skip
 HEADERS: tuple[tuple[bytes, bytes], ...] = (
-    (b"range", b"bytes=2-5"), (b"range", b"bytes=0-"), (b"range", b"bytes=5-2"), (b"accept", b"text/csv"),
+    (b"range", b"bytes=2-5"), (b"range", b"bytes=0-"), (b"range", b"bytes=5-2"), (b"range", b"bytes=-3"),
+    (b"range", b"bytes=4-"), (b"if-range", TAG), (b"if-match", TAG), (b"if-none-match", TAG), (b"if-match", b"*"),
+    (b"content-encoding", b"gzip"), (b"content-range", b"bytes 0-1/2"), (b"accept", b"text/csv"),
     (b"accept", b"application/jsonl;q=0.5,*/*;q=0"), (b"content-type", b"text/csv"), (b"origin", OTHER),
     (b"origin", b"http://127.0.0.1:8000"), (b"origin", b"null"), (b"sec-fetch-site", b"cross-site"),
     (b"access-control-request-method", b"PUT"), (b"authorization", b"Bearer " + TEXT.encode()),
@@ -85,12 +89,8 @@ class Canned:
     @contextlib.asynccontextmanager
     async def read(self, request: Request, *, ahead_bytes: int = 0, caller: Caller = ANYONE) -> AsyncIterator[Answer]:
         batch = ROWS
-        if isinstance(request, DeviceFile) and request.format == "raw":
-            batch = (
-                BYTES.slice(0)
-                if not request.offset
-                else pa.RecordBatch.from_pylist([{"offset": request.offset, "data": CONTENT[request.offset :]}])
-            )
+        if isinstance(request, DeviceFile):
+            batch = described(request)
         elif request.type == "device.listing":
             batch = ENTRIES
         yield Answer(batch.schema, _pieces(batch), lambda: {"rows": batch.num_rows})
@@ -108,14 +108,25 @@ class Canned:
         return {"rows": sum([batch.num_rows async for batch in batches]), "bytes": 0, "sha256": ""}
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
-        if name == "file.stat":
-            path = json.loads(body)["path"]
-            if "missing" in path:
-                raise FileMissing("no such file", where=path)
-            return [{"path": path, "kind": "folder" if path.endswith(("/", "dir")) else "file", "size": len(CONTENT)}]
         if name == "devices":
             return [{"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": None}]
         return [{"status": "serving"}]
+
+
+def described(request: DeviceFile) -> pa.RecordBatch:
+    """What is asked of a file, whose content is always the same; its schema says what it is."""
+    if "missing" in request.path:
+        raise FileMissing("no such file", where=request.path)
+    folder = request.path.endswith(("/", "dir"))
+    batch = ROWS
+    if request.format == "raw":
+        end = len(CONTENT) if request.limit is None else request.offset + request.limit
+        batch = pa.RecordBatch.from_pylist([{"offset": request.offset, "data": CONTENT[request.offset : end]}])
+    said = {"kind": "folder" if folder else "file", "size": len(CONTENT), "modified": None}
+    if request.describe == "digest":
+        said |= {"algorithm": "crc32", "digest": f"{zlib.crc32(CONTENT):08x}"}
+    rows = batch.slice(0, 0) if folder or request.limit == 0 else batch
+    return rows.replace_schema_metadata({FILE_DESCRIPTION: json.dumps(said).encode()} if request.describe else None)
 
 
 async def _pieces(batch: pa.RecordBatch) -> AsyncIterator[Piece]:
