@@ -164,7 +164,11 @@ class Recordings:
         self._recorders: dict[str, _Kept] = {}
         self._changing = threading.Lock()
         if not numbered:
-            number_after(self.store, self.store.names(), inventory)
+            try:
+                number_after(self.store, self.store.names(), inventory)
+            except BaseException:
+                self.store.close()  # its thread would outlive the failure
+                raise
         self._tidy = Tidying(self.store)
 
     def names(self) -> list[str]:
@@ -305,8 +309,10 @@ class _Readable(Protocol):
 
 def number_after(recordings: _Readable, names: Iterable[str], inventory: Inventory) -> None:
     """Have the traffic of recorded devices numbered after what is recorded. Before the first byte crosses a line."""
-    for name in set(names) & set(inventory.names()):
-        inventory.device(name).tap.begin_at(first_of_run(recordings.log(name).statistics(), time.time()))
+    recorded = set(names)
+    for device in inventory.devices():
+        if device.name in recorded:
+            device.tap.begin_at(first_of_run(recordings.log(device.name).statistics(), time.time()))
 
 
 def first_of_run(there: LogStatistics, now: float) -> int:
