@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ def fleet(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_without_devices_there_is_a_simulated_one() -> None:
-    assert settings_of(HERE, [], None) == ServeSettings(HERE, {"demo": "sim:"})
+def test_without_devices_there_is_a_simulated_one_and_nothing_is_recorded_unasked() -> None:
+    settings = settings_of(HERE, [], None)
+    assert settings.recordings is not None and settings.recordings.on_demand and not settings.recordings.devices
+    assert replace(settings, recordings=None) == ServeSettings(HERE, {"demo": "sim:"})
 
 
 def test_devices_keep_their_order_and_their_urls() -> None:
@@ -92,7 +95,7 @@ def test_limits_are_those_of_the_fleet_file_unless_options_say_otherwise(tmp_pat
         ("[devices.a]\nurl = 'sim:'\nrecord = 1\n", r"devices\.a\.record: .*boolean"),
         ("[recordings]\nmax_byte = 1\n[devices.a]\nurl = 'sim:'\n", r"recordings\.max_byte: .*'max_bytes'"),
         ("[recordings]\nmax_bytes = '2 pounds'\n[devices.a]\nurl = 'sim:'\n", "'2 pounds' is no amount of bytes"),
-        (f"[limits]\nmemory = '{'9' * 305}GB'\n[devices.a]\nurl = 'sim:'\n", r"limits\.memory: .*no amount of bytes"),
+        (f"[recordings]\nmax_bytes = '{'9' * 305}GB'\n[devices.a]\nurl = 'sim:'\n", "no amount of bytes"),
         ("[recordings]\nsync_ms = 0\n[devices.a]\nurl = 'sim:'\n", r"recordings\.sync_ms: .*greater"),
         ("[devices.a]\nurl = 'sim:'\nbridge = { sokcet = 1 }\n", r"devices\.a\.bridge\.sokcet.*'socket'"),
         ("[devices.a]\nurl = 'sim:'\nbridge = { socket = 65536 }\n", r"bridge\.socket: .*As in bridge = "),

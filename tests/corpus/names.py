@@ -24,7 +24,7 @@ NAMES = [
     Case("NUL", "a\0.txt", DataError, CONTROL),
     Case("a line feed", "a\nb", DataError, CONTROL),
     Case("an escape sequence", "\x1b[2J", DataError, CONTROL),
-    Case("half a character", "a\ud800", DataError, CONTROL),
+    Case("half a character", "a\ud800", DataError, "it is not text"),
     Case("three dots are a name", ".../x", outcome=".../x"),
     Case("what HTTP would decode is a name", "%2e%2e%2fx", outcome="%2e%2e%2fx"),
     Case("a home folder is a name", "~/x", outcome="~/x"),

@@ -128,4 +128,4 @@ def test_tokens_stay_as_they_are(disk: SmallDisk) -> None:
     assert path.read_bytes() == before
     disk.empty()
     assert CliRunner().invoke(app, added).exit_code == 0
-    assert [each.name for each in disk.folder.iterdir()] == ["tokens.json"]
+    assert {each.name for each in disk.folder.iterdir()} == {"tokens.json", "tokens.json.lock"}

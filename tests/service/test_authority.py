@@ -226,13 +226,13 @@ def test_nobody_learns_which_actions_there_are(actions: dict[str, Any]) -> None:
 
 
 def test_of_devices_an_identity_gets_its_own_and_only_administrators_the_address(actions: dict[str, Any]) -> None:
-    result = {"name": "demo", "url": "socket://10.0.0.7:2218", "open": True}
+    result = {"name": "demo", "url": "socket://10.0.0.7:2218", "open": True, "last_data": 1_000}
     assert shown(actions["devices"], ANYBODY, result) == result
-    assert shown(actions["devices"], named("admin:*"), result) == result
+    assert shown(actions["devices"], named("admin:*"), result) == {**result, "last_data": None}
     assert shown(actions["devices"], named("session:demo"), result) == {**result, "url": "socket:"}
     assert shown(actions["devices"], named("read:bench"), result) is None
     bare = {**result, "url": "/dev/ttyACM0"}
-    assert shown(actions["devices"], named("read:demo"), bare) == {**result, "url": "serial:"}
+    assert shown(actions["devices"], named("read:demo"), bare) == {**result, "url": "serial:", "last_data": None}
     assert shown(actions["recordings"], named("read:demo"), {"name": "bench"}) is None
     assert shown(actions["recordings"], named("read:demo"), {"name": "demo"}) == {"name": "demo"}
     state = {"status": "serving", "devices": ["bench"]}
