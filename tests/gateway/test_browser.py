@@ -102,7 +102,7 @@ def test_the_terminal_answers_and_says_who_holds_the_device(browser: Browser) ->
             expect(page.locator(".xterm-rows")).to_contain_text("KeyboardInterrupt")
             with looking(browser, f"{running.http}/#/demo/terminal") as other:
                 other.get_by_role("button", name="Open the REPL").click()
-                expect(other.locator("#terminal-said")).to_contain_text("device.session request")
+                expect(other.locator("#terminal-said")).to_contain_text("an interactive session")
                 expect(other.locator("#terminal-said")).to_have_class("failed")
             page.get_by_role("button", name="Close", exact=True).click()
             expect(page.locator("#terminal-said")).to_contain_text("Others can use the device again")

@@ -27,7 +27,7 @@ from ..flight.test_bad_input import REQUESTS
 from .asking import HERE, ask, scope
 
 SOON = 30.0
-STATUS = {INVALID_ARGUMENT: (400, 422), NOT_FOUND: (404,), DEVICE: (502,)}
+STATUS = {INVALID_ARGUMENT: (400, 422), NOT_FOUND: (404,), DEVICE: (502, 400, 409)}
 
 
 @pytest.fixture(scope="module")
