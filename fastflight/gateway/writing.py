@@ -73,7 +73,7 @@ async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, st
     """Start the writer, hand it all `rows`; its summary, once it has them all."""
     writing = start()
     try:
-        whole = await _hand_in(handed, rows, stream)
+        await _hand_in(handed, rows, stream)
         summary = await asyncio.shield(_awaited(writing))
     except BaseException as error:
         broken = error if isinstance(error, FastFlightError) else Stopped("the upload broke off")
@@ -81,13 +81,13 @@ async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, st
         if not writing.done():
             await _settled(writing)
         raise
-    if not whole:
+    if not handed.exhausted:
         raise FastFlightError("the source ended before the upload")
     return summary
 
 
-async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> bool:
-    """False when the writer has ended before the rows."""
+async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> None:
+    """Hand in all `rows`, or those before the writer ended."""
     async for batch in rows:
         stream.passing()  # what is taken is asked nowhere else: its client may have been revoked
         size = pa.ipc.get_record_batch_size(batch)
@@ -95,9 +95,8 @@ async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> bool:
         try:
             await handed.aput(batch, weight(batch, size))
         except Stopped:
-            return False
+            return
     handed.finish()
-    return True
 
 
 async def _settled(writing: Writing) -> None:

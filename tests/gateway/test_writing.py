@@ -11,8 +11,9 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from fastflight.errors import Stopped
-from fastflight.gateway.writing import carry_out, in_thread
+from fastflight.concurrency import Shard
+from fastflight.errors import FastFlightError, Stopped
+from fastflight.gateway.writing import carry_out, in_thread, on_shard
 from fastflight.service.source import Sent, Summary
 from fastflight.service.stream import Stream
 
@@ -41,3 +42,27 @@ def test_what_waits_when_an_upload_breaks_off_is_not_written() -> None:
     with pytest.raises(Stopped, match="the client has left"):
         asyncio.run(carry_out(*in_thread(write), rows(), STREAM))
     assert taken == [1]
+
+
+def test_a_writer_that_takes_less_than_everything_has_failed() -> None:
+    def write(batches: Sent) -> Summary:
+        return {"rows": next(batches).num_rows}
+
+    async def rows() -> AsyncIterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": [1]})
+        yield pa.record_batch({"n": [2]})
+
+    with pytest.raises(FastFlightError, match="ended before the upload"):
+        asyncio.run(carry_out(*in_thread(write), rows(), STREAM))
+
+
+def test_a_writer_on_a_loop_that_takes_less_than_everything_has_failed() -> None:
+    async def write(batches: AsyncIterator[pa.RecordBatch]) -> Summary:
+        return {"rows": (await anext(batches)).num_rows}
+
+    async def rows() -> AsyncIterator[pa.RecordBatch]:
+        yield pa.record_batch({"n": [1]})
+        yield pa.record_batch({"n": [2]})
+
+    with Shard("writer") as shard, pytest.raises(FastFlightError, match="ended before the upload"):
+        asyncio.run(carry_out(*on_shard(shard, write), rows(), STREAM))
