@@ -14,7 +14,15 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-DEMO = {"name": "demo", "url": "sim:", "open": False, "holder": None, "recording": None, "trouble": None}
+DEMO = {
+    "name": "demo",
+    "url": "sim:",
+    "open": True,
+    "holder": None,
+    "recording": None,
+    "trouble": None,
+    "last_data": 1_795_385_941_109,
+}
 DEVICES = {"devices": [DEMO]}
 
 app = FastAPI()

@@ -58,7 +58,7 @@ def test_a_row_that_nobody_wants_any_more_is_broken_off(
         except FastFlightError as error:
             raised.append(error)
 
-    crossing = device.tap.reader()
+    crossing = device.tap.whole().reader()
     writing = threading.Thread(target=run, args=(batches,))
     writing.start()
     batches.put(batch, SIZE)
