@@ -62,7 +62,10 @@ def leaked(before: Held, within: float = GRACE_SECONDS) -> list[str]:
 def _new(before: Held) -> list[str]:
     now = held()
     return [
-        *(f"descriptor {number}: {target}" for number, target in sorted(now.descriptors - before.descriptors)),
+        *(
+            f"descriptor {number}: {target}{_ends(target)}"
+            for number, target in sorted(now.descriptors - before.descriptors)
+        ),
         *(f"thread {thread.name!r}" for thread in now.threads - before.threads),
         *(
             f"child process {pid}: {_command(pid)}"
@@ -87,6 +90,21 @@ def _descriptors() -> frozenset[tuple[int, str]]:
         if target not in ignored and not target.startswith("/proc/"):
             found.add((int(entry.name), target))
     return frozenset(found)
+
+
+def _ends(target: str) -> str:
+    """Where a TCP socket leads, so that its owner can be found."""
+    inode = target.removeprefix("socket:[").removesuffix("]")
+    for listing in (_PROCESS / "net/tcp", _PROCESS / "net/tcp6"):
+        try:
+            rows = [row.split() for row in listing.read_text().splitlines()[1:]]
+        except OSError:
+            continue
+        for row in rows:
+            if row[9] == inode:
+                here, there = (int(end.rpartition(":")[2], 16) for end in row[1:3])
+                return f", TCP from port {here} to {there}, state {int(row[3], 16)}"
+    return ""
 
 
 def _children() -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(
     assert [row["text"] for row in rows] == [f"row {number}" for number in range(5)]
     times = [row["time"] for row in rows]
     assert None not in times and len(set(times)) == len(times)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.02, 0.1])
+def test_a_server_that_closes_while_it_opens_its_lines_leaves_nothing_behind(seconds: float) -> None:
+    with open_server(ServeSettings(ANYWHERE)):
+        time.sleep(seconds)
 
 
 def test_a_device_that_is_missing_does_not_stop_the_server_and_is_heard_as_soon_as_somebody_asks(

@@ -36,6 +36,16 @@ def test_an_open_socket_is_named_with_its_descriptor() -> None:
 
 
 @linux
+def test_a_socket_of_tcp_is_named_with_both_ends() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        before = held()
+        with socket.create_connection(("127.0.0.1", port)) as left:
+            (line,) = leaked(before, within=0)
+            assert line.endswith(f", TCP from port {left.getsockname()[1]} to {port}, state 1")
+
+
+@linux
 def test_a_file_behind_a_descriptor_number_that_was_free_before_is_seen() -> None:
     first = os.open(os.devnull, os.O_RDONLY)
     before = held()
