@@ -53,8 +53,6 @@ class Link:
         self.cramped = False
         # How often something was lost on the way, and sent again.
         self.retries = 0
-        # How many files were written by code that is not kept.
-        self.short_writes = 0
         # What `_times` found.
         self._packing: tuple[float | None, float | None] | None = None
 

@@ -219,30 +219,6 @@ def _ff(p,z):
      pass
 """
 
-# One short file, by code that is not kept: less of it than of `put`. Takes a few hundred bytes at a time, after their
-# length, and answers each lot; then come the digest and, for the answer that `put` wants, the renaming.
-ONCE = """\
-def _ff(p,t):
- import sys,os,binascii{module}
- try:d=os.stat(p)[0]&16384
- except OSError:d=0
- if d:raise OSError('EISDIR')
- i=sys.stdin.buffer.read
- w=sys.stdout.buffer.write
- with open(t,'wb')as f:
-  n=w(b'R')
-  while n:
-   n=int(i(3))
-   f.write(i(n).replace(b'\\x10S',b'\\x03').replace(b'\\x10P',b'\\x10'))
-   w(b'A')
- with open(t,'rb')as f:h={digest}
- w(h)
- if i(8)==binascii.hexlify(h)[:8]:os.rename(t,p)
-_ff({path!r},{part!r})
-"""
-ONCE_SHA256 = {"module": ",hashlib", "digest": "hashlib.sha256(f.read()).digest()"}
-ONCE_CRC32 = {"module": "", "digest": "(binascii.crc32(f.read())&0xffffffff).to_bytes(4,'big')"}
-
 # Prints how many microseconds the board takes to inflate `packed`, which is `SAMPLE` deflated, and to deflate it again.
 # Many boards can do only the one, or neither.
 PACKING = """\

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from fastflight.device import frames, method, once, pieces
+from fastflight.device import frames, method, pieces
 from fastflight.device.digest import Digest, algorithm, digest
 from fastflight.device.entry import Written
 from fastflight.device.failure import routine_failure
@@ -53,8 +53,8 @@ class Upload:
         self._done = 0
         # What lies on the board is wrong or gone, and cannot be sent again.
         self._hopeless = False
-        # Of the whole, once the board was told to put it in its place.
-        self._decided: Digest | None = None
+        # The board was told to put the part in its place.
+        self._accepted = False
 
     def run(self) -> Conversation[Written]:
         """Fetch content until it ends, and make it the file."""
@@ -126,8 +126,6 @@ class Upload:
         part = link.capabilities.spelled(self._unfinished.part)
         if self._piece is None:
             self._piece = yield Fetch()
-            if alone and self._is_short() and (verified := (yield from self._once())):
-                return verified
         deflating = yield from self._deflating()
         size, step = frames.buffer_bytes(link.block), frames.step_bytes(link.window)
         yield from link.resident.call("put", path, part, self._at, size, step, where=self._unfinished.path)
@@ -200,24 +198,19 @@ class Upload:
             inbox.put_back(mark)
             yield from self._over()
             raise ProtocolError(f"the board sent {mark!r} for a digest", where=path)
-        found = yield from inbox.exactly(32 if sha256(self._link.capabilities) else 4, HASH_SECONDS)
-        return (yield from self._decide(found.hex(), self._stored))
-
-    def _decide(self, found: str, sent: Digest) -> Conversation[str]:
-        """Tell the board that waits for a word whether to put the part in its place; how it was verified."""
+        found = (yield from inbox.exactly(32 if sha256(self._link.capabilities) else 4, HASH_SECONDS)).hex()
         name = algorithm(self._link)
-        right = found == sent.hex(name)
+        right = found == self._stored.hex(name)
         renames = self._link.capabilities.has("os.rename")
-        if right and renames:
-            self._decided = sent
-        yield Send(found[:YES_CHARACTERS].encode() if right and renames else NO)
+        self._accepted = right and renames
+        yield Send(found[:YES_CHARACTERS].encode() if self._accepted else NO)
         yield from self._over()
         if not right:
-            # What is still in hand can be sent again.
-            self._hopeless = not self._piece
-            raise damaged(self._unfinished.path)
+            # Everything is on the board: nothing is in hand that could be sent again.
+            self._hopeless = True
+            raise damaged(path)
         if not renames:
-            yield from place(self._link, self._unfinished, sent.size)
+            yield from place(self._link, self._unfinished, self._stored.size)
         return name
 
     def _over(self) -> Conversation[None]:
@@ -266,13 +259,10 @@ class Upload:
 
     def _is_in_place(self) -> Conversation[bool]:
         """Whether the board was told to rename, and did: only the word of it was lost."""
-        if self._decided is None:
+        if not self._accepted:
             return False
         name, found = yield from digest(self._link, self._unfinished.path)
-        if found != self._decided.hex(name):
-            return False
-        self._stored = self._decided
-        return True
+        return found == self._stored.hex(name)
 
     def _deflating(self) -> Conversation[bool]:
         """Whether to deflate: not worth a question if the content does not shrink."""
@@ -280,40 +270,3 @@ class Upload:
         if asked is None and not frames.shrinks((self._piece or b"")[: self._link.block]):
             return False
         return (yield from self._link.unpacks(asked))
-
-    def _is_short(self) -> bool:
-        """Whether the content may be worth no more than code that runs once."""
-        link = self._link
-        return (
-            self._at == 0
-            and len(self._piece or b"") <= once.MOST_BYTES
-            and link.capabilities.free_memory >= once.HEAP_BYTES
-            and link.short_writes < once.MOST_TIMES
-            and not link.resident.has("put")
-        )
-
-    def _once(self) -> Conversation[str]:
-        """Write a short file by code that runs once; empty when there is more of it, and what came is a part.
-
-        All of it stays in hand until it is verified: that code does not flush.
-        """
-        path = self._unfinished.path
-        self._link.short_writes += 1
-        yield from once.start(self._link, self._unfinished)
-        more = self._piece or b""
-        while more:
-            yield from once.send(self._link, more, path)
-            more = yield Fetch()
-            self._piece = (self._piece or b"") + more
-            if len(self._piece) > once.MOST_BYTES:
-                break
-        found = yield from once.finish(self._link, path)
-        if more:
-            yield Send(NO)
-            yield from self._over()
-            self._done = len(self._piece or b"") - len(more)
-            return ""
-        content = self._stored.after(self._piece or b"")
-        verified = yield from self._decide(found, content)
-        self._stored, self._piece = content, b""
-        return verified

@@ -42,8 +42,8 @@ from fastflight_benchmark.ways import ASYNC, DOWNLOAD, OURS, SYNC, UPLOAD
 KB, MB = 1_000, 1_000_000
 # What a port is opened with that stands for a line without a pace: the highest that systems know.
 HIGHEST_BAUD = 4_000_000
-# Of the first transfer of a connection: small, as what it takes longer is the same for all sizes, and larger than what
-# goes in one shot, which installs nothing. Its content is the cell's: other content may need other code.
+# Of the first transfer of a connection: small, as what it takes longer is the same for all sizes. Its content is the
+# cell's: other content may need other code.
 FIRST_SIZE = 4 * KB
 # A cell whose four transfers take longer is run with random bytes only; one that takes more than a moment, once.
 LONGEST_CELL_SECONDS, OFTEN_CELL_SECONDS = 30.0, 3.0

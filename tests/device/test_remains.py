@@ -76,7 +76,7 @@ def test_so_is_one_that_says_nothing() -> None:
     assert play(is_ours(RawRepl()), [Send(KNOCK), Silence(), Send(CTRL_B)]).result is False
 
 
-# In the code, a header, a block, between two of them, the digest's answer; and of the first short file's code.
+# In the code, a header, a block, between two of them, the digest's answer; and in a short file.
 @pytest.mark.parametrize("options", [[], ["--no-interrupt"]])
 @pytest.mark.parametrize("at", [800, 2_500, 4_321, 11_000])
 def test_the_next_host_has_the_board_at_once(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastflight.device import Inventory, Resumption, Transfer, method, once, routines
+from fastflight.device import Inventory, Resumption, Transfer, method
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.resident import NAME, source
 
@@ -53,24 +53,6 @@ def test_the_real_machine_inflates_and_deflates(webassembly_without_raw_paste: s
         assert b"".join(session.read("/x.csv", transfer=Transfer(deflate=True))) == TEXT
         session.write("/mixed", [mixed], transfer=Transfer(deflate=True))
         assert b"".join(session.read("/mixed", transfer=Transfer(deflate=True))) == mixed
-
-
-@pytest.mark.firmware
-@pytest.mark.usefixtures("in_binary")
-def test_the_real_machine_takes_a_short_file_at_once(
-    webassembly_without_raw_paste: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its heap grows as needed, and says so: that it has room is the only thing that is pretended."""
-    monkeypatch.setattr(once, "HEAP_BYTES", 0)
-    with (
-        Inventory({"vm": webassembly_without_raw_paste}) as inventory,
-        inventory.device("vm").lease("test") as session,
-    ):
-        assert session.write("/x", [CONTENT[:1000], CONTENT[1000:1500]]).verified == "sha256"
-        assert b"".join(session.read("/x")) == CONTENT[:1500]
-        # More than it takes: what came is a part, on which the usual way goes on.
-        assert session.write("/y", [CONTENT[:2000], CONTENT[2000:]]).bytes == len(CONTENT)
-        assert session.hash("/y")[1] == hashlib.sha256(CONTENT).hexdigest()
 
 
 @pytest.mark.firmware
@@ -144,19 +126,3 @@ def test_content_that_is_taken_for_an_end_does_not_replace_the_old_file(
     monkeypatch.setattr(sys, "stdout", _Line(b""))
     resident.put(str(old), str(part), 0, 256, 64)
     assert old.read_bytes() == b"the old content"
-
-
-def test_a_short_file_is_put_in_place_by_nothing_but_its_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, part = tmp_path / "old", tmp_path / "part"
-    old.write_bytes(b"the old content")
-    once_code = routines.ONCE.format(path=str(old), part=str(part), **routines.ONCE_SHA256)
-    monkeypatch.setattr(sys, "stdin", _Line(b"003new000Yes, this is more of the file"))
-    monkeypatch.setattr(sys, "stdout", _Line(b""))
-    exec(once_code, {})
-    assert old.read_bytes() == b"the old content"
-    digest = hashlib.sha256(b"new").hexdigest().encode()
-    monkeypatch.setattr(sys, "stdin", _Line(b"003new000" + digest[:8]))
-    exec(once_code, {})
-    assert old.read_bytes() == b"new"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from fastflight.device import Part, Resumption, Transfer, parts, pieces, routines
+from fastflight.device import Part, Resumption, Transfer, parts, pieces
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.entry import Written
 from fastflight.device.execute import sealed
@@ -271,7 +271,6 @@ def test_no_routine_grows_beyond_a_small_heap() -> None:
     """Its source has to fit a heap of some 20 KB beside what it compiles to."""
     installed = request(RawRepl(True), BOARD, ["sum", "put"], "put", (), fresh=True)
     assert len(installed) < 2100
-    assert len(routines.ONCE) < 500
 
 
 def test_a_board_that_gave_up_waiting_is_not_sent_content_for_code() -> None:

@@ -77,7 +77,6 @@ TARGET = Target(
     modules=(
         "fastflight.device.download",
         "fastflight.device.upload",
-        "fastflight.device.once",
         "fastflight.device.listing",
         "fastflight.device.link",
         "fastflight.device.board",
