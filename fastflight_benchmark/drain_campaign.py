@@ -29,7 +29,16 @@ from fastflight.cli.ending import END_SECONDS
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, FileMissing
 from fastflight_benchmark import ending
-from fastflight_benchmark.draining.crowd import READ_ROWS, READINGS, SILENT, WRITTEN, Crowd, Place, Promised, written
+from fastflight_benchmark.draining.crowd import (
+    READ_ROWS,
+    READINGS,
+    SILENT,
+    WRITTEN,
+    Crowd,
+    Place,
+    Promised,
+    written,
+)
 from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.live.fleet import printing
 from fastflight_benchmark.live.printing import Options

@@ -25,10 +25,10 @@ import pyarrow.flight as flight
 import typer
 
 from fastflight.concurrency import Shards
+from fastflight.runtime.admission import Limits
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, Source
-from fastflight.service.admission import Limits
-from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Reading
 from fastflight_benchmark import ending
@@ -84,8 +84,8 @@ def serve(streams: int) -> None:
     shards = Shards().start()
     catalog = Catalog()
     catalog.add(Source(Fresh, read=read, aread=aread))
-    ledger = Ledger(Limits(streams=streams))
-    server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+    registry = StreamRegistry(Limits(streams=streams))
+    server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
     print(f"listening on grpc://127.0.0.1:{server.port};", flush=True)
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     server.close(0)

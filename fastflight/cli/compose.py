@@ -12,6 +12,8 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
+from fastflight.access.actions import Actions
+from fastflight.access.authority import Authority
 from fastflight.bridge import Bridge, DeviceFront
 from fastflight.cli.access import access_of
 from fastflight.cli.access_settings import check_location
@@ -29,11 +31,9 @@ from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import Stopped
+from fastflight.runtime.metrics import Sample
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
-from fastflight.service.actions import Actions, own_figures, state_actions
-from fastflight.service.authority import Authority
-from fastflight.service.figures import Sample
-from fastflight.service.ledger import Ledger
 from fastflight.sources import (
     DefaultRecordings,
     Recordings,
@@ -45,6 +45,7 @@ from fastflight.sources import (
     recording_figures,
     recording_source,
 )
+from fastflight.sources.state_actions import own_figures, state_actions
 
 # For a bridge to tell its clients and hang up.
 BRIDGE_SECONDS = 5.0
@@ -74,14 +75,14 @@ def open_server(settings: ServeSettings) -> RunningServer:
         for source in (*on_board, recording_source(recordings), mock.SOURCE):
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
-        ledger = Ledger(settings.limits)
-        figures = own_figures(ledger, shards)
+        registry = StreamRegistry(settings.limits)
+        figures = own_figures(registry, shards)
         figures.add(lambda: device_figures(inventory))
         figures.add(lambda: _recording_figures(recordings))
-        state = state_actions(ledger, shards, figures)
+        state = state_actions(registry, shards, figures)
         authority = Authority(inventory.names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
-        server = listening(catalog, on_devices, shards, settings.location, ledger, access, state, settings.trace)
+        server = listening(catalog, on_devices, shards, settings.location, registry, access, state, settings.trace)
         parts.callback(server.close, 0)
         opened_bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
@@ -92,13 +93,13 @@ def open_server(settings: ServeSettings) -> RunningServer:
         http = None
         if settings.http is not None:
             actions = Actions([*state, *on_devices], authority)
-            serving = catalog, actions, ledger, shards
+            serving = catalog, actions, registry, shards
             opened = gateway(serving, inventory, settings, access, bridges)
             parts.callback(opened.close, GATEWAY_SECONDS)
             http = opened.url
         on_shards = [(bridge, shards.of(name)) for name, bridge in opened_bridges.items()]
         # First of all, while every edge still answers.
-        parts.callback(drain, ledger, settings.drain_seconds, bridges=on_shards)
+        parts.callback(drain, registry, settings.drain_seconds, bridges=on_shards)
         return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
     raise AssertionError("the stack keeps no error to itself")
 

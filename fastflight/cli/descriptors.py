@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from fastflight.service.process import has_descriptors
+from fastflight.runtime.process import has_descriptors
 
 if sys.platform != "win32":  # which has no such limit
     import resource

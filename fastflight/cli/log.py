@@ -19,7 +19,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
 
 from fastflight.cli import screen
-from fastflight.service.trace import with_ids
+from fastflight.runtime.tracing import with_ids
 from fastflight.simulator import sandbox
 from fastflight.transport.url import scheme_of
 

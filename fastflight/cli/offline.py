@@ -11,7 +11,7 @@ import pyarrow as pa
 from fastflight.client import Missed
 from fastflight.errors import StorageError
 from fastflight.log import StoreReader
-from fastflight.service.answer import plain
+from fastflight.runtime.outgoing import plain
 from fastflight.service.source import AsyncReading, Noted
 from fastflight.sources.recording import RecordingSource
 

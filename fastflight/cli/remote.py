@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
+from fastflight.access.tokens import bearer, shown
 from fastflight.cli.standing import Standing
 from fastflight.client.asking import worked
 from fastflight.client.call import single
@@ -29,9 +31,9 @@ from fastflight.gateway import Answer
 from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
+from fastflight.runtime.outgoing import Piece
+from fastflight.runtime.weight import weight
 from fastflight.service import Catalog, Source, decode
-from fastflight.service.answer import Piece
-from fastflight.service.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
@@ -45,8 +47,6 @@ from fastflight.service.requests import (
     Request,
 )
 from fastflight.service.source import Summary
-from fastflight.service.tokens import bearer, shown
-from fastflight.service.weight import weight
 
 REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
 # What waits on the way to the server, which has as much again.

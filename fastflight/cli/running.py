@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import structlog
 
+from fastflight.access.action import Action
+from fastflight.access.actions import Actions
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
 from fastflight.cli.access import Access
@@ -21,12 +23,10 @@ from fastflight.cli.settings import ServeSettings
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
+from fastflight.runtime.metrics import Sample, labelled
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.action import Action
-from fastflight.service.actions import Actions
-from fastflight.service.figures import Sample, labelled
-from fastflight.service.ledger import Ledger
 
 if TYPE_CHECKING:
     from fastflight.gateway import Gateway
@@ -71,7 +71,7 @@ class RunningServer:
 
 
 def drain(
-    ledger: Ledger,
+    registry: StreamRegistry,
     seconds: float,
     bridges: Sequence[tuple[Bridge, Shard]] = (),
 ) -> None:
@@ -79,12 +79,12 @@ def drain(
 
     Tools at `bridges`, on their shards, have as long.
     """
-    ledger.drain()
+    registry.drain()
     until = time.monotonic() + seconds
     draining = [shard.submit(bridge.drain(seconds)) for bridge, shard in bridges]
-    if not ledger.wait_empty(seconds):
-        log.info("streams are ended", streams=ledger.stats()["open"], drain_seconds=seconds)
-        ledger.stop_all()
+    if not registry.wait_empty(seconds):
+        log.info("streams are ended", streams=registry.stats()["open"], drain_seconds=seconds)
+        registry.stop_all()
     concurrent.futures.wait(draining, max(0.0, until - time.monotonic()))
 
 
@@ -110,7 +110,7 @@ def location_of(settings: ServeSettings, server: FlightServer) -> str:
 
 
 def gateway(
-    serving: tuple[Catalog, Actions, Ledger, Shards],
+    serving: tuple[Catalog, Actions, StreamRegistry, Shards],
     inventory: Inventory | None,
     settings: ServeSettings,
     access: Access,
@@ -154,7 +154,7 @@ def listening(
     actions: list[Action],
     shards: Shards,
     location: str,
-    ledger: Ledger,
+    registry: StreamRegistry,
     access: Access,
     state: list[Action] | None = None,
     trace: bool = False,
@@ -166,7 +166,7 @@ def listening(
             actions,
             shards=shards,
             location=location,
-            ledger=ledger,
+            registry=registry,
             state=state,
             authority=access.authority,
             authenticator=access.authenticator,

@@ -26,7 +26,7 @@ from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
 from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
-from fastflight.service.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
+from fastflight.runtime.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.url import parse_url, shown
 

@@ -47,7 +47,7 @@ from fastflight.cli.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
 from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, recording_settings
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError, nearest
-from fastflight.service.admission import DEFAULT_LIMITS, Limits
+from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.transport.url import parse_url, shown
 
 # The embedded default: needs no hardware and nothing to install.

@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from fastflight.access.identity import unproven
 from fastflight.errors import AccessError, FastFlightError, TransportError
 from fastflight.gateway.callers import Caller
-from fastflight.service.identity import unproven
 
 # From one answer to the next question, a small call for each caller who has something open: what is revoked ends
 # within so long, and what the server and those who look take to notice.

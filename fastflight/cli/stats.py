@@ -17,7 +17,7 @@ from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.target import AsJson
 from fastflight.client.meaning import text, understood
-from fastflight.service.figures import all_told
+from fastflight.runtime.metrics import all_told
 
 # From one look to the next.
 WATCH_SECONDS = 1.0

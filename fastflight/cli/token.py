@@ -12,13 +12,13 @@ from typing import Annotated
 
 import typer
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import CERTIFICATE_NAME, Book, Certificate, issued, unreserved
 from fastflight.cli import screen, token_file
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.new_files import absent, new_files
 from fastflight.cli.target import AsJson
 from fastflight.errors import RequestError
-from fastflight.service.identity import scopes
-from fastflight.service.tokens import CERTIFICATE_NAME, Book, Certificate, issued, unreserved
 
 app = typer.Typer(help="Who may ask a server, and what: tokens, and names of certificates.", no_args_is_help=True)
 

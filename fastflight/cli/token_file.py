@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from fastflight.access.tokens import MAX_BOOK_BYTES, Book
 from fastflight.errors import BusyError, RequestError
 from fastflight.log.lock import FileLock
-from fastflight.service.tokens import MAX_BOOK_BYTES, Book
 
 # What may not be set: that its group, or others, may write.
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH

@@ -19,7 +19,7 @@ from fastflight.client.credentials import NONE, Credentials
 from fastflight.concurrency import Shard
 from fastflight.errors import RequestError
 from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
-from fastflight.service.admission import DEFAULT_LIMITS, Limits
+from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 
 ROOT = Path(__file__).parents[2]
 # In a checkout, the plots that are kept there. Where fastflight is installed, the folder would be another package's.

@@ -30,7 +30,7 @@ from fastflight.client.stream import (
 )
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
-from fastflight.service.weight import weight
+from fastflight.runtime.weight import weight
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from fastflight.client.stream import Missed, RowStream, Summary, warn_if_incompl
 from fastflight.concurrency.channel import Channel
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
-from fastflight.service.weight import weight
+from fastflight.runtime.weight import weight
 
 if TYPE_CHECKING:
     import pandas as pd

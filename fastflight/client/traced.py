@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from pyarrow import flight
 
-from fastflight.service import trace
+from fastflight.runtime import tracing as trace
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.service.answer import Note, Piece
+from fastflight.runtime.outgoing import Note, Piece
 from fastflight.service.requests import Doing, Request
 from fastflight.service.source import Summary
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.gateway.asgi import Header
-from fastflight.service.identity import ANYBODY, NOBODY, Identity, unproven
 
 # What was revoked is good for so long more, beside what the backend itself takes to notice.
 BELIEVED_SECONDS = 1.0

@@ -23,7 +23,7 @@ from fastflight.gateway.callers import Caller
 from fastflight.gateway.conditions import Conditions
 from fastflight.gateway.formats import ENCODERS, Data, Encoder
 from fastflight.gateway.streaming import Begun, Streamed, path_of, while_connected
-from fastflight.service.answer import Note
+from fastflight.runtime.outgoing import Note
 from fastflight.service.requests import FILE_DESCRIPTION, Request
 
 # Files are shown by no browser as pages of the gateway: their content is the board's. These are safe to name.

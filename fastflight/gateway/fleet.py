@@ -21,7 +21,7 @@ from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.columns import Columns, Point
 from fastflight.gateway.hearing import Ear, Hear
 from fastflight.gateway.view import View, Viewer
-from fastflight.service.failure import numbered
+from fastflight.runtime.failure import numbered
 from fastflight.transport.tap import Chunk, Gap
 
 TICK_SECONDS = 0.1

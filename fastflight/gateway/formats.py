@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastflight.errors import DataError, RequestError
-from fastflight.service.answer import Note
+from fastflight.runtime.outgoing import Note
 from fastflight.service.wire import shown
 from fastflight.tables import Layout, open_writer
 from fastflight.tables.bare import empty

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-from fastflight.service import trace
+from fastflight.runtime import tracing as trace
 
 Message: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]

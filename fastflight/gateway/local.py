@@ -15,6 +15,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from fastflight.access.actions import Actions
+from fastflight.access.authenticator import Authenticator
+from fastflight.access.authority import Authority
+from fastflight.access.identity import unproven
 from fastflight.concurrency import Channel, Shards, across, off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.backend import AHEAD_BYTES, Answer
@@ -22,30 +26,26 @@ from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.gateway.typed import TYPED, handing_in
 from fastflight.gateway.writing import WAITING_BYTES, Handed, Writing, carry_out, in_thread, on_shard
+from fastflight.runtime.outgoing import Outgoing, Piece, Weighed, async_items, items
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog, decode, dispatch
-from fastflight.service.actions import Actions
-from fastflight.service.answer import Outgoing, Piece, Weighed, async_items, items
-from fastflight.service.authenticator import Authenticator
-from fastflight.service.authority import Authority
-from fastflight.service.identity import unproven
-from fastflight.service.kept import Asked
-from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Doing, Request
+from fastflight.service.resolve import ResolvedRequest
 from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Refused, Summary
-from fastflight.service.stream import Stream
 
 # A reading, then its batches.
 Coming = AsyncGenerator[Any, None]
 
 
 class LocalBackend:
-    """Serves from `catalog` and `actions`, under the admission of `ledger`; async requests run on `shards`."""
+    """Serves from `catalog` and `actions`, under the admission of `registry`; async requests run on `shards`."""
 
     def __init__(
         self,
         catalog: Catalog,
         actions: Actions,
-        ledger: Ledger,
+        registry: StreamRegistry,
         shards: Shards,
         authority: Authority | None = None,
         authenticator: Authenticator | None = None,
@@ -53,7 +53,7 @@ class LocalBackend:
         """With an `authenticator` it serves whom that knows, what `authority` lets them have; else anybody."""
         self._catalog = catalog
         self._actions = actions
-        self._ledger = ledger
+        self._registry = registry
         self._shards = shards
         self._authority = authority or Authority()
         self._authenticator = authenticator
@@ -84,7 +84,7 @@ class LocalBackend:
 
         if call.at_once:
             return await off_loop(carry_out)
-        async with self._ledger.acall(name, call.device, lambda: caller.name) as until_done:
+        async with self._registry.acall(name, call.device, lambda: caller.name) as until_done:
             return await off_loop(until_done(carry_out))
 
     @contextlib.asynccontextmanager
@@ -142,9 +142,9 @@ class LocalBackend:
 
     @contextlib.asynccontextmanager
     async def _stream(self, request: Request, caller: Caller) -> AsyncIterator[Stream]:
-        """A stream of the ledger for the length of the block, in which `Stopped` is raised when it is to end."""
-        asked = Asked.with_(request, self._catalog.source_of(request))
-        stream = await self._ledger.aopen(asked, partial(self._left, caller), lambda: caller.name)
+        """A stream of the registry for the length of the block, in which `Stopped` is raised when it is to end."""
+        asked = ResolvedRequest.with_(request, self._catalog.source_of(request))
+        stream = await self._registry.aopen(asked, partial(self._left, caller), lambda: caller.name)
         stream.identity = caller.name
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None

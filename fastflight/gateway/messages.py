@@ -18,7 +18,7 @@ import pyarrow as pa
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.gateway.formats import END_OF_STREAM
 from fastflight.gateway.status import Refused
-from fastflight.service.answer import split
+from fastflight.runtime.outgoing import split
 from fastflight.tables import Layout, open_writer
 
 Message: TypeAlias = bytes | memoryview | str

@@ -18,7 +18,7 @@ from fastflight.concurrency import off_loop
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.small import Made
-from fastflight.service.figures import TABLE, Figure, all_told
+from fastflight.runtime.metrics import TABLE, Figure, all_told
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 

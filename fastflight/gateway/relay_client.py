@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from fastflight.access.identity import ANYBODY, Identity
 from fastflight.gateway.relay_allowance import Allowance
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream, Taps
@@ -33,7 +34,6 @@ from fastflight.protocol.relay import (
     violated,
 )
 from fastflight.protocol.websocket import Close, CloseCode, FramingError, Opcode, Payload, Ping, WebSocketReader
-from fastflight.service.identity import ANYBODY, Identity
 
 # Payload that waits for a client that does not read: some reads of all its targets. The system holds more, in its own.
 QUEUED_BYTES = 512 * 1024

@@ -19,9 +19,10 @@ import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import RequestError, TransportError
 from fastflight.gateway.relay_lookups import MAX_LOOKUPS_PER_CLIENT, Lookup, Lookups
-from fastflight.service.identity import ANYBODY, Identity, Verb
+from fastflight.service.requests import Verb
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
+from fastflight.access.identity import unproven
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway.asgi import CALLER, Receive, Scope, Send
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.channel import GOING_AWAY, NORMAL, Channel
 from fastflight.gateway.telling import send_error
 from fastflight.gateway.tickets import Grant, Tickets
-from fastflight.service.identity import unproven
 from fastflight.sources.following import DRAINING
 
 PREFIX = "/ws/"

@@ -30,7 +30,7 @@ from fastflight.errors import (
     UnknownName,
 )
 from fastflight.gateway.asgi import Header
-from fastflight.service.failure import described, numbered
+from fastflight.runtime.failure import described, numbered
 
 # A board's traceback is 2,000 characters at most; JSON may write each as six bytes, and an error holds it twice.
 MAX_ERROR_BYTES = 32 * 1024

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastflight.concurrency import Channel
 from fastflight.errors import Stopped
 from fastflight.gateway.status import Refused
-from fastflight.service.weight import weight
+from fastflight.runtime.weight import weight
 from fastflight.tables.bare import one_content
 
 TYPED = pa.schema([pa.field("data", pa.binary(), nullable=False)])

@@ -14,7 +14,7 @@ from typing import Any
 
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.columns import Point
-from fastflight.service.identity import Verb
+from fastflight.service.requests import Verb
 
 # Messages that wait for a viewer; then it has stalled, and they are not kept for it.
 MAX_WAITING = 5

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from fastflight.concurrency import Channel, Shard
 from fastflight.errors import FastFlightError, Stopped
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.weight import weight
 from fastflight.service.source import Sent, Summary
-from fastflight.service.stream import Stream
-from fastflight.service.weight import weight
 
 # What waits on the way to a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
 WAITING_BYTES = 1024 * 1024

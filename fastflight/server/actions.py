@@ -12,14 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from fastflight.access.action import Action, RawAction
+from fastflight.access.actions import Actions
+from fastflight.access.authority import Authority
+from fastflight.access.identity import Identity
 from fastflight.concurrency import Shards
 from fastflight.errors import RequestError
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog, decode, encode
-from fastflight.service.action import Action, RawAction
-from fastflight.service.actions import Actions, state_actions
-from fastflight.service.authority import Authority
-from fastflight.service.identity import Identity
-from fastflight.service.ledger import Ledger
+from fastflight.sources.state_actions import state_actions
 
 # Flight.proto: enum CancelStatus, of CancelFlightInfoResult's only field.
 CANCELLING = b"\x08\x02"
@@ -36,7 +37,11 @@ def types(actions: Actions) -> list[flight.ActionType]:
 
 
 def own_actions(
-    ledger: Ledger, catalog: Catalog, shards: Shards, authority: Authority, state: Iterable[Action] | None = None
+    registry: StreamRegistry,
+    catalog: Catalog,
+    shards: Shards,
+    authority: Authority,
+    state: Iterable[Action] | None = None,
 ) -> list[Action | RawAction]:
     """What every Flight server can do, whatever it serves."""
 
@@ -45,7 +50,7 @@ def own_actions(
         # In the server's own spelling: a client may have written the request in another.
         tickets = {encode(decode(endpoint.ticket.ticket, catalog)) for endpoint in info.endpoints}
         whose = None if identity.may_admin() else identity.name
-        found = sum(ledger.cancel(ticket, whose) for ticket in tickets)
+        found = sum(registry.cancel(ticket, whose) for ticket in tickets)
         yield CANCELLING if found else NOT_CANCELLABLE
 
     def renew(body: bytes, identity: Identity) -> Iterator[bytes]:
@@ -54,7 +59,7 @@ def own_actions(
         yield endpoint.serialize()  # endpoints do not expire here
 
     return [
-        *(state_actions(ledger, shards) if state is None else state),
+        *(state_actions(registry, shards) if state is None else state),
         RawAction("CancelFlightInfo", "End the running streams of a flight (protobuf, see Flight.proto).", cancel),
         RawAction("RenewFlightEndpoint", "Endpoints do not expire: gives the same one back (protobuf).", renew),
     ]

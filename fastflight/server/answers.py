@@ -23,15 +23,15 @@ import pyarrow as pa
 
 from fastflight.concurrency import Shard, failure_of, lots_ahead
 from fastflight.errors import Stopped
+from fastflight.runtime.failure import numbered
+from fastflight.runtime.joining import Item, gathered, joined
+from fastflight.runtime.outgoing import Note, Outgoing, Weighed, async_items, described, most_rows
+from fastflight.runtime.stream import Stream
 from fastflight.server.interruption import Interruptible
 from fastflight.server.status import flight_error
 from fastflight.service import dispatch
-from fastflight.service.answer import Note, Outgoing, Weighed, async_items, described, most_rows
-from fastflight.service.failure import numbered
-from fastflight.service.joining import Item, gathered, joined
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Source
-from fastflight.service.stream import Stream
 from fastflight.tables.bare import empty
 
 T = TypeVar("T")

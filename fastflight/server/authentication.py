@@ -15,13 +15,13 @@ from typing import Any
 
 from pyarrow import flight
 
+from fastflight.access.authenticator import Authenticator
+from fastflight.access.identity import NOBODY, Identity, unproven
+from fastflight.access.tokens import bearer, shown
 from fastflight.errors import Unauthenticated
+from fastflight.runtime import tracing as trace
+from fastflight.runtime.tracing import Trace
 from fastflight.server.status import flight_error
-from fastflight.service import trace
-from fastflight.service.authenticator import Authenticator
-from fastflight.service.identity import NOBODY, Identity, unproven
-from fastflight.service.tokens import bearer, shown
-from fastflight.service.trace import Trace
 
 # Under which the handlers find the middleware.
 KEY = "identity"

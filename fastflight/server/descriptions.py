@@ -13,13 +13,13 @@ import pyarrow.flight as flight
 
 from fastflight.server import listing
 from fastflight.service import Catalog
-from fastflight.service.kept import Asked, Asking, Kept
+from fastflight.service.resolve import Kept, RequestResolver, ResolvedRequest
 from fastflight.service.source import Estimate
 
 # Admits a call on a device, for the length of the context.
 Calling = Callable[[str | None], AbstractContextManager[None]]
 # Returns the part of a request that the caller may have; raises the refusal.
-Allowing = Callable[[Asked], Asked]
+Allowing = Callable[[ResolvedRequest], ResolvedRequest]
 
 # Cached descriptions of each kind.
 MAX_KEPT = 512
@@ -31,7 +31,7 @@ MAX_KEPT_DESCRIPTION_BYTES = 64 * 1024
 class Descriptions:
     """get_flight_info and get_schema, by the bytes of their descriptors."""
 
-    def __init__(self, catalog: Catalog, asking: Asking) -> None:
+    def __init__(self, catalog: Catalog, asking: RequestResolver) -> None:
         self._catalog = catalog
         self._asking = asking
         self._infos: Kept[flight.FlightInfo] = Kept(MAX_KEPT)

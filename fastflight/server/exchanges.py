@@ -24,14 +24,14 @@ import pyarrow.flight as flight
 from fastflight.concurrency import Channel, Shard, failure_of
 from fastflight.concurrency.channel import Wait
 from fastflight.errors import Stopped
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.weight import weight
 from fastflight.server import answers
 from fastflight.server.silence import Silence
 from fastflight.server.uploads import REFUSED, WAITING_BYTES, Incoming
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
-from fastflight.service.stream import Stream
-from fastflight.service.weight import weight
 from fastflight.tables.bare import empty
 
 

@@ -18,8 +18,15 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import structlog
 
+from fastflight.access.action import Action, RawAction
+from fastflight.access.actions import Actions
+from fastflight.access.authenticator import Authenticator
+from fastflight.access.authority import Authority
+from fastflight.access.identity import ANYBODY, Identity, unproven
 from fastflight.concurrency import Shard, Shards
 from fastflight.concurrency.carried import Carried
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import own_actions, types
 from fastflight.server.authentication import KEY, Authentication, Handshake
@@ -30,16 +37,9 @@ from fastflight.server.stalls import Stalls
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.server.tls import Tls
 from fastflight.service import Catalog
-from fastflight.service.action import Action, RawAction
-from fastflight.service.actions import Actions
-from fastflight.service.authenticator import Authenticator
-from fastflight.service.authority import Authority
-from fastflight.service.identity import ANYBODY, Identity, unproven
-from fastflight.service.kept import Asked, Asking
-from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Doing, Request
+from fastflight.service.resolve import RequestResolver, ResolvedRequest
 from fastflight.service.source import Source
-from fastflight.service.stream import Stream
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """Serves the sources of `catalog` at `location`, and `actions`; async requests run on `shards`.
 
     A request for a device runs on the device's shard. `port` is the one it listens at. `close` also closes the shards.
-    `ledger` is given where another edge shares it, and `state`, the actions by which a server tells of itself, where
+    `registry` is given where another edge shares it, and `state`, the actions by which a server tells of itself, where
     there is more to tell than of this process.
 
     With an `authenticator` every call is made by somebody that it knows, who gets what `authority` lets them have;
@@ -69,7 +69,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         *,
         shards: Shards,
         location: str = DEFAULT_LOCATION,
-        ledger: Ledger | None = None,
+        registry: StreamRegistry | None = None,
         state: Iterable[Action] | None = None,
         authority: Authority | None = None,
         authenticator: Authenticator | None = None,
@@ -78,11 +78,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         self._catalog = catalog
         self._shards = shards
-        self._asking = Asking(catalog)
+        self._asking = RequestResolver(catalog)
         self._descriptions = Descriptions(catalog, self._asking)
-        self._ledger = ledger or Ledger()
+        self._registry = registry or StreamRegistry()
         self._authority = authority or Authority()
-        own = own_actions(self._ledger, catalog, shards, self._authority, state)
+        own = own_actions(self._registry, catalog, shards, self._authority, state)
         self._actions = Actions([*own, *actions], self._authority)
         self._authenticator = authenticator
         by_certificate = tls is not None and tls.client_ca is not None
@@ -103,7 +103,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             root_certificates=None if tls is None else tls.client_ca,
             middleware=middleware,
         )
-        self._stalls = Stalls(self._ledger, self.port)
+        self._stalls = Stalls(self._registry, self.port)
         self._stalls.start()
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
@@ -117,14 +117,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> flight.FlightInfo:
         with mapped():
             who = self._who(context)
-            self._ledger.refuse_while_draining()
+            self._registry.refuse_while_draining()
             calling = partial(self._call, "get_flight_info", who=who, context=context)
             return self._descriptions.info(descriptor, calling, self._allow(who))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
             who = self._who(context)
-            self._ledger.refuse_while_draining()
+            self._registry.refuse_while_draining()
             calling = partial(self._call, "get_schema", who=who, context=context)
             return self._descriptions.schema(descriptor, calling, self._allow(who))
 
@@ -183,12 +183,12 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         there after that; it ends with its source, or with the process.
         """
         self._stalls.close()
-        self._ledger.drain()
-        if not self._ledger.wait_empty(timeout):
-            self._ledger.stop_all()
-            if not self._ledger.wait_empty(TOLD_SECONDS):
-                log.warning("connections are cut", connections=cut(self.port), streams=self._ledger.stats()["open"])
-                self._ledger.wait_empty(STOP_SECONDS)
+        self._registry.drain()
+        if not self._registry.wait_empty(timeout):
+            self._registry.stop_all()
+            if not self._registry.wait_empty(TOLD_SECONDS):
+                log.warning("connections are cut", connections=cut(self.port), streams=self._registry.stats()["open"])
+                self._registry.wait_empty(STOP_SECONDS)
         # Flight's shutdown waits for every handler, without a limit.
         stopping = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
         stopping.start()
@@ -222,7 +222,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         begin(context, self._read_by)
         return ANYBODY if self._authentication is None else self._authentication.identity(context)
 
-    def _allowed(self, who: Identity, doing: Doing, asked: Asked) -> Asked:
+    def _allowed(self, who: Identity, doing: Doing, asked: ResolvedRequest) -> ResolvedRequest:
         """What of a request `who` may have."""
         return asked if who is ANYBODY else asked.allowed(self._authority.authorize(who, asked.request, doing))
 
@@ -234,14 +234,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self, name: str, device: str | None, who: Identity, context: flight.ServerCallContext
     ) -> AbstractContextManager[None]:
         """Around a call on `device` that is no stream, and may take as long as that does."""
-        return self._ledger.call(name, device, context.is_cancelled, partial(name_of, who, context), context.peer())
+        return self._registry.call(name, device, context.is_cancelled, partial(name_of, who, context), context.peer())
 
     def _shard_of(self, request: Request) -> Shard:
         return self._shards.of(request.belongs_to)
 
-    def _open(self, asked: Asked, who: Identity, context: flight.ServerCallContext) -> Stream:
+    def _open(self, asked: ResolvedRequest, who: Identity, context: flight.ServerCallContext) -> Stream:
         left = context.is_cancelled if who is ANYBODY else partial(self._left, who, context)
-        stream = self._ledger.open(asked, left, partial(name_of, who, context), context.peer())
+        stream = self._registry.open(asked, left, partial(name_of, who, context), context.peer())
         if who is not ANYBODY:
             stream.identity = who.name
         return stream
@@ -251,7 +251,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
         def cutting() -> int:
             connections = cut(self.port, stream.peer) if stream.has_connection_alone else 0
-            self._ledger.count_cut(connections)
+            self._registry.count_cut(connections)
             return connections
 
         return cutting

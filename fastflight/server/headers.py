@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from pyarrow import flight
 
-from fastflight.service import trace
-from fastflight.service.trace import Trace
+from fastflight.runtime import tracing as trace
+from fastflight.runtime.tracing import Trace
 
 
 class Headers(flight.ServerMiddlewareFactory):  # type: ignore[misc]

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from fastflight.concurrency.carried import Carried
-from fastflight.service.failure import numbered
-from fastflight.service.stream import Stream
+from fastflight.runtime.failure import numbered
+from fastflight.runtime.stream import Stream
 
 T = TypeVar("T")
 

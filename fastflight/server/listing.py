@@ -18,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from fastflight.access.authority import Authority, Listing
+from fastflight.access.identity import Identity
 from fastflight.errors import RequestError
+from fastflight.runtime.outgoing import plain
 from fastflight.service import Catalog, decode, encode
-from fastflight.service.answer import plain
-from fastflight.service.authority import Authority, Listing
-from fastflight.service.identity import Identity
-from fastflight.service.kept import Asked, Asking
 from fastflight.service.requests import DeviceFile, FleetFile, Recording, Request
+from fastflight.service.resolve import RequestResolver, ResolvedRequest
 from fastflight.service.source import Estimate, Part, Parts
 
 # A glob over names. Matching is linear in it for each name.
@@ -33,7 +33,7 @@ MAX_GLOB_BYTES = 1024
 _MAGIC = re.compile(r"[*?\[]")
 
 
-def asked_of(descriptor: flight.FlightDescriptor, asking: Asking) -> Asked:
+def asked_of(descriptor: flight.FlightDescriptor, asking: RequestResolver) -> ResolvedRequest:
     """What a descriptor asks for."""
     if descriptor.descriptor_type == flight.DescriptorType.PATH:
         return asking.of_path(descriptor.path)

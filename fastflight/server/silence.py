@@ -21,8 +21,8 @@ from contextlib import contextmanager
 import structlog
 
 from fastflight.concurrency.lookout import Lookout, Watch
-from fastflight.service.failure import numbered
-from fastflight.service.stream import Stream
+from fastflight.runtime.failure import numbered
+from fastflight.runtime.stream import Stream
 
 log = structlog.get_logger(__name__)
 

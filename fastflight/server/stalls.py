@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import structlog
 
 from fastflight.concurrency.guard import Guard
+from fastflight.runtime.failure import numbered
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server.connections import Address, address, cut, progress
-from fastflight.service.failure import numbered
-from fastflight.service.ledger import Ledger
-from fastflight.service.stream import Stream
 from fastflight.transport.progress import Taken
 
 log = structlog.get_logger(__name__)
@@ -49,25 +49,25 @@ class _Wait:
 
 
 class Stalls:
-    """Looks after the streams of `ledger` from `start` to `close`; `look` is one round, for who keeps the time itself.
+    """Looks after the streams of `registry` from `start` to `close`; `look` is one round, for tests.
 
     `port` is where their connections were accepted.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        registry: StreamRegistry,
         port: int,
         clock: Callable[[], float] = time.monotonic,
         taken: Callable[[int], Mapping[Address, Taken]] = progress,
     ) -> None:
         """`clock` is the one by which `Stream.offered` is; `taken` says what was taken of connections at a port."""
-        self._ledger = ledger
+        self._registry = registry
         self._port = port
         self._clock = clock
         self._taken = taken
         self._waits: dict[Stream, _Wait] = {}
-        pause = min(max(ledger.limits.stalled_seconds / LOOKS, MIN_LOOK_SECONDS), MAX_LOOK_SECONDS)
+        pause = min(max(registry.limits.stalled_seconds / LOOKS, MIN_LOOK_SECONDS), MAX_LOOK_SECONDS)
         self._guard = Guard(self.look, pause, "stalls")
 
     def start(self) -> None:
@@ -80,7 +80,7 @@ class Stalls:
 
     def look(self) -> None:
         """One round."""
-        streams = self._ledger.offering()
+        streams = self._registry.offering()
         found = self._taken(self._port) if any(stream in self._waits for stream in streams) else {}
         before, self._waits = self._waits, {}
         for stream in streams:
@@ -113,7 +113,7 @@ class Stalls:
             return
         if wait.stopped is None:
             wait.stopped = now
-        if now - wait.stopped >= self._ledger.limits.stalled_seconds and stream.has_connection_alone:
-            self._ledger.count_cut(cut(self._port, stream.peer))
+        if now - wait.stopped >= self._registry.limits.stalled_seconds and stream.has_connection_alone:
+            self._registry.count_cut(cut(self._port, stream.peer))
             wait.stopped = now
             log.warning("the connection of a client that takes nothing is cut", type=stream.asked.request.type)

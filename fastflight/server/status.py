@@ -32,8 +32,8 @@ from fastflight.errors import (
     Unauthenticated,
     UnknownName,
 )
-from fastflight.service.failure import described, numbered
-from fastflight.service.trace import Trace
+from fastflight.runtime.failure import described, numbered
+from fastflight.runtime.tracing import Trace
 
 # Both travel in gRPC trailers, of which peers take 8 KiB: base64 makes 4/3 of extra_info, and percent-encoding up to 3
 # bytes of one in the text, which Arrow sends twice.

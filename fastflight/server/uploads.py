@@ -34,12 +34,12 @@ import pyarrow.flight as flight
 from fastflight.concurrency import Channel, Shard, failure_of
 from fastflight.concurrency.channel import Wait
 from fastflight.errors import DataError, FastFlightError, Stopped
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.weight import weight
 from fastflight.server.silence import Silence, nothing
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer
-from fastflight.service.stream import Stream
-from fastflight.service.weight import weight
 from fastflight.tables.vetting import vet_batch, vet_schema
 
 # The last message of what has failed while its client says nothing: it ends its side then, and has the error.

@@ -7,11 +7,26 @@ bad values with a `RequestError` that names the key, what is allowed and the nea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
-from fastflight.service.identity import Verb
+
+class Verb(StrEnum):
+    """What may be done with a device, or with the server itself."""
+
+    # Its files and listings, what the board says of itself.
+    READ = "read"
+    # Its files changed. Whoever writes main.py has it run at the next reset.
+    WRITE = "write"
+    # Its live output and recordings heard.
+    SESSION = "session"
+    # Code run or stopped: exec, reset, `interrupt`, bytes typed into a session (the raw REPL).
+    EXEC = "exec"
+    # The server: its statistics, recordings started and stopped, streams of others cancelled. Implies no other verb.
+    ADMIN = "admin"
+
 
 Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]

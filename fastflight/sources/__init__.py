@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from fastflight.device import Inventory
+from fastflight.runtime.admission import IDLE_SECONDS
 from fastflight.service import Source
-from fastflight.service.admission import IDLE_SECONDS
 from fastflight.service.requests import Recording
 from fastflight.sources.actions import device_actions
 from fastflight.sources.default_recordings import DefaultRecordings

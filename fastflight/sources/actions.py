@@ -9,20 +9,16 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from fastflight.access.action import Action, Body, EmptyBody
+from fastflight.access.identity import Identity
 from fastflight.device import Inventory, Session
 from fastflight.errors import DeviceError, RequestError
-from fastflight.service.action import Action, Body
-from fastflight.service.identity import Identity, Verb
-from fastflight.service.requests import MAX_CODE_CHARACTERS, MAX_OFFSET, DeviceName, DevicePath
+from fastflight.service.requests import MAX_CODE_CHARACTERS, MAX_OFFSET, DeviceName, DevicePath, Verb
 from fastflight.sources.device_tree import left_behind
 from fastflight.transport.url import scheme_of
 
 Result = Mapping[str, Any]
 B = TypeVar("B", bound="OnDevice")
-
-
-class Nothing(Body):
-    """No keys."""
 
 
 class OnDevice(Body):
@@ -90,7 +86,7 @@ def device_actions(inventory: Inventory) -> list[Action]:
             "devices",
             "All devices: name, url, whether the line is open, who has it, whether it is recorded, what is wrong, and "
             "when it last said something by itself (last_data, ms since 1970).",
-            Nothing,
+            EmptyBody,
             partial(_devices, inventory),
             verb=None,
             shown=_seen,
@@ -108,7 +104,7 @@ def device_actions(inventory: Inventory) -> list[Action]:
     ]
 
 
-def _devices(inventory: Inventory, _: Nothing) -> Iterable[Result]:
+def _devices(inventory: Inventory, _: EmptyBody) -> Iterable[Result]:
     for device in inventory.devices():
         yield {
             "name": device.name,

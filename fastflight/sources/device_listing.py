@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 import pyarrow as pa
 
 from fastflight.device import Device, Entry, Inventory
-from fastflight.service.kept import Kept
 from fastflight.service.requests import DeviceListing
+from fastflight.service.resolve import Kept
 from fastflight.service.source import AsyncReading, Estimate, Reading, Source, Takes
 
 # What the trailer of a kept listing says.

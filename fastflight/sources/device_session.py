@@ -22,7 +22,7 @@ import pyarrow as pa
 from fastflight.concurrency.tenure import Tenure
 from fastflight.device import Device, Inventory
 from fastflight.errors import DataError, RequestError, Stopped, TransportError
-from fastflight.service.admission import IDLE_SECONDS
+from fastflight.runtime.admission import IDLE_SECONDS
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import (
     Acknowledge,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from fastflight.device import Device, Inventory
-from fastflight.service.figures import Sample, labelled
+from fastflight.runtime.metrics import Sample, labelled
 from fastflight.sources.recordings import Recordings, Status
 
 

@@ -24,10 +24,10 @@ import pyarrow as pa
 from fastflight.concurrency import Shard, across
 from fastflight.concurrency.gather import AsyncGather, Gather
 from fastflight.errors import UnknownName, nearest
+from fastflight.runtime.weight import weight
 from fastflight.service import dispatch
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source, Takes
-from fastflight.service.weight import weight
 from fastflight.sources.fleet_rows import FleetRows, columns_asked
 
 Item: TypeAlias = pa.RecordBatch | Noted

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.errors import DataError, FastFlightError, RequestError, Stopped
-from fastflight.service.failure import described
+from fastflight.runtime.failure import described
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.device_file import FileRows

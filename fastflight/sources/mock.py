@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastflight.concurrency import off_loop
-from fastflight.service.answer import split
+from fastflight.runtime.outgoing import split
 from fastflight.service.requests import MAX_BATCH_ROWS, Mock
 from fastflight.service.source import (
     Acknowledge,

@@ -6,18 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from fastflight.access.action import Action, Body, EmptyBody
+from fastflight.access.identity import Identity
 from fastflight.errors import RequestError
-from fastflight.service.action import Action, Body
-from fastflight.service.identity import Identity, Verb
-from fastflight.service.requests import DeviceName
+from fastflight.service.requests import DeviceName, Verb
 from fastflight.sources.default_recordings import DefaultRecordings
 from fastflight.sources.recordings import HINT, Recordings, Status
 
 Result = Mapping[str, Any]
-
-
-class Nothing(Body):
-    """No keys."""
 
 
 class OnRecording(Body):
@@ -34,7 +30,7 @@ def recording_actions(recordings: Recordings | DefaultRecordings | None) -> list
             raise RequestError("this server keeps no recordings", hint=HINT)
         return recordings
 
-    def listed(_: Nothing) -> Iterable[Result]:
+    def listed(_: EmptyBody) -> Iterable[Result]:
         return [] if recordings is None else [_told(status) for status in recordings.statuses()]
 
     def start(body: OnRecording) -> Iterable[Result]:
@@ -47,7 +43,7 @@ def recording_actions(recordings: Recordings | DefaultRecordings | None) -> list
         Action(
             "recordings",
             "All recordings: rows, bytes, numbers, times, state, damage.",
-            Nothing,
+            EmptyBody,
             listed,
             verb=None,
             shown=_seen,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import trustme
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, issued
 from fastflight.client.credentials import NONE, Credentials
-from fastflight.service.identity import scopes
-from fastflight.service.tokens import Book, issued
 
 # What a handshake carries either way before anything else does, about.
 HELLO_BYTES = 2_000

@@ -98,7 +98,7 @@ class _Attempt:
 
 
 @dataclass(slots=True)
-class Ledger:
+class StreamRegistry:
     """What the server has served of the talker's recording: it must be there, and the same, ever after."""
 
     rows: dict[int, bytes] = field(default_factory=dict)
@@ -117,12 +117,12 @@ class Trials:
         self._stage = stage
         self._seed = seed
         self._quick = quick
-        self._ledger = Ledger()
+        self._registry = StreamRegistry()
 
     @property
     def acknowledged(self) -> int:
         """Rows of the recording that were promised, and looked at since."""
-        return self._ledger.acknowledged
+        return self._registry.acknowledged
 
     def carry_out(self, number: int) -> Outcome:
         """One fault, from its strike until all is usable again."""
@@ -131,7 +131,7 @@ class Trials:
         works = [*(WORKS if not self._quick else WORKS[:-1]), *(REMOTE if stage.has_gateway else ())]
         work = chance.choices([made for _, made in works], [weight for weight, _ in works])[0](stage, chance)
         strikes = strike(stage, work, chance, quick=self._quick)
-        self._ledger.before = self._ledger.promised = max(self._ledger.promised, stage.promised())
+        self._registry.before = self._registry.promised = max(self._registry.promised, stage.promised())
         work.prepare()
         strikes.apply()
         began = time.monotonic()
@@ -142,7 +142,7 @@ class Trials:
         if ended == TYPED and code == BROKEN and not strikes.may_break(work.way):
             ended, reason = UNTYPED, f"where nothing breaks a connection: {reason}"
         if stage.server.is_alive:
-            self._ledger.promised = max(self._ledger.promised, stage.promised())
+            self._registry.promised = max(self._registry.promised, stage.promised())
         stage.repair()
         began = time.monotonic()
         tries, preparing, trouble = self._use(work)
@@ -161,8 +161,8 @@ class Trials:
         stage = self._stage
         wrong = list(stage.complaints())
         kept = recorded(stage.direct(), TALKER, 0, 4 * READ_SECONDS)
-        gone = [seq for seq in self._ledger.rows if seq not in kept.rows]
-        other = [seq for seq, data in self._ledger.rows.items() if kept.rows.get(seq, data) != data]
+        gone = [seq for seq in self._registry.rows if seq not in kept.rows]
+        other = [seq for seq, data in self._registry.rows.items() if kept.rows.get(seq, data) != data]
         if gone or other:
             wrong.append(f"{len(gone)} rows that were served are gone, {len(other)} are others")
         wrong += filter(None, map(flaw, stretches(kept)))
@@ -209,24 +209,24 @@ class Trials:
 
     def _look(self, work: Work, strikes: Strike) -> tuple[str, str] | None:
         """Look at the recording: what was promised, what was served before, and what a session has shown."""
-        ledger = self._ledger
+        registry = self._registry
         told = self._records()
-        kept = recorded(self._stage.direct(), TALKER, max(0, ledger.start - AGAIN), READ_SECONDS)
+        kept = recorded(self._stage.direct(), TALKER, max(0, registry.start - AGAIN), READ_SECONDS)
         missing = {seq for first, last in kept.missing if last - first < RUN for seq in range(first, last + 1)}
-        expected = range(ledger.start, ledger.promised)
+        expected = range(registry.start, registry.promised)
         # Of a disk that was full, what came meanwhile may be missing, and said to be; what was kept before may not.
-        excused = {seq for seq in missing if seq >= ledger.before and strikes.kind in (FULL, FULL_DISK)}
+        excused = {seq for seq in missing if seq >= registry.before and strikes.kind in (FULL, FULL_DISK)}
         gone = [seq for seq in expected if seq not in kept.rows and seq not in excused]
-        ledger.acknowledged += len(expected)
-        other = [seq for seq, data in kept.rows.items() if ledger.rows.get(seq, data) != data]
+        registry.acknowledged += len(expected)
+        other = [seq for seq, data in kept.rows.items() if registry.rows.get(seq, data) != data]
         if isinstance(work, Rows):
             other += [seq for seq, data in work.kept.rows.items() if kept.rows.get(seq, data) != data]
-        ledger.rows.update(kept.rows)
+        registry.rows.update(kept.rows)
         reached = max(kept.rows, default=0) + 1
         # A server that was started again goes on at the next million.
-        begun = [seq for seq in kept.rows if seq % RUN == 0 and seq >= ledger.promised > 0]
-        ledger.start = max(begun) if begun else max(ledger.start, min(ledger.promised, reached))
-        ledger.promised = max(ledger.start, 0)
+        begun = [seq for seq in kept.rows if seq % RUN == 0 and seq >= registry.promised > 0]
+        registry.start = max(begun) if begun else max(registry.start, min(registry.promised, reached))
+        registry.promised = max(registry.start, 0)
         if gone:
             return LOST, f"{len(gone)} rows that were promised are not there, the first is {gone[0]}"
         if other:

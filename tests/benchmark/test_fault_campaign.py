@@ -195,7 +195,7 @@ def test_a_full_disk_excuses_no_row_that_was_promised_before(
     monkeypatch.setattr(trial, "recorded", lambda *_: kept)
     monkeypatch.setattr(Trials, "_records", lambda trials: "")
     trials = Trials(stage, SEED)
-    trials._ledger.before, trials._ledger.promised = 5, 8
+    trials._registry.before, trials._registry.promised = 5, 8
     found = trials._look(Recording(cast(Stage, None), random.Random(1)), Strike(kind, "", "", print, lambda: True))
     assert found == (
         (trial.LOST, f"{lost} rows that were promised are not there, the first is {away[0]}") if lost else None

@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from fastflight.cli import descriptors
-from fastflight.service.ledger import Ledger
-from fastflight.service.process import has_descriptors
+from fastflight.runtime.process import has_descriptors
+from fastflight.runtime.stream_registry import StreamRegistry
 
 resource = pytest.importorskip("resource", reason="Windows has no such limit")
 
@@ -47,12 +47,12 @@ def test_the_soft_limit_becomes_the_hard_one() -> None:
 
 
 def test_a_server_without_descriptors_is_overloaded_for_as_long() -> None:
-    ledger = Ledger()
+    registry = StreamRegistry()
     with without_any():
         assert not has_descriptors()
-        assert ledger.state == "overloaded"
+        assert registry.state == "overloaded"
     assert has_descriptors()
-    assert ledger.state == "serving"
+    assert registry.state == "serving"
 
 
 def test_a_shortage_is_told_once_and_not_again_within_a_minute() -> None:

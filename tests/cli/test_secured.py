@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import trustme
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, issued
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import settings_of
 from fastflight.cli.web import open_remote_gateway
 from fastflight.client.credentials import Credentials
 from fastflight.errors import RequestError
-from fastflight.service.identity import scopes
-from fastflight.service.tokens import Book, issued
 
 SOON = 30.0
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
-from fastflight.service.admission import Limits
+from fastflight.runtime.admission import Limits
 
 # For a process that has to import all of it on a busy machine.
 SECONDS = 60

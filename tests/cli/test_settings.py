@@ -11,7 +11,7 @@ from fastflight.bridge import Ports
 from fastflight.cli.http_settings import http_address, http_origins
 from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, settings_of
 from fastflight.errors import RequestError
-from fastflight.service.admission import DEFAULT_LIMITS, Limits
+from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 
 HERE = "grpc://127.0.0.1:0"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from fastflight.access.identity import Identity, scopes, unproven
 from fastflight.cli.standing import ASK_SECONDS, SILENT_SECONDS, Standing
 from fastflight.errors import FastFlightError, TransportError, Unauthenticated
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.service.identity import Identity, scopes, unproven
 
 ADA = Caller(Identity("ada", scopes(["exec:lab"])), "Bearer one")
 

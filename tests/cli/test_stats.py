@@ -16,8 +16,8 @@ from fastflight.cli.settings import ServeSettings
 from fastflight.cli.stats import shown
 from fastflight.client import FastFlightClient
 from fastflight.errors import ProtocolError
-from fastflight.service.figures import TABLE, all_told
-from fastflight.service.ledger import Ledger
+from fastflight.runtime.metrics import TABLE, all_told
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import Mock
 
 Run = Callable[..., Result]
@@ -77,7 +77,7 @@ def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyP
                     return error.code, str(json.loads(error.read())["what"])
 
         assert asked("/health") == asked("/health/ready") == (200, "serving")
-        monkeypatch.setattr(Ledger, "state", property(lambda _: "overloaded"))
+        monkeypatch.setattr(StreamRegistry, "state", property(lambda _: "overloaded"))
         while (200, "serving") in (asked("/health"), asked("/health/ready")):  # kept for a moment
             pass
         assert asked("/health") == (200, "overloaded")

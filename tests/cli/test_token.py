@@ -14,13 +14,13 @@ from typing import NoReturn
 import pytest
 from typer.testing import CliRunner
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import TOKEN, Book, Certificate
 from fastflight.cli import token_file
 from fastflight.cli.main import app
 from fastflight.cli.token import default_file
 from fastflight.cli.token_file import TokenFile
 from fastflight.errors import RequestError
-from fastflight.service.identity import scopes
-from fastflight.service.tokens import TOKEN, Book, Certificate
 
 run = CliRunner().invoke
 

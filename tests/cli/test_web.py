@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
+from fastflight.access.action import Action, EmptyBody
+from fastflight.access.actions import Actions
 from fastflight.cli.web import open_gateway
 from fastflight.concurrency import Shards
 from fastflight.gateway import LocalBackend
+from fastflight.runtime.admission import DEFAULT_LIMITS
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
-from fastflight.service.action import Action
-from fastflight.service.actions import Actions, Nothing, state_actions
-from fastflight.service.admission import DEFAULT_LIMITS
-from fastflight.service.ledger import Ledger
+from fastflight.sources.state_actions import state_actions
 
 SOON = 10.0
 
@@ -24,16 +25,18 @@ SOON = 10.0
 def test_as_many_calls_as_are_admitted_keep_nobody_from_the_servers_health() -> None:
     begun, freed = threading.Semaphore(0), threading.Event()
 
-    def wait(_: Nothing) -> Iterator[Any]:
+    def wait(_: EmptyBody) -> Iterator[Any]:
         begun.release()
         freed.wait()
         return iter(())
 
-    ledger = Ledger()
+    registry = StreamRegistry()
     with ExitStack() as parts:
         shards = parts.enter_context(Shards(1, "device"))
-        actions = Actions([*state_actions(ledger, shards), Action("wait", "Waits.", Nothing, wait)])
-        gateway = parts.enter_context(open_gateway(LocalBackend(Catalog(), actions, ledger, shards), ("127.0.0.1", 0)))
+        actions = Actions([*state_actions(registry, shards), Action("wait", "Waits.", EmptyBody, wait)])
+        gateway = parts.enter_context(
+            open_gateway(LocalBackend(Catalog(), actions, registry, shards), ("127.0.0.1", 0))
+        )
         parts.callback(freed.set)
         for _ in range(DEFAULT_LIMITS.calls):
             waiting = parts.enter_context(socket.create_connection(("127.0.0.1", gateway.port), SOON))

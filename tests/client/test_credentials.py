@@ -13,14 +13,14 @@ import pytest
 import trustme
 from pyarrow import flight
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, Certificate, issued
 from fastflight.cli.access_settings import AccessSettings, TlsFiles
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, TransportError, Unauthenticated, UnknownName
-from fastflight.service.identity import scopes
 from fastflight.service.requests import Mock
-from fastflight.service.tokens import Book, Certificate, issued
 
 NOW = datetime.now(UTC)
 CA = trustme.CA()

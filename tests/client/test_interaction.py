@@ -13,7 +13,7 @@ from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction, ReadTimeout
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
-from fastflight.service.admission import Limits
+from fastflight.runtime.admission import Limits
 from fastflight.service.requests import Mode
 
 # For waits that end as soon as something happens.

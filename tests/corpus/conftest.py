@@ -16,14 +16,15 @@ import pyarrow.flight as flight
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fastflight.access.actions import Actions
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import LocalBackend, application, listen
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.actions import Actions, state_actions
-from fastflight.service.ledger import Ledger
 from fastflight.sources import device_actions, device_sources, mock
+from fastflight.sources.state_actions import state_actions
 
 from .case import Case, discreet
 
@@ -93,10 +94,10 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
         catalog = Catalog()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
-        ledger, actions = Ledger(), device_actions(inventory)
-        server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+        registry, actions = StreamRegistry(), device_actions(inventory)
+        server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
         parts.callback(server.close)
-        backend = LocalBackend(catalog, Actions([*state_actions(ledger, shards), *actions]), ledger, shards)
+        backend = LocalBackend(catalog, Actions([*state_actions(registry, shards), *actions]), registry, shards)
         shard = parts.enter_context(Shard("gateway"))
         gateway = parts.enter_context(listen(application(backend, CollectorRegistry()), shard, 0))
         location = f"grpc://127.0.0.1:{server.port}"

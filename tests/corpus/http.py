@@ -14,7 +14,7 @@ FILE = "/devices/demo/files/"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResolvedRequest:
     """A request as it is written, with a `status` to be answered."""
 
     target: str
@@ -30,16 +30,16 @@ class Asked:
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.content
 
 
-def get(target: str, status: int, **headers: str) -> Asked:
-    return Asked(target, status, headers={name.replace("_", "-"): value for name, value in headers.items()})
+def get(target: str, status: int, **headers: str) -> ResolvedRequest:
+    return ResolvedRequest(target, status, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def put(content: bytes, status: int, media_type: str, target: str = FILE + "a.csv") -> Asked:
-    return Asked(target, status, "PUT", {"Content-Type": media_type}, content)
+def put(content: bytes, status: int, media_type: str, target: str = FILE + "a.csv") -> ResolvedRequest:
+    return ResolvedRequest(target, status, "PUT", {"Content-Type": media_type}, content)
 
 
-def post(target: str, status: int, content: bytes = b"{}") -> Asked:
-    return Asked(target, status, "POST", {}, content)
+def post(target: str, status: int, content: bytes = b"{}") -> ResolvedRequest:
+    return ResolvedRequest(target, status, "POST", {}, content)
 
 
 PATHS = [
@@ -62,7 +62,7 @@ PATHS = [
     Case("a plot that leads out", get("/plots/..%2f..%2fpyproject.toml", 404), UnknownName, "no such plot"),
     Case("a plot that is absolute", get("/plots//etc/passwd", 404), UnknownName, "no such plot"),
     Case("a route that is not there", get("/admin", 404), RequestError, "See /openapi.json"),
-    Case("a method that is not there", Asked("/devices", 405, "PATCH"), RequestError, ""),
+    Case("a method that is not there", ResolvedRequest("/devices", 405, "PATCH"), RequestError, ""),
 ]  # fmt: skip
 
 QUERIES = [

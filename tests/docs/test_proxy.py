@@ -23,10 +23,10 @@ import pytest
 import trustme
 from pyarrow import flight
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, issued
 from fastflight.client import Credentials, FastFlightClient
-from fastflight.service.identity import scopes
 from fastflight.service.requests import DeviceSession
-from fastflight.service.tokens import Book, issued
 from fastflight.service.wire import encode
 
 CONFIGURATION = (Path(__file__).parents[2] / "docs" / "proxy" / "nginx.conf").read_text()

@@ -20,14 +20,15 @@ import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fastflight.access.actions import Actions
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import LocalBackend, application
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.actions import Actions, state_actions
-from fastflight.service.ledger import Ledger
 from fastflight.sources import device_actions, device_sources
+from fastflight.sources.state_actions import state_actions
 
 from ..gateway.asking import HERE, Answered, ask, scope
 from .conftest import SOON, Board
@@ -170,16 +171,16 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
     with ExitStack() as parts:
         shards = parts.enter_context(Shards(1))
         inventory = parts.enter_context(Inventory({"demo": f"sim:?files={folder}&telemetry=0"}, shards=shards))
-        catalog, ledger = Catalog(), Ledger()
+        catalog, registry = Catalog(), StreamRegistry()
         for source in device_sources(inventory):
             catalog.add(source)
         actions = device_actions(inventory)
-        server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+        server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
         parts.callback(server.close)
         board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
         parts.callback(board.client.close)
         shard = parts.enter_context(Shard("gateway"))
-        backend = LocalBackend(catalog, Actions([*actions, *state_actions(ledger, shards)]), ledger, shards)
+        backend = LocalBackend(catalog, Actions([*actions, *state_actions(registry, shards)]), registry, shards)
         app = application(backend, CollectorRegistry())
 
         def http(method: str, name: str, *body: bytes, query: str = "", headers: tuple[Any, ...] = ()) -> Answered:

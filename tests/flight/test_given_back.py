@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from fastflight.gateway.typed import TYPED
+from fastflight.runtime import outgoing as answer
 from fastflight.server import answers, exchanges, uploads
-from fastflight.service import answer
 from fastflight.simulator import samples
 from fastflight.sources import content, device_exec, device_file, fleet_file, fleet_rows, following, reading, tree_rows
 from tests.flight.conftest import Board, Serve, command, simulated

@@ -14,7 +14,7 @@ from fastflight import FastFlightClient
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.device import listening as device_listening
-from fastflight.service.figures import all_told
+from fastflight.runtime.metrics import all_told
 from fastflight.transport.socket import SocketPort
 from fastflight.transport.tapped import TappedPort
 from tests.flight.conftest import SOON, Board, Peer, Serve, command, ticket

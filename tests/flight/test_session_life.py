@@ -13,7 +13,7 @@ import pytest
 from fastflight.bridge import Ports
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import BridgeSettings, ServeSettings
-from fastflight.service.answer import HEARTBEAT_SECONDS
+from fastflight.runtime.outgoing import HEARTBEAT_SECONDS
 from fastflight.sources.device_session import LOOK_SECONDS, SILENCE_SECONDS
 
 from .conftest import Peer, Serve, ticket
@@ -40,7 +40,7 @@ def read(request: pytest.FixtureRequest, peer: Peer) -> Iterator[Read]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life at every look."""
-    monkeypatch.setattr("fastflight.service.answer.HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.runtime.outgoing.HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr("fastflight.sources.device_session.SILENCE_SECONDS", 0.01)
     monkeypatch.setattr("fastflight.sources.device_session.LOOK_SECONDS", 0.01)
 

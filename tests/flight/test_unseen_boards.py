@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from fastflight.access.authenticator import Authenticator
+from fastflight.access.authority import Authority
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, issued
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, encode
-from fastflight.service.authenticator import Authenticator
-from fastflight.service.authority import Authority
-from fastflight.service.identity import scopes
 from fastflight.service.requests import FleetFile
-from fastflight.service.tokens import Book, issued
 from fastflight.sources import device_actions, device_sources, mock
 
 from .conftest import SOON

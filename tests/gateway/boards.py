@@ -11,18 +11,19 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from fastflight.access.actions import Actions
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.gateway import Backend, LocalBackend, application
 from fastflight.gateway.front import Front
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.actions import Actions, state_actions
-from fastflight.service.ledger import Ledger
 from fastflight.simulator import samples
 from fastflight.sources import device_actions, device_sources
+from fastflight.sources.state_actions import state_actions
 
 from .asking import HERE, Answered, ask, scope
 
@@ -65,13 +66,13 @@ def in_front_of_a_board(kind: str, folder: Path, **options: int | str) -> Iterat
         catalog = Catalog()
         for source in device_sources(inventory):
             catalog.add(source)
-        ledger = Ledger()
-        actions = Actions([*state_actions(ledger, shards), *device_actions(inventory)])
+        registry = StreamRegistry()
+        actions = Actions([*state_actions(registry, shards), *device_actions(inventory)])
         shard = parts.enter_context(Shard("gateway"))
-        backend: Backend = LocalBackend(catalog, actions, ledger, shards)
+        backend: Backend = LocalBackend(catalog, actions, registry, shards)
         if kind == "in front of another":
             on_devices = device_actions(inventory)
-            server = FlightServer(catalog, on_devices, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+            server = FlightServer(catalog, on_devices, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
             parts.callback(server.close, 0)
             connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
             backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))

@@ -13,18 +13,19 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from fastflight.access.action import Action, EmptyBody
+from fastflight.access.actions import Actions
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
 from fastflight.gateway import Backend, Gateway, LocalBackend, application, listen
 from fastflight.gateway.front import Front
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, Source
-from fastflight.service.action import Action
-from fastflight.service.actions import Actions, Nothing, state_actions
-from fastflight.service.ledger import Ledger
 from fastflight.service.requests import Mock
 from fastflight.sources import mock
+from fastflight.sources.state_actions import state_actions
 
 from ..server.conftest import SOON, Trial, Trials
 
@@ -39,7 +40,7 @@ class Running:
 
     app: Front
     backend: Backend
-    ledger: Ledger
+    registry: StreamRegistry
     trials: Trials
     shards: Shards
     shard: Shard
@@ -49,7 +50,7 @@ class Running:
         return self.shard.submit(asyncio.wait_for(work, SOON)).result(SOON + 1)
 
     def stats(self) -> dict[str, Any]:
-        return self.ledger.stats()
+        return self.registry.stats()
 
 
 @pytest.fixture(params=["in one process", "in front of another"])
@@ -59,18 +60,20 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     catalog = Catalog()
     catalog.add(mock.SOURCE)
     catalog.add(Source(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
-    ledger = Ledger()
+    registry = StreamRegistry()
     with Shards(1, "device") as shards, Shard("gateway") as shard:
-        devices = Action("devices", "None.", Nothing, lambda _: [])
-        backend: Backend = LocalBackend(catalog, Actions([*state_actions(ledger, shards), devices]), ledger, shards)
+        devices = Action("devices", "None.", EmptyBody, lambda _: [])
+        backend: Backend = LocalBackend(catalog, Actions([*state_actions(registry, shards), devices]), registry, shards)
         with contextlib.ExitStack() as parts:
             if request.param == "in front of another":
-                server = FlightServer(catalog, [devices], shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
+                server = FlightServer(
+                    catalog, [devices], shards=shards, location="grpc://127.0.0.1:0", registry=registry
+                )
                 parts.callback(server.close, 0)
                 connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
                 backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)), (Trial, Mock))
-            yield Running(application(backend, CollectorRegistry()), backend, ledger, trials, shards, shard)
-            assert ledger.wait_empty(SOON)
+            yield Running(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
+            assert registry.wait_empty(SOON)
 
 
 @pytest.fixture

@@ -13,6 +13,11 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from fastflight.access.actions import Actions
+from fastflight.access.authenticator import Authenticator
+from fastflight.access.authority import Authority
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, Token, issued
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
@@ -29,15 +34,11 @@ from fastflight.gateway import (
     listen,
     taps,
 )
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.actions import Actions, state_actions
-from fastflight.service.authenticator import Authenticator
-from fastflight.service.authority import Authority
-from fastflight.service.identity import scopes
-from fastflight.service.ledger import Ledger
-from fastflight.service.tokens import Book, Token, issued
 from fastflight.sources import device_actions, device_sources, mock, recording_actions
+from fastflight.sources.state_actions import state_actions
 
 SOON = 30.0
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -121,13 +122,13 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory(devices, shards=shards))
         parts.enter_context(shards)
-        catalog, ledger = Catalog(), Ledger()
+        catalog, registry = Catalog(), StreamRegistry()
         for source in (*device_sources(inventory), mock.SOURCE):
             catalog.add(source)
         authority, authenticator = Authority(lambda: devices, lambda: ()), Authenticator(changed)
         on_devices = [*device_actions(inventory), *recording_actions(None)]
-        actions = Actions([*state_actions(ledger, shards), *on_devices], authority)
-        backend: Backend = LocalBackend(catalog, actions, ledger, shards, authority, authenticator)
+        actions = Actions([*state_actions(registry, shards), *on_devices], authority)
+        backend: Backend = LocalBackend(catalog, actions, registry, shards, authority, authenticator)
         hear: Hear | None = taps(inventory)
         if kind == "in front of another":
             server = FlightServer(
@@ -135,7 +136,7 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets
                 on_devices,
                 shards=shards,
                 location="grpc://127.0.0.1:0",
-                ledger=ledger,
+                registry=registry,
                 authority=authority,
                 authenticator=authenticator,
             )
@@ -147,5 +148,5 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets
         app = application(backend, CollectorRegistry(), hear=hear)
         relaying = Relay(relay, Door(), app.admit_to_relay, check=backend.check) if relay is not None else None
         gateway = parts.enter_context(listen(app, shard, 0, relay=relaying))
-        parts.callback(ledger.drain)
+        parts.callback(registry.drain)
         yield Guarded(gateway, {name: text for name, (_, text) in made.items()}, books)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from fastflight.access.identity import NOBODY
 from fastflight.errors import BusyError
 from fastflight.gateway import callers
 from fastflight.gateway.asgi import Message, Receive, Scope, Send
@@ -15,7 +16,6 @@ from fastflight.gateway.door import Door
 from fastflight.gateway.front import Front
 from fastflight.gateway.small import LIFETIME_SECONDS, Kept, Made
 from fastflight.gateway.telling import Telling
-from fastflight.service.identity import NOBODY
 
 from .asking import HERE, Answered, ask, scope
 

@@ -59,7 +59,7 @@ def test_an_answer_that_is_stopped_half_way_is_no_end_for_a_client(
 ) -> None:
     answer = post(client, mode=mode, type="mock", rows_per_batch=1000, total_rows=400_000)
     assert len(answer.read(taken)) == taken
-    running.ledger.stop_all()
+    running.registry.stop_all()
     with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
         answer.read()
 
@@ -70,7 +70,7 @@ def test_one_that_leaves_cancels_the_source(running: Running, client: http.clien
     client.close()
     answer.close()
     assert running.trials.closed.wait(SOON)
-    assert running.ledger.wait_empty(SOON)
+    assert running.registry.wait_empty(SOON)
     assert running.stats()["cancelled"] == 1
 
 
@@ -81,7 +81,7 @@ def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: st
             assert running.trials.begun.wait(SOON)
             gateway.close(0.1)
     assert running.trials.closed.wait(SOON)
-    assert running.ledger.wait_empty(SOON)
+    assert running.registry.wait_empty(SOON)
 
 
 def test_an_answer_that_nobody_reads_gives_its_device_back(
@@ -94,7 +94,7 @@ def test_an_answer_that_nobody_reads_gives_its_device_back(
         client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SOON)
         with closing(client), closing(post(client, mode=mode, rows=1000, big=True)):
             assert running.trials.closed.wait(SOON)
-            assert running.ledger.wait_empty(SOON)
+            assert running.registry.wait_empty(SOON)
     assert (connections.not_read, connections.late) == (1, 0)
 
 
@@ -283,7 +283,7 @@ def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: Running, 
         with begun(gateway) as raw:
             raw.sendall(behind)
         assert running.trials.closed.wait(SOON)
-        assert running.ledger.wait_empty(SOON)
+        assert running.registry.wait_empty(SOON)
 
 
 @pytest.mark.parametrize("behind", ["a WebSocket", "no HTTP", "a part of a head"])

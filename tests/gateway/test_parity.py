@@ -9,16 +9,16 @@ import pyarrow.flight as flight
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fastflight.access.actions import Actions
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import LocalBackend, application
 from fastflight.gateway.front import Front
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.actions import Actions
-from fastflight.service.ledger import Ledger
 from fastflight.simulator import samples
 from fastflight.sources import device_sources
 
@@ -39,12 +39,12 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Any:
     (folder / "old.csv").write_bytes(OLD)
     shards = Shards(1)
     with Inventory({"demo": f"sim:?files={folder}&telemetry=0"}, shards=shards) as inventory, shards:
-        catalog, ledger = Catalog(), Ledger()
+        catalog, registry = Catalog(), StreamRegistry()
         for source in device_sources(inventory):
             catalog.add(source)
         with Shard("gateway") as shard:
-            server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", ledger=ledger)
-            app = application(LocalBackend(catalog, Actions([]), ledger, shards), CollectorRegistry())
+            server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
+            app = application(LocalBackend(catalog, Actions([]), registry, shards), CollectorRegistry())
             kinds = [source.request for source in device_sources(inventory)]
             connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
             in_front = application(RemoteBackend(connection, kinds), CollectorRegistry())

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastflight.access.identity import Identity, scopes
 from fastflight.errors import FastFlightError, RequestError, TransportError
 from fastflight.gateway.relay_targets import AllowedTargets, Asker, Endpoint, is_own
-from fastflight.service.identity import Identity, scopes
 
 # What the network says in these tests.
 NAMES = {

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fastflight.access.identity import ANYBODY
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.connection import Connection
 from fastflight.concurrency import Shard, Shards
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import application
 from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.identity import ANYBODY
-from fastflight.service.ledger import Ledger
 from fastflight.sources import mock
 
 from .asking import HERE, Answered, ask, scope
@@ -35,7 +35,7 @@ MOCK = json.dumps({"type": "mock", "variant": "simple", "total_rows": 1}).encode
 def serve(port: int, shards: Shards) -> FlightServer:
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    return FlightServer(catalog, shards=shards, location=f"grpc://127.0.0.1:{port}", ledger=Ledger())
+    return FlightServer(catalog, shards=shards, location=f"grpc://127.0.0.1:{port}", registry=StreamRegistry())
 
 
 def test_a_server_that_went_away_is_found_again() -> None:

@@ -22,16 +22,17 @@ from pyarrow import flight
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from fastflight.access.actions import Actions
+from fastflight.access.authority import Authority
+from fastflight.access.tokens import Book
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import Gateway, LocalBackend, application, listen
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
-from fastflight.service.actions import Actions, state_actions
-from fastflight.service.authority import Authority
-from fastflight.service.ledger import Ledger
-from fastflight.service.tokens import Book
 from fastflight.sources import device_actions, device_sources, mock, recording_actions, recording_source
+from fastflight.sources.state_actions import state_actions
 
 from ..server.test_authentication import Desk
 
@@ -91,7 +92,7 @@ def both() -> Iterator[Both]:
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory({**DEVICES, HIDDEN: NOWHERE}, shards=shards))
         shards.start()
-        catalog, ledger, desk = Catalog(), Ledger(), Desk()
+        catalog, registry, desk = Catalog(), StreamRegistry(), Desk()
         for source in (*device_sources(inventory), recording_source(None), mock.SOURCE):
             catalog.add(source)
         authority, authenticator = Authority(inventory.names, inventory.names), desk.authenticator()
@@ -101,16 +102,16 @@ def both() -> Iterator[Both]:
             on_devices,
             shards=shards,
             location="grpc://127.0.0.1:0",
-            ledger=ledger,
+            registry=registry,
             authority=authority,
             authenticator=authenticator,
         )
         parts.callback(server.close, 0)
-        actions = Actions([*state_actions(ledger, shards), *on_devices], authority)
-        backend = LocalBackend(catalog, actions, ledger, shards, authority, authenticator)
+        actions = Actions([*state_actions(registry, shards), *on_devices], authority)
+        backend = LocalBackend(catalog, actions, registry, shards, authority, authenticator)
         app = application(backend, CollectorRegistry())
         gateway = parts.enter_context(listen(app, Shard("gateway").start(), 0))
-        parts.callback(ledger.drain)
+        parts.callback(registry.drain)
         client = parts.enter_context(flight.connect(f"grpc://127.0.0.1:{server.port}"))
         assert list(client.do_action("health"))  # connects, for as long as the module lasts
         yield Both(client, gateway, inventory, desk)

@@ -22,7 +22,7 @@ from fastflight.cli.compose import RunningServer, open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.cli.web import open_remote_gateway
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
-from fastflight.service.admission import Limits
+from fastflight.runtime.admission import Limits
 
 SOON = 30.0
 

@@ -71,7 +71,7 @@ def test_no_rows_are_a_table_without_rows(running: Running, mode: str) -> None:
 def test_what_is_said_among_the_rows_comes_in_its_place(
     running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastflight.service.answer.HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.runtime.outgoing.HEARTBEAT_SECONDS", 0.0)
     reader = pa.ipc.open_stream(get(running, mode=mode, silences=2, outages=2, rows=1).body)
     said = []
     with contextlib.suppress(StopIteration):
@@ -105,7 +105,7 @@ def test_the_first_rows_come_while_the_source_goes_on(running: Running, mode: st
 
     running.run(run())
     assert running.trials.closed.wait(SOON)
-    assert running.ledger.wait_empty(SOON)
+    assert running.registry.wait_empty(SOON)
     assert running.stats()["cancelled"] == 1
 
 
@@ -132,7 +132,7 @@ def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
 
     running.run(run())
     assert running.trials.closed.wait(SOON)
-    assert running.ledger.wait_empty(SOON)
+    assert running.registry.wait_empty(SOON)
     stats = running.stats()
     assert (stats["finished"], stats["cancelled"]) == (0, 1)
     # What waits, what is in hand, and, of a server elsewhere, what is on its way: gRPC widens its window by itself.
@@ -179,8 +179,8 @@ def test_a_shutdown_ends_what_is_open_and_says_so(running: Running, mode: str) -
     async def run() -> Answered:
         client = Client(running.app, streaming("jsonl"), content(mode=mode, rows=1, idle=True))
         await client.got(1)
-        running.ledger.drain()
-        running.ledger.stop_all()
+        running.registry.drain()
+        running.registry.stop_all()
         await client.call
         refused = await ask(running.app, streaming(), content())
         assert (refused.status, refused.json["what"]) == (503, "the server shuts down")

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pytest
 import trustme
 
+from fastflight.access.identity import Identity, unproven
 from fastflight.concurrency import Shard
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.asgi import CALLER, Application, Receive, Scope, Send
 from fastflight.gateway.callers import Caller, Callers
 from fastflight.gateway.door import Door
 from fastflight.gateway.front import Front
-from fastflight.service.identity import Identity, unproven
 
 SOON = 30.0
 

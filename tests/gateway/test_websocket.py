@@ -60,7 +60,7 @@ def test_one_that_sends_no_more_and_does_not_read_gives_its_device_back(running:
         assert len(raw.recv(1 << 20))
         raw.shutdown(socket.SHUT_WR)
         assert running.trials.closed.wait(SOON)
-        assert running.ledger.wait_empty(SOON)
+        assert running.registry.wait_empty(SOON)
 
 
 def test_a_message_may_come_in_any_number_of_fragments(listening: Gateway) -> None:

@@ -14,8 +14,8 @@ import pytest
 from fastflight.concurrency import Shard
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway.writing import carry_out, in_thread, on_shard
+from fastflight.runtime.stream import Stream
 from fastflight.service.source import Sent, Summary
-from fastflight.service.stream import Stream
 
 SOON = 20.0
 STREAM = cast(Stream, SimpleNamespace(passing=lambda: None, count=lambda rows, size: None))

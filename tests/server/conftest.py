@@ -13,15 +13,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
+from fastflight.access.action import Body
 from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
+from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import Action, FlightServer, Tls
 from fastflight.service import Catalog, Source
-from fastflight.service.action import Body
-from fastflight.service.admission import DEFAULT_LIMITS, Limits
-from fastflight.service.identity import Verb
-from fastflight.service.ledger import Ledger
-from fastflight.service.requests import Demands, Request
+from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, AsyncReading, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
 
@@ -184,11 +183,11 @@ class Running:
         return sum(shard.submit(count()).result(SOON) for shard in self.shards)
 
     def stats(self) -> dict[str, Any]:
-        return self.server._ledger.stats()
+        return self.server._registry.stats()
 
     def settled(self) -> bool:
         """Wait until no stream is open, and no task is left: each look is a turn of the loops, in which one may end."""
-        return self.server._ledger.wait_empty(SOON) and any(self.tasks() == 0 for _ in range(100))
+        return self.server._registry.wait_empty(SOON) and any(self.tasks() == 0 for _ in range(100))
 
 
 @contextmanager
@@ -205,7 +204,13 @@ def serving(
     shards = Shards(2, "test").start()
     scheme = "grpc" if tls is None else "grpc+tls"
     server = FlightServer(
-        catalog, [greet], shards=shards, location=f"{scheme}://127.0.0.1:0", ledger=Ledger(limits), tls=tls, **more
+        catalog,
+        [greet],
+        shards=shards,
+        location=f"{scheme}://127.0.0.1:0",
+        registry=StreamRegistry(limits),
+        tls=tls,
+        **more,
     )
     client = flight.connect(f"{scheme}://127.0.0.1:{server.port}")
     yield Running(server, shards, trials, client)

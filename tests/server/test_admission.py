@@ -12,8 +12,8 @@ import pytest
 
 from fastflight.client.failure import typed
 from fastflight.errors import ResourceExhausted
+from fastflight.runtime.admission import Limits
 from fastflight.service import Source
-from fastflight.service.admission import Limits
 from fastflight.service.source import Estimate, Reading
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving

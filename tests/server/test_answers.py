@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.service import answer
-from fastflight.service.answer import MAX_MESSAGE_BYTES
+from fastflight.runtime import outgoing as answer
+from fastflight.runtime.outgoing import MAX_MESSAGE_BYTES
 
 from .conftest import SOON, Running
 

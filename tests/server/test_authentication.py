@@ -16,12 +16,12 @@ import pytest
 import trustme
 from pyarrow import flight
 
+from fastflight.access.authenticator import LOOK_SECONDS, Authenticator
+from fastflight.access.authority import Authority
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, Certificate, Token, issued
+from fastflight.runtime.admission import Limits
 from fastflight.server import Tls
-from fastflight.service.admission import Limits
-from fastflight.service.authenticator import LOOK_SECONDS, Authenticator
-from fastflight.service.authority import Authority
-from fastflight.service.identity import scopes
-from fastflight.service.tokens import Book, Certificate, Token, issued
 
 from .conftest import SCHEMA, SOON, Running, serving
 
@@ -302,7 +302,7 @@ def test_a_stream_ends_when_what_it_began_with_holds_no_more(ending: str, mode: 
 def test_an_upload_ends_with_its_next_batch_when_what_it_began_with_holds_no_more(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastflight.service.stream.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.runtime.stream.LOOK_SECONDS", 0.0)
     batch = pa.record_batch([pa.array([1], pa.int64())], schema=SCHEMA)
     with guarded() as server, server.client() as client:
         options = showing(f"Bearer {server.desk.issue('ada', 'write:demo')}")

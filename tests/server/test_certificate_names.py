@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pyarrow import flight
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import CERTIFICATE_NAME, OTHER_KINDS, Book, Certificate
 from fastflight.gateway.http import certificate_name
-from fastflight.service.identity import scopes
-from fastflight.service.tokens import CERTIFICATE_NAME, OTHER_KINDS, Book, Certificate
 
 from .conftest import SOON
 from .test_authentication import CA, SERVER, Guarded, act, guarded, showing, tls

@@ -19,7 +19,7 @@ def test_a_draining_server_describes_nothing(running: Running) -> None:
     descriptor = flight.FlightDescriptor.for_command(b'{"type": "mock", "total_rows": 5}')
     running.client.get_flight_info(descriptor)
     running.client.get_schema(descriptor)
-    running.server._ledger.drain()
+    running.server._registry.drain()
     for call in (running.client.get_flight_info, running.client.get_schema):
         with pytest.raises((flight.FlightUnavailableError, pa.ArrowException), match="the server shuts down"):
             call(descriptor)

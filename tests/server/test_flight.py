@@ -147,7 +147,7 @@ def test_closing_ends_open_streams_as_unavailable(running: Running, mode: str) -
 
 
 def test_a_draining_server_refuses_new_work(running: Running) -> None:
-    running.server._ledger.drain()
+    running.server._registry.drain()
     with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
         running.client.do_get(ticket(type="mock")).read_all()
     with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):

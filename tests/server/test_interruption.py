@@ -10,11 +10,11 @@ from typing import cast
 import pytest
 
 from fastflight.errors import Stopped
+from fastflight.runtime.stream import Stream
 from fastflight.server.interruption import Interruptible
-from fastflight.service.stream import Stream
 
 
-class Asked(SimpleNamespace):
+class ResolvedRequest(SimpleNamespace):
     """A stream that was stopped."""
 
     trace = None
@@ -33,7 +33,7 @@ def test_where_no_thread_can_be_had_it_is_ended_by_whoever_stops_it(monkeypatch:
         finally:
             closed.append(threading.current_thread().name)
 
-    items = Interruptible(source(), cast(Stream, Asked()))
+    items = Interruptible(source(), cast(Stream, ResolvedRequest()))
     assert next(items) == 1
 
     def start(thread: threading.Thread) -> None:

@@ -19,9 +19,9 @@ from fastflight.client.failure import typed
 from fastflight.client.rows import Rows
 from fastflight.concurrency.lookout import Watch
 from fastflight.errors import Stopped
+from fastflight.runtime.admission import SILENT_SECONDS
 from fastflight.server import silence
 from fastflight.service import Source
-from fastflight.service.admission import SILENT_SECONDS
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Progress, Reading, Summary
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
@@ -141,7 +141,7 @@ def test_a_stream_that_is_ended_from_outside_frees_its_device_though_its_client_
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert reader.read() is not None
-        running.server._ledger.stop_all()
+        running.server._registry.stop_all()
         assert json.loads(reader.read().to_pybytes()) == {"refused": True}
         assert running.trials.broke_off == ["Stopped"]
         with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):

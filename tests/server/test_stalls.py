@@ -21,12 +21,12 @@ from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.errors import Stopped
+from fastflight.runtime.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
+from fastflight.runtime.stream import Stream
 from fastflight.server.connections import Address, address, cut, progress
 from fastflight.server.stalls import Stalls
 from fastflight.service import Source
-from fastflight.service.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Reading
-from fastflight.service.stream import Stream
 from fastflight.transport.progress import Taken
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
@@ -83,8 +83,8 @@ class Looking:
 
     def __init__(self, running: Running, taken: Callable[[int], Mapping[Address, Taken]] = progress) -> None:
         self.late = 0.0
-        self.ledger = running.server._ledger
-        self.stalls = Stalls(self.ledger, running.server.port, lambda: time.monotonic() + self.late, taken)
+        self.registry = running.server._registry
+        self.stalls = Stalls(self.registry, running.server.port, lambda: time.monotonic() + self.late, taken)
 
     def after(self, seconds: float) -> None:
         self.late += seconds
@@ -93,12 +93,12 @@ class Looking:
     def stream(self) -> Stream:
         """The one that has something in front of its client, once it has."""
         deadline = time.monotonic() + SOON
-        while not (found := self.ledger.offering()):
+        while not (found := self.registry.offering()):
             assert time.monotonic() < deadline
         return found[0]
 
     def figures(self) -> dict[str, float]:
-        told = {(each.name, *each.labels.values()): each.value for each in self.ledger.figures()}
+        told = {(each.name, *each.labels.values()): each.value for each in self.registry.figures()}
         return {
             "readers": told["fastflight_overdue_total", "reader"],
             "cut": told["fastflight_connections_cut_total",],
@@ -162,14 +162,14 @@ def test_a_look_that_fails_for_one_stream_ends_the_others_all_the_same(
     stream = looking.stream()
     with pytest.MonkeyPatch.context() as patch, connected(running, STEADY) as client, capture_logs() as logs:
         other = asked(client)
-        while len(looking.ledger.offering()) < 2:
+        while len(looking.registry.offering()) < 2:
             pass
         patch.setattr(type(stream), "stalled_seconds", property(_fails_once()))
         looking.after(0)
         looking.after(STALLED_SECONDS)
         assert [line["event"] for line in logs].count("request failed") == 1
         looking.after(0)
-        assert all(each.why_stop for each in looking.ledger.offering())
+        assert all(each.why_stop for each in looking.registry.offering())
         other.cancel()
 
 
@@ -196,7 +196,7 @@ def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
 
         def stop() -> None:
             assert opening.wait(SOON)
-            running.server._ledger.stop_all()
+            running.server._registry.stop_all()
 
         stopping = threading.Thread(target=stop)
         stopping.start()

@@ -17,8 +17,8 @@ from fastflight.errors import (
     ResourceExhausted,
     SequenceConflict,
 )
+from fastflight.runtime.failure import described
 from fastflight.server.status import MAX_EXTRA_INFO_BYTES, flight_error, mapped
-from fastflight.service.failure import described
 
 
 def every_error() -> list[type[FastFlightError]]:

@@ -207,7 +207,7 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
             writer.write_batch(BATCH)
         writer.done_writing()
         assert said_all.wait(SOON)
-        running.server._ledger.stop_all()
+        running.server._registry.stop_all()
         stopped.set()
         assert ended.wait(SOON)
         assert took in (["broke off"], ["a batch", "broke off"])  # the first where the writer had not begun

@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 import pytest
 
+from fastflight.access.authority import Authority
+from fastflight.access.identity import Identity, scopes
 from fastflight.concurrency import Shard
 from fastflight.errors import Forbidden
 from fastflight.service import Source
-from fastflight.service.authority import Authority
-from fastflight.service.identity import Identity, scopes
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Estimate, Reading, Summary
 from fastflight.sources.fleet_file import FleetFiles, _close

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.service.answer import MAX_MESSAGE_BYTES
+from fastflight.runtime.outgoing import MAX_MESSAGE_BYTES
 from fastflight.service.requests import Mock
 from fastflight.service.source import Progress
 from fastflight.sources import mock

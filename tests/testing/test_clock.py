@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, issued
 from fastflight.client import FastFlightClient
 from fastflight.client.credentials import Credentials
 from fastflight.errors import Unauthenticated
-from fastflight.service.identity import scopes
-from fastflight.service.tokens import Book, issued
 from fastflight.testing.clock import VARIABLE, SettableClock
 from fastflight_benchmark.faulting.program import Program
 

@@ -22,10 +22,10 @@ from fastflight.gateway.asgi import Message, Scope
 from fastflight.gateway.backend import Answer
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.door import Door
+from fastflight.runtime.outgoing import Piece
+from fastflight.runtime.tracing import REQUEST_ID_FORM
 from fastflight.service import decode
-from fastflight.service.answer import Piece
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
-from fastflight.service.trace import REQUEST_ID_FORM
 from tests.fuzz.looping import Loop
 from tests.fuzz.material import Material, cut
 from tests.fuzz.target import Target

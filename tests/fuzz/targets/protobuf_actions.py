@@ -5,20 +5,22 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from fastflight.access.action import RawAction
+from fastflight.access.authority import Authority
+from fastflight.access.identity import ANYBODY
 from fastflight.concurrency import Shards
 from fastflight.errors import RequestError, UnknownName
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server.actions import CANCELLING, NOT_CANCELLABLE, own_actions
-from fastflight.service.action import RawAction
-from fastflight.service.authority import Authority
-from fastflight.service.identity import ANYBODY
-from fastflight.service.ledger import Ledger
 from tests.fuzz.material import Material
 from tests.fuzz.protobuf import field
 from tests.fuzz.target import Target
 from tests.fuzz.targets.request import CATALOG
 
 CANCEL, RENEW = (
-    action for action in own_actions(Ledger(), CATALOG, Shards(1), Authority(), ()) if isinstance(action, RawAction)
+    action
+    for action in own_actions(StreamRegistry(), CATALOG, Shards(1), Authority(), ())
+    if isinstance(action, RawAction)
 )
 TICKET = flight.Ticket(b'{"type":"mock","total_rows":5}')
 ENDPOINT = flight.FlightEndpoint(TICKET, ["grpc://127.0.0.1:1", "arrow-flight-reuse-connection://?"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fastflight.access.identity import Identity, scope, scopes
 from fastflight.errors import AccessError, RequestError, UnknownName
-from fastflight.service.identity import Identity, Verb, scope, scopes
+from fastflight.service.requests import Verb
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from datetime import UTC, datetime
 
+from fastflight.access.authenticator import Authenticator
+from fastflight.access.identity import scope
+from fastflight.access.tokens import Book, Certificate, Token, bearer, digest_of, shown
 from fastflight.errors import RequestError, Unauthenticated
-from fastflight.service.authenticator import Authenticator
-from fastflight.service.identity import scope
-from fastflight.service.tokens import Book, Certificate, Token, bearer, digest_of, shown
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 
@@ -55,8 +55,8 @@ def run(data: bytes) -> None:
 TARGET = Target(
     run,
     modules=(
-        "fastflight.service.tokens",
-        "fastflight.service.authenticator",
+        "fastflight.access.tokens",
+        "fastflight.access.authenticator",
     ),
     seeds=(
         b"\x02",

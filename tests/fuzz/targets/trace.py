@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastflight.errors import RequestError
-from fastflight.service.trace import (
+from fastflight.runtime.tracing import (
     MAX_STATE_CHARACTERS,
     NAMES,
     REQUEST_ID,
@@ -57,7 +57,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=("fastflight.service.trace",),
+    modules=("fastflight.runtime.tracing",),
     seeds=(
         b"\x00\x00\x01\x00\x02\x00",
         b"\x01\x01\x00\x02ff\x02\x00",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fastflight.concurrency import Shard, off_loop
 from fastflight.errors import RequestError
-from fastflight.service import trace
-from fastflight.service.trace import MAX_STATE_CHARACTERS, Trace
+from fastflight.runtime import tracing as trace
+from fastflight.runtime.tracing import MAX_STATE_CHARACTERS, Trace
 
 TRACE_ID, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE_ID}-{SPAN}-01"

@@ -22,7 +22,7 @@ from fastflight.errors import (
     RequestError,
     Stopped,
 )
-from fastflight.service.trace import Trace
+from fastflight.runtime.tracing import Trace
 
 # What a client is told of what it did itself, or may ask again: it knows, and whoever runs the server need not.
 OF_THE_CLIENT = (RequestError, AccessError, BusyError, DataError, Stopped, FileMissing, DeviceException)
@@ -33,7 +33,7 @@ def code_of(error: BaseException) -> str:
     return error.code if isinstance(error, FastFlightError) else FastFlightError.code
 
 
-class Journal:
+class RequestLog:
     """Make it when the log is set up: what it writes to is found once."""
 
     def __init__(self) -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastflight.access import tokens
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import TOKEN, Book, Certificate, Token, issued, matching, shown
 from fastflight.errors import FastFlightError, RequestError, UnknownName
-from fastflight.service import tokens
-from fastflight.service.identity import scopes
-from fastflight.service.tokens import TOKEN, Book, Certificate, Token, issued, matching, shown
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -21,8 +21,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from fastflight.access.identity import ANYBODY, NOBODY, Identity, Scope, scopes
 from fastflight.errors import RequestError, UnknownName
-from fastflight.service.identity import ANYBODY, NOBODY, Identity, Scope, scopes
 
 # Enough for a token of each of a laboratory's people and programs; all of the book is read again at each change.
 MAX_ENTRIES = 1000

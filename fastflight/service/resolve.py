@@ -28,7 +28,7 @@ MAX_KEPT_REQUEST_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResolvedRequest:
     """A request, the source that serves it, its ticket in the server's own spelling, and the device it is about.
 
     One that is `narrowed` is not what others get who ask with the same ticket.
@@ -41,16 +41,16 @@ class Asked:
     narrowed: bool = False
 
     @classmethod
-    def with_(cls, request: Request, source: Source[Any]) -> Asked:
+    def with_(cls, request: Request, source: Source[Any]) -> ResolvedRequest:
         """`request`, as it was decoded."""
         return cls(request, source, encode(request), request.belongs_to)
 
-    def allowed(self, request: Request) -> Asked:
+    def allowed(self, request: Request) -> ResolvedRequest:
         """The same, of what of its request is allowed."""
         return self if request is self.request else replace(self, request=request, narrowed=True)
 
 
-class Asking:
+class RequestResolver:
     """Requests as they come. The same bytes are decoded once; what is refused is looked at each time."""
 
     def __init__(self, catalog: Catalog) -> None:
@@ -58,24 +58,24 @@ class Asking:
         self._kept = functools.lru_cache(MAX_KEPT_REQUESTS)(self._decoded)
         self._kept_path = functools.lru_cache(MAX_KEPT_REQUESTS)(self._decoded_path)
 
-    def of(self, ticket: bytes) -> Asked:
+    def of(self, ticket: bytes) -> ResolvedRequest:
         """What a ticket or a command asks for, or `RequestError`."""
         return self._kept(ticket) if len(ticket) <= MAX_KEPT_REQUEST_BYTES else self._decoded(ticket)
 
-    def of_path(self, path: Sequence[bytes]) -> Asked:
+    def of_path(self, path: Sequence[bytes]) -> ResolvedRequest:
         """What a path descriptor asks for, or `RequestError`."""
         if sum(map(len, path)) + len(path) > MAX_KEPT_REQUEST_BYTES:
             return self._decoded_path(tuple(path))
         return self._kept_path(tuple(path))
 
-    def _decoded(self, ticket: bytes) -> Asked:
+    def _decoded(self, ticket: bytes) -> ResolvedRequest:
         return self._asked(decode(ticket, self._catalog))
 
-    def _decoded_path(self, path: tuple[bytes, ...]) -> Asked:
+    def _decoded_path(self, path: tuple[bytes, ...]) -> ResolvedRequest:
         return self._asked(decode_path(path))
 
-    def _asked(self, request: Request) -> Asked:
-        return Asked.with_(request, self._catalog.source_of(request))
+    def _asked(self, request: Request) -> ResolvedRequest:
+        return ResolvedRequest.with_(request, self._catalog.source_of(request))
 
 
 class Kept(Generic[T]):

@@ -9,10 +9,10 @@ import pytest
 
 from fastflight.concurrency import Shard, off_loop
 from fastflight.errors import ResourceExhausted, Stopped
-from fastflight.service.admission import Limits
-from fastflight.service.kept import Asked
-from fastflight.service.ledger import Ledger
+from fastflight.runtime.admission import Limits
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import Mock
+from fastflight.service.resolve import ResolvedRequest
 from fastflight.sources import mock
 
 SOON = 20.0
@@ -20,7 +20,7 @@ SOON = 20.0
 
 def test_a_call_has_its_place_until_its_thread_has_ended_though_its_client_has_left() -> None:
     """Else one that asks and leaves, again and again, has as many threads as it likes."""
-    ledger = Ledger(Limits(calls=1, waiting=0))
+    registry = StreamRegistry(Limits(calls=1, waiting=0))
     begun, go_on = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -28,7 +28,7 @@ def test_a_call_has_its_place_until_its_thread_has_ended_though_its_client_has_l
         assert go_on.wait(SOON)
 
     async def call() -> None:
-        async with ledger.acall("device.info", "demo", lambda: "me") as until_done:
+        async with registry.acall("device.info", "demo", lambda: "me") as until_done:
             await off_loop(until_done(work))
 
     async def run() -> None:
@@ -37,25 +37,25 @@ def test_a_call_has_its_place_until_its_thread_has_ended_though_its_client_has_l
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        assert ledger.stats()["calls"] == 1
+        assert registry.stats()["calls"] == 1
         with pytest.raises(ResourceExhausted):
             await call()
         go_on.set()
-        while ledger.stats()["calls"]:  # noqa: ASYNC110 - the thread tells nobody
+        while registry.stats()["calls"]:  # noqa: ASYNC110 - the thread tells nobody
             await asyncio.sleep(0)
         await call()
 
     with Shard("shard") as shard:
         shard.submit(asyncio.wait_for(run(), SOON)).result(SOON)
-    assert ledger.stats()["calls"] == 0
+    assert registry.stats()["calls"] == 0
 
 
 def test_a_connection_is_not_alone_while_a_call_on_it_waits_to_be_admitted() -> None:
     """To cut it for the sake of its stream would cut off the call as well."""
-    ledger = Ledger(Limits(calls=1, wait_seconds=SOON))
-    asked = Asked.with_(Mock(), mock.SOURCE)
+    registry = StreamRegistry(Limits(calls=1, wait_seconds=SOON))
+    asked = ResolvedRequest.with_(Mock(), mock.SOURCE)
     here = "ipv4:127.0.0.1:40000"
-    stream = ledger.open(asked, lambda: False, lambda: "me", here)
+    stream = registry.open(asked, lambda: False, lambda: "me", here)
     assert stream.has_connection_alone
     waits, go_on = threading.Event(), threading.Event()
 
@@ -64,10 +64,10 @@ def test_a_connection_is_not_alone_while_a_call_on_it_waits_to_be_admitted() -> 
         return go_on.is_set()
 
     def call() -> None:
-        with pytest.raises(Stopped), ledger.call("devices", None, left, lambda: "me", here):
+        with pytest.raises(Stopped), registry.call("devices", None, left, lambda: "me", here):
             pass
 
-    with ledger.call("device.info", "demo", lambda: False, lambda: "somebody", "ipv4:127.0.0.1:50000"):
+    with registry.call("device.info", "demo", lambda: False, lambda: "somebody", "ipv4:127.0.0.1:50000"):
         calling = threading.Thread(target=call)
         calling.start()
         assert waits.wait(SOON)
@@ -79,10 +79,10 @@ def test_a_connection_is_not_alone_while_a_call_on_it_waits_to_be_admitted() -> 
 
 
 def test_a_connection_is_not_alone_while_another_stream_of_it_waits_to_be_admitted() -> None:
-    ledger = Ledger(Limits(streams=1, wait_seconds=SOON))
-    asked = Asked.with_(Mock(), mock.SOURCE)
+    registry = StreamRegistry(Limits(streams=1, wait_seconds=SOON))
+    asked = ResolvedRequest.with_(Mock(), mock.SOURCE)
     here = "ipv4:127.0.0.1:40000"
-    stream = ledger.open(asked, lambda: False, lambda: "me", here)
+    stream = registry.open(asked, lambda: False, lambda: "me", here)
     waits, go_on = threading.Event(), threading.Event()
 
     def left() -> bool:
@@ -91,7 +91,7 @@ def test_a_connection_is_not_alone_while_another_stream_of_it_waits_to_be_admitt
 
     def wait() -> None:
         with pytest.raises(Stopped):
-            ledger.open(asked, left, lambda: "me", here)
+            registry.open(asked, left, lambda: "me", here)
 
     waiting = threading.Thread(target=wait)
     waiting.start()

@@ -1,7 +1,7 @@
 """The streams of a server: how many, whose, how much, and how to end them.
 
-A handler opens a `Stream` in the `Ledger` and closes it with its outcome. `open` waits, in bounds, until there is room
-for it (`service.admission`), and so does `aopen` for a coroutine.
+A handler opens a `Stream` in the `StreamRegistry` and closes it with its outcome. `open` waits, within limits, until
+there is room for it (`runtime.admission`), and so does `aopen` for a coroutine.
 
 Calls that are no streams, but last as long as a device takes, run inside `call` or `acall`.
 """
@@ -16,14 +16,14 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
 from fastflight.errors import Stopped
-from fastflight.service.admission import DEFAULT_LIMITS, LIMITED, Admission, CallPlace, Limits
-from fastflight.service.figures import Histogram, Sample
-from fastflight.service.journal import Journal, code_of
-from fastflight.service.kept import Asked
-from fastflight.service.process import has_descriptors
-from fastflight.service.stream import Stream
-from fastflight.service.threads import by_kind
-from fastflight.service.trace import current
+from fastflight.runtime.admission import DEFAULT_LIMITS, LIMITED, Admission, CallTicket, Limits
+from fastflight.runtime.metrics import Histogram, Sample
+from fastflight.runtime.process import has_descriptors
+from fastflight.runtime.request_log import RequestLog, code_of
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.threads import by_kind
+from fastflight.runtime.tracing import current
+from fastflight.service.resolve import ResolvedRequest
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ OUTCOMES = ("finished", "failed", "cancelled")
 OVERDUE = ("reader", "writer")
 
 
-class Ledger:
+class StreamRegistry:
     """All streams of one server."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -50,9 +50,9 @@ class Ledger:
         self._errors: Counter[str] = Counter()
         self._overdue: Counter[str] = Counter()
         self._cut = 0
-        self._journal = Journal()
+        self._request_log = RequestLog()
 
-    def open(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str], peer: str = "") -> Stream:
+    def open(self, asked: ResolvedRequest, left: Callable[[], bool], who: Callable[[], str], peer: str = "") -> Stream:
         """A stream for a request, once there is room for it. `left` says whether its client has gone, `who` asks.
 
         `peer` is the connection that it came by.
@@ -65,7 +65,7 @@ class Ledger:
         stream.begin()
         return stream
 
-    async def aopen(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
+    async def aopen(self, asked: ResolvedRequest, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
         """The same for a coroutine; cancel it when the client goes."""
         stream = self._made(asked, left, who, False)
         await self._admission.aacquire(stream, asked.device, stream.asker)
@@ -77,7 +77,7 @@ class Ledger:
         self, name: str, device: str | None, left: Callable[[], bool], who: Callable[[], str], peer: str = ""
     ) -> Iterator[None]:
         """Around a call `name` on `device` that is no stream. It is admitted like one, by a limit of its own."""
-        place = CallPlace()
+        place = CallTicket()
         place.peer = peer
         with self._told(name, device, who()):
             self._admission.acquire(place, device, who, left)
@@ -94,7 +94,7 @@ class Ledger:
 
         Gives what is to be put around work for a thread, which goes on then: it has the place until it has ended.
         """
-        place = CallPlace(in_thread=False)
+        place = CallTicket(in_thread=False)
         handed = False
 
         def until_done(work: Callable[[], T]) -> Callable[[], T]:
@@ -137,9 +137,9 @@ class Ledger:
 
     def tell(self, stream: Stream) -> None:
         """A line in the log about a stream that ends."""
-        if stream.error is None and not self._journal.in_detail:
+        if stream.error is None and not self._request_log.in_detail:
             return
-        self._journal.ended(
+        self._request_log.ended(
             stream.asked.request.type,
             trace=stream.trace,
             device=stream.asked.device,
@@ -268,7 +268,7 @@ class Ledger:
         finally:
             seconds = time.perf_counter() - began
             self._count_call(name, outcome, failure)
-            self._journal.ended(
+            self._request_log.ended(
                 name,
                 trace=trace,
                 device=device,
@@ -278,9 +278,11 @@ class Ledger:
                 error=failure,
             )
 
-    def _made(self, asked: Asked, left: Callable[[], bool], who: Callable[[], str], in_thread: bool) -> Stream:
+    def _made(
+        self, asked: ResolvedRequest, left: Callable[[], bool], who: Callable[[], str], in_thread: bool
+    ) -> Stream:
         stream = Stream(self, asked, left, who, in_thread)
-        if self._journal.in_detail:
+        if self._request_log.in_detail:
             stream.asker()
         return stream
 

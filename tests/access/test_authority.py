@@ -7,17 +7,17 @@ from typing import Any, get_args
 
 import pytest
 
+from fastflight.access.action import Action, Body
+from fastflight.access.actions import Actions
+from fastflight.access.authority import Authority, Listing, shown
+from fastflight.access.identity import ANYBODY, NOBODY, Identity, scopes
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import AccessError, FastFlightError, Forbidden, RequestError, Unauthenticated, UnknownName
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server.actions import own_actions
 from fastflight.service import Catalog, Source
-from fastflight.service.action import Action, Body
-from fastflight.service.actions import Actions
-from fastflight.service.authority import Authority, Listing, shown
-from fastflight.service.identity import ANYBODY, NOBODY, Identity, Verb, scopes
-from fastflight.service.ledger import Ledger
-from fastflight.service.requests import DeviceFile, DeviceListing, Doing, FleetFile, Mock, Recording, Request
+from fastflight.service.requests import DeviceFile, DeviceListing, Doing, FleetFile, Mock, Recording, Request, Verb
 from fastflight.sources import device_actions, device_sources, mock, recording_actions, recording_source
 
 NAMES = ["bench", "demo", "demo-2"]
@@ -67,7 +67,7 @@ def sources() -> list[Source[Any]]:
 @pytest.fixture(scope="module")
 def actions() -> Iterator[dict[str, Any]]:
     with Shards(1) as shards:
-        own = own_actions(Ledger(), Catalog(), shards, AUTHORITY)
+        own = own_actions(StreamRegistry(), Catalog(), shards, AUTHORITY)
         yield {each.name: each for each in (*own, *device_actions(Inventory({})), *recording_actions(None))}
 
 

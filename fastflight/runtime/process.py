@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastflight.service.figures import Sample
+from fastflight.runtime.metrics import Sample
 
 _PROCESS = Path("/proc/self")
 # Nearly every process has it. Where it is not open that is no shortage.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fastflight.errors import ResourceExhausted
-from fastflight.service.admission import OVERLOADED_SECONDS, Admission, Limits, Place
-from fastflight.service.figures import BEYOND, MAX_DEVICE_LABELS, TABLE, Figures, Histogram, Sample, all_told, labelled
-from fastflight.service.process import figures as of_process
+from fastflight.runtime.admission import OVERLOADED_SECONDS, Admission, AdmissionTicket, Limits
+from fastflight.runtime.metrics import BEYOND, MAX_DEVICE_LABELS, TABLE, Figures, Histogram, Sample, all_told, labelled
+from fastflight.runtime.process import figures as of_process
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 
@@ -75,8 +75,8 @@ def test_a_server_is_overloaded_when_it_has_room_for_nobody_for_long() -> None:
     now = [0.0]
     admission = Admission(Limits(streams=1, per_device=1, waiting=0), clock=lambda: now[0])
 
-    def enter(device: str | None = None) -> Place:
-        place = Place()
+    def enter(device: str | None = None) -> AdmissionTicket:
+        place = AdmissionTicket()
         admission.acquire(place, device, lambda: "me", lambda: False)
         return place
 
@@ -99,9 +99,9 @@ def test_a_device_that_is_full_overloads_nothing() -> None:
     now = [0.0]
     admission = Admission(Limits(streams=2, per_device=1, waiting=0), clock=lambda: now[0])
     for device in ("a", None):
-        admission.acquire(Place(), device, lambda: "me", lambda: False)
+        admission.acquire(AdmissionTicket(), device, lambda: "me", lambda: False)
     with pytest.raises(ResourceExhausted):
-        admission.acquire(Place(), "a", lambda: "me", lambda: False)
+        admission.acquire(AdmissionTicket(), "a", lambda: "me", lambda: False)
     now[0] = 2 * OVERLOADED_SECONDS
     assert not admission.overloaded
     assert list(admission.levels()) == [("server", 2, 2), ("calls", 128, 0), ("device", 1, 1), ("waiting", 0, 0)]

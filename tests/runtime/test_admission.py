@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.errors import ResourceExhausted, Stopped
-from fastflight.service.admission import Admission, Limits, Place
+from fastflight.runtime.admission import Admission, AdmissionTicket, Limits
 
 SOON = 10.0
 
@@ -28,15 +28,15 @@ def acquired(
     identity: str,
     device: str | None,
     left: Callable[[], bool] = never,
-    place: Place | None = None,
-) -> Place:
-    place = place or Place()
+    place: AdmissionTicket | None = None,
+) -> AdmissionTicket:
+    place = place or AdmissionTicket()
     admission.acquire(place, device, lambda: identity, left)
     return place
 
 
-async def aacquired(admission: Admission, identity: str, device: str | None) -> Place:
-    place = Place(in_thread=False)
+async def aacquired(admission: Admission, identity: str, device: str | None) -> AdmissionTicket:
+    place = AdmissionTicket(in_thread=False)
     await admission.aacquire(place, device, lambda: identity)
     return place
 
@@ -211,8 +211,8 @@ class Client:
 
     identity: str
     device: str | None
-    task: asyncio.Task[Place]
-    place: Place | None = None
+    task: asyncio.Task[AdmissionTicket]
+    place: AdmissionTicket | None = None
 
 
 @dataclass
@@ -307,7 +307,7 @@ def test_threads_and_loops_share_the_room() -> None:
     inside: list[int] = []
     most: list[int] = []
 
-    def used(place: Place) -> None:
+    def used(place: AdmissionTicket) -> None:
         inside.append(1)
         most.append(len(inside))
         inside.pop()

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fastflight.access.authenticator import LOOK_SECONDS, Authenticator
+from fastflight.access.identity import ANYBODY, scopes
+from fastflight.access.tokens import Book, Certificate, bearer, issued
 from fastflight.errors import RequestError, Unauthenticated
-from fastflight.service.authenticator import LOOK_SECONDS, Authenticator
-from fastflight.service.identity import ANYBODY, scopes
-from fastflight.service.tokens import Book, Certificate, bearer, issued
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 ADA, TOKEN = issued("ada", scopes(["read:demo"]), NOW, NOW + timedelta(days=1))

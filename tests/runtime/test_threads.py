@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 from fastflight.concurrency import Shards
-from fastflight.service.threads import by_kind
+from fastflight.runtime.threads import by_kind
 
 
 def test_every_thread_is_accounted_for_once() -> None:

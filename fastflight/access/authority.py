@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
+from fastflight.access.action import Action, Body, Result
+from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.errors import AccessError, RequestError, UnknownName, nearest
-from fastflight.service.action import Action, Body, Result
-from fastflight.service.identity import ANYBODY, NOBODY, Identity, Verb, unproven
-from fastflight.service.requests import Doing, FleetFile, Recording, Request
+from fastflight.service.requests import Doing, FleetFile, Recording, Request, Verb
 from fastflight.service.wire import shortened
 
 R = TypeVar("R", bound=Request)

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import structlog
 
+from fastflight.access.identity import ANYBODY, Identity, unproven
+from fastflight.access.tokens import Book, matching, shown
 from fastflight.errors import FastFlightError
-from fastflight.service.identity import ANYBODY, Identity, unproven
-from fastflight.service.tokens import Book, matching, shown
 
 log = structlog.get_logger(__name__)
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
-from fastflight.service.kept import MAX_KEPT_REQUEST_BYTES, Asking, Kept
+from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, Kept, RequestResolver
 from fastflight.sources import mock
 
 
-def asking() -> tuple[Asking, Catalog]:
+def asking() -> tuple[RequestResolver, Catalog]:
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    return Asking(catalog), catalog
+    return RequestResolver(catalog), catalog
 
 
 @pytest.mark.parametrize("ticket", [b'{"type": "mock"}', b'{"type":"mock","mode":"sync"}', b' {"type": "mock"} '])
@@ -47,7 +47,7 @@ def test_what_is_refused_is_refused_each_time(ticket: bytes) -> None:
 
 def test_a_source_that_comes_later_is_found_though_its_request_was_refused_before() -> None:
     catalog = Catalog()
-    asked = Asking(catalog)
+    asked = RequestResolver(catalog)
     with pytest.raises(RequestError):
         asked.of(b'{"type": "mock"}')
     catalog.add(mock.SOURCE)

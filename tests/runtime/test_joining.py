@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import DataError
-from fastflight.service import joining
-from fastflight.service.joining import ALONE_BYTES, JOINED_BYTES, Item, Sizes, gathered, joined
+from fastflight.runtime import joining
+from fastflight.runtime.joining import ALONE_BYTES, JOINED_BYTES, Item, Sizes, gathered, joined
 from fastflight.service.source import Noted
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -1,7 +1,7 @@
 """A running stream: whose it is, what it has moved, and whether it is still wanted.
 
 `Stream.check` is asked between batches and while waiting: it raises `Stopped` once the peer has left, the stream was
-cancelled, or the server shuts down. Whoever has one closes it with its outcome, which its ledger counts.
+cancelled, or the server shuts down. Whoever has one closes it with its outcome, which its registry counts.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fastflight.errors import Stopped
-from fastflight.service.admission import STALLED_LIVE_SECONDS, Limits, Place
-from fastflight.service.kept import Asked
-from fastflight.service.trace import Trace, current
+from fastflight.runtime.admission import STALLED_LIVE_SECONDS, AdmissionTicket, Limits
+from fastflight.runtime.tracing import Trace, current
+from fastflight.service.resolve import ResolvedRequest
 
 # Asking gRPC whether a client has left takes it up to 0.4 ms, as long as sending half a megabyte.
 LOOK_SECONDS = 0.2
 
 
 class Keeping(Protocol):
-    """What keeps streams: `service.ledger.Ledger`."""
+    """What keeps streams: `service.registry.StreamRegistry`."""
 
     @property
     def limits(self) -> Limits: ...
@@ -37,7 +37,7 @@ class Keeping(Protocol):
     def count_overdue(self, client: str) -> None: ...
 
 
-class Stream(Place):
+class Stream(AdmissionTicket):
     """One running do_get, do_put or do_exchange, and its place."""
 
     # As most of them stay. Small answers are quick enough for it to matter how much is set for each.
@@ -61,7 +61,12 @@ class Stream(Place):
     _stopped: Callable[[], object] | None = None
 
     def __init__(
-        self, ledger: Keeping, asked: Asked, left: Callable[[], bool], who: Callable[[], str], in_thread: bool
+        self,
+        registry: Keeping,
+        asked: ResolvedRequest,
+        left: Callable[[], bool],
+        who: Callable[[], str],
+        in_thread: bool,
     ) -> None:
         self.in_thread = in_thread
         self.asked = asked
@@ -69,7 +74,7 @@ class Stream(Place):
         self._asker: str | None = None
         # Its handler's: what comes later runs elsewhere.
         self.trace: Trace | None = current()
-        self._ledger = ledger
+        self._registry = registry
         self._left = left
 
     def asker(self) -> str:
@@ -81,18 +86,18 @@ class Stream(Place):
     @property
     def silent_seconds(self) -> float:
         """How long its client may let it wait."""
-        return self._ledger.limits.silent_seconds
+        return self._registry.limits.silent_seconds
 
     @property
     def stalled_seconds(self) -> float:
         """How long its client may take nothing."""
-        seconds = self._ledger.limits.stalled_seconds
+        seconds = self._registry.limits.stalled_seconds
         return seconds if self._drain is None else max(seconds, STALLED_LIVE_SECONDS)
 
     @property
     def has_connection_alone(self) -> bool:
         """Whether nothing else goes on on its connection, but streams that are to end."""
-        return self._ledger.has_alone(self)
+        return self._registry.has_alone(self)
 
     def begin(self) -> None:
         """It is admitted."""
@@ -113,13 +118,13 @@ class Stream(Place):
 
     def stop_overdue(self, client: str, why: str) -> None:
         """End it because its client, a `reader` or a `writer`, let it wait for too long."""
-        self._ledger.count_overdue(client)
+        self._registry.count_overdue(client)
         self.stop(why)
 
     def when_draining(self, drain: Callable[[], None]) -> None:
         """A live stream: `drain` makes it end by itself when the server shuts down."""
         self._drain = drain
-        if self._ledger.draining:
+        if self._registry.draining:
             drain()
 
     def drain(self) -> None:
@@ -162,8 +167,8 @@ class Stream(Place):
             self.asker()
         if not self.lasting and not self.left:
             # Told of before it is out: whoever waits for the last one goes on then.
-            self._ledger.tell(self)
-            self._ledger.closed(self, self.outcome)
+            self._registry.tell(self)
+            self._registry.closed(self, self.outcome)
 
 
 class _Failing:

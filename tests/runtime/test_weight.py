@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from fastflight.service.answer import Weighed
+from fastflight.runtime.outgoing import Weighed
+from fastflight.runtime.weight import weight
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import AsyncReading, Noted
-from fastflight.service.weight import weight
 from fastflight.sources.session_rows import SessionRows
 from fastflight.transport.tap import Chunk
 

@@ -13,8 +13,8 @@ from typing import Any
 import structlog
 
 from fastflight.errors import FastFlightError
-from fastflight.service import trace as tracing
-from fastflight.service.trace import Trace
+from fastflight.runtime import tracing
+from fastflight.runtime.tracing import Trace
 
 log = structlog.get_logger(__name__)
 

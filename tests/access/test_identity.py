@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastflight.access.identity import ANYBODY, MAX_SCOPES, NOBODY, Identity, scope, scopes
 from fastflight.errors import FastFlightError, Forbidden, RequestError, UnknownName
-from fastflight.service.identity import ANYBODY, MAX_SCOPES, NOBODY, Identity, Verb, scope, scopes
+from fastflight.service.requests import Verb
 
 
 def named(*texts: str) -> Identity:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from fastflight.errors import Forbidden, RequestError, Unauthenticated, UnknownName, nearest
+from fastflight.service.requests import Verb
 
 # As a device's name, and the characters of a glob.
 GLOB = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,255}")
@@ -22,21 +22,6 @@ GLOB = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,255}")
 MAX_SCOPES = 64
 # What stands for all devices, also those that are not there yet.
 EVERY = "*"
-
-
-class Verb(StrEnum):
-    """What may be done with a device, or with the server itself."""
-
-    # Its files and listings, what the board says of itself.
-    READ = "read"
-    # Its files changed. Whoever writes main.py has it run at the next reset.
-    WRITE = "write"
-    # Its live output and recordings heard.
-    SESSION = "session"
-    # Code run or stopped: exec, reset, `interrupt`, bytes typed into a session (the raw REPL).
-    EXEC = "exec"
-    # The server: its statistics, recordings started and stopped, streams of others cancelled. Implies no other verb.
-    ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ import structlog
 from structlog.testing import capture_logs
 
 from fastflight.errors import DeviceException, DeviceFull, FileMissing, RequestError
-from fastflight.service.journal import Journal
+from fastflight.runtime.request_log import RequestLog
 
 
-def ended(journal: Journal, error: BaseException | None = None) -> None:
-    journal.ended(
+def ended(request_log: RequestLog, error: BaseException | None = None) -> None:
+    request_log.ended(
         "device.file",
         trace=None,
         device="demo",
@@ -23,9 +23,9 @@ def ended(journal: Journal, error: BaseException | None = None) -> None:
 
 
 def test_where_no_log_is_set_up_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    journal = Journal()
-    ended(journal)
-    ended(journal, DeviceFull("no room"))
+    request_log = RequestLog()
+    ended(request_log)
+    ended(request_log, DeviceFull("no room"))
     assert capsys.readouterr().out == ""
 
 
@@ -43,5 +43,5 @@ def test_where_no_log_is_set_up_nothing_is_printed(capsys: pytest.CaptureFixture
 def test_what_was_no_fault_of_the_client_is_told_without_detail(error: BaseException | None, level: str) -> None:
     structlog.configure()
     with capture_logs() as lines:
-        ended(Journal(), error)
+        ended(RequestLog(), error)
     assert [(line["log_level"], line["event"]) for line in lines] == [(level, "request ended")]

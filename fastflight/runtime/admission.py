@@ -1,6 +1,6 @@
 """Admission: how many streams and calls there may be at a time, in all, of one identity and on one device.
 
-Each asks for a `Place` before it begins and gives it back when it is over. One that finds no room waits, for
+Each asks for a `AdmissionTicket` before it begins and gives it back when it is over. One that finds no room waits, for
 `Limits.wait_seconds` at most, then it is refused with `ResourceExhausted`, which says which limit was met and when to
 try again. The waiting ones are limited as well, since behind Flight each of them is a thread.
 
@@ -89,12 +89,12 @@ class _Gate:
         self.key = key
         self.limit = limit
         # Those that have passed it.
-        self.inside: set[Place] = set()
+        self.inside: set[AdmissionTicket] = set()
         self.users = 0
-        self.waiting: deque[Place] = deque()
+        self.waiting: deque[AdmissionTicket] = deque()
 
 
-class Place:
+class AdmissionTicket:
     """Room for one stream, once it is `admitted`. `Admission.release` takes it back.
 
     `in_thread`: it is a thread that waits and works here.
@@ -116,7 +116,7 @@ class Place:
         self.in_thread = in_thread
 
 
-class CallPlace(Place):
+class CallTicket(AdmissionTicket):
     """Room for one call that is no stream."""
 
     scope = "calls"
@@ -144,24 +144,24 @@ class Admission:
         self._last = {gate.key[0]: (gate,) for gate in (self._streams, self._calls)}
         # Those of identities and devices, while somebody uses them.
         self._gates: dict[tuple[str, str], _Gate] = {}
-        self._waiting: set[Place] = set()
+        self._waiting: set[AdmissionTicket] = set()
         self._closed = False
         self._refusals: Counter[str] = Counter()
         # When the first was refused since the last that was admitted.
         self._refusing_since: float | None = None
 
     @property
-    def streams(self) -> Set[Place]:
+    def streams(self) -> Set[AdmissionTicket]:
         """Those that are admitted. To be iterated under the lock."""
         return self._streams.inside
 
     @property
-    def calls(self) -> Set[Place]:
+    def calls(self) -> Set[AdmissionTicket]:
         """The same of calls that are no streams."""
         return self._calls.inside
 
     @property
-    def waiting(self) -> Set[Place]:
+    def waiting(self) -> Set[AdmissionTicket]:
         """Those that wait for a place."""
         return self._waiting
 
@@ -203,7 +203,9 @@ class Admission:
         """Whether nobody is admitted any more."""
         return self._closed
 
-    def acquire(self, place: Place, device: str | None, who: Callable[[], str], left: Callable[[], bool]) -> None:
+    def acquire(
+        self, place: AdmissionTicket, device: str | None, who: Callable[[], str], left: Callable[[], bool]
+    ) -> None:
         """Have `place` admitted, for something on `device` (None: on none, or on several).
 
         `who` tells the identity, where that matters. `ResourceExhausted` when there is no room in time, `Stopped` when
@@ -224,7 +226,7 @@ class Admission:
             self.release(place)
             raise
 
-    async def aacquire(self, place: Place, device: str | None, who: Callable[[], str]) -> None:
+    async def aacquire(self, place: AdmissionTicket, device: str | None, who: Callable[[], str]) -> None:
         """The same from a coroutine. Who leaves cancels it."""
         self._enter(place, device, who)
         if place.admitted:
@@ -240,7 +242,7 @@ class Admission:
             self.release(place)
             raise
 
-    def release(self, place: Place) -> None:
+    def release(self, place: AdmissionTicket) -> None:
         """Take a place back, or out of the queue. Does nothing the second time."""
         with self._lock:
             self.leave(place)
@@ -253,7 +255,7 @@ class Admission:
                 if not _woken(place):
                     self.leave(place)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: AdmissionTicket) -> None:
         """`release`, for who has the lock already."""
         if place.left:
             return
@@ -270,7 +272,7 @@ class Admission:
             if not gate.users:
                 del self._gates[gate.key]
 
-    def _enter(self, place: Place, device: str | None, who: Callable[[], str]) -> None:
+    def _enter(self, place: AdmissionTicket, device: str | None, who: Callable[[], str]) -> None:
         """Have it admitted, or stand in the queue of the first gate that is full."""
         per_identity = self.limits.per_identity
         identity = "" if per_identity is None else who()
@@ -301,21 +303,21 @@ class Admission:
         key = (kind, name)
         return self._gates.get(key) or _Gate(key, limit)
 
-    def _wake_by(self, place: Place, wake: Callable[[], object]) -> None:
+    def _wake_by(self, place: AdmissionTicket, wake: Callable[[], object]) -> None:
         """Have `wake` called when there is no more to wait for."""
         with self._lock:
             place.wake = wake
             if place.admitted or self._closed:
                 wake()
 
-    def _check(self, place: Place) -> None:
+    def _check(self, place: AdmissionTicket) -> None:
         """Return if it is admitted; else say why it is not."""
         with self._lock:
             if place.admitted:
                 return
             raise _shutting_down() if self._closed else self._refusal(place.gates[place.passed])
 
-    def _advance(self, place: Place) -> None:
+    def _advance(self, place: AdmissionTicket) -> None:
         """Through every gate that has room; into the queue of the first that has none."""
         for gate in place.gates[place.passed :]:
             if len(gate.inside) >= gate.limit:
@@ -370,7 +372,7 @@ def _shutting_down() -> Stopped:
     return Stopped("the server shuts down", hint="Ask again when it is back")
 
 
-def _woken(place: Place) -> bool:
+def _woken(place: AdmissionTicket) -> bool:
     """Tell who waits for `place`. False when its loop is closed: it will never run again."""
     try:
         if place.wake is not None:  # else it is about to look by itself

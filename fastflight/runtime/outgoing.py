@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.errors import DataError
-from fastflight.service.joining import Sizes
+from fastflight.runtime.joining import Sizes
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.weight import weight
 from fastflight.service.requests import Mode, Request
 from fastflight.service.source import AsyncReading, Noted, Reading, Summary
-from fastflight.service.stream import Stream
-from fastflight.service.weight import weight
 from fastflight.service.wire import encode
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.

@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from fastflight.service.identity import Identity, Verb
+from fastflight.access.identity import Identity
+from fastflight.service.requests import Verb
 
 Result = Mapping[str, Any]
 
@@ -20,6 +21,10 @@ class Body(BaseModel):
     """What all bodies share: unknown keys are refused. An action without a body takes an empty one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EmptyBody(Body):
+    """The body of an action that needs none: empty, or `{}`."""
 
 
 @dataclass(frozen=True, slots=True)
