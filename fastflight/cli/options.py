@@ -38,7 +38,10 @@ TransferOption = Annotated[
 ]
 Deflate = Annotated[
     bool | None,
-    typer.Option("--deflate/--no-deflate", help="Compress on the line; left out, where the board can and it pays."),
+    typer.Option(
+        "--deflate/--no-deflate",
+        help="Compress on the line, where the board can. Left out: on lines known to be slower than 1 Mbaud.",
+    ),
 ]
 
 

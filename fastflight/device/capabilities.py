@@ -15,12 +15,14 @@ try:
  import os
 except ImportError:
  import uos as os
-for m,a in (('hashlib','sha256'),('binascii','crc32'),('binascii','a2b_base64'),('os','ilistdir'),('os','stat'),\
-('os','rename'),('os','mkdir'),('os','statvfs'),('struct','pack_into'),('micropython','kbd_intr'),\
-('deflate','DeflateIO'),('machine','reset')):
+for n in ('hashlib.sha256','binascii.crc32','binascii.a2b_base64','os.ilistdir','os.stat','os.rename','os.mkdir',\
+'os.statvfs','struct.pack_into','micropython.kbd_intr','deflate.DeflateIO','deflate.DeflateIO.write','machine.reset'):
  try:
-  getattr(__import__(m),a)
-  print(m+'.'+a)
+  k=n.split('.')
+  m=__import__(k[0])
+  for a in k[1:]:
+   m=getattr(m,a)
+  print(n)
  except Exception:
   pass
 for m,a in (('stdin','readinto'),('stdout','write')):

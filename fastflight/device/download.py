@@ -70,7 +70,7 @@ def download(
 ) -> Conversation[None]:
     """Deliver the bytes of the file at `path` from `offset` on, at most `limit`."""
     reading = _Reading(link, path, method.down(link, transfer, path), offset, limit)
-    routine = "zget" if reading.form == "binary" and (yield from link.packs(transfer.deflate)) else "get"
+    routine = "zget" if reading.form == "binary" and link.deflates(transfer.deflate) else "get"
     fruitless = 0
     while True:
         reached = reading.offset

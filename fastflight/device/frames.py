@@ -89,11 +89,6 @@ def steps(piece: bytes, start: int, block: int, step: int, deflating: bool) -> I
             head = b""
 
 
-def shrinks(payload: bytes) -> bool:
-    """Whether it is worth to deflate."""
-    return len(deflated(payload)) < len(payload) * WORTH
-
-
 def check(payload: bytes) -> bytes:
     """The crc32 of a payload as its body begins with it."""
     return binascii.crc32(payload).to_bytes(4, "little")

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import zlib
 
-from fastflight.device import literal, routines
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import sealed
 from fastflight.device.resident import Resident
 from fastflight.errors import ProtocolError
-from fastflight.protocol import Conversation, RawRepl
+from fastflight.protocol import RawRepl
 
 # Receive rings of boards, in bytes; a ring holds one less than its size on some.
 RINGS = {"esp32": 260, "esp8266": 256, "samd": 128, "nrf": 64}
@@ -31,10 +29,9 @@ READING_SECONDS = 1.0
 # A line whose pace is not known may be a network with its own retransmissions.
 NETWORK_SECONDS = 5.0
 
-# A board takes a block off the line and then unpacks it: with content that shrinks to a half, it wins only if it is
-# more than twice as fast as the line.
-HEADSTART = 2
-PACKING_SECONDS = 5.0
+# Unless a request says otherwise, blocks are deflated only on lines that are known to carry less: 1 Mbaud, at ten bits
+# a byte. A faster line may carry them sooner than a board packs or unpacks them.
+DEFLATED_BELOW_BYTES_PER_SECOND = 100_000
 # zlib's name for a window of 1 KB, which a board with a small heap has room for.
 WINDOW_BITS = 10
 
@@ -53,8 +50,6 @@ class Link:
         self.cramped = False
         # How often something was lost on the way, and sent again.
         self.retries = 0
-        # What `_times` found.
-        self._packing: tuple[float | None, float | None] | None = None
 
     def lost(self) -> None:
         """Something was lost or changed on the way: send less at once."""
@@ -77,44 +72,21 @@ class Link:
             hint="Check its power supply and what its program does",
         )
 
-    def unpacks(self, asked: bool | None) -> Conversation[bool]:
-        """Whether to send deflated blocks, for what the caller asked."""
-        return self._considers(asked) and self._pays(asked, (yield from self._times())[0])
+    def inflates(self, requested: bool | None) -> bool:
+        """Whether to send deflated blocks; `requested` is a request's `deflate`."""
+        return self.capabilities.has("deflate.DeflateIO") and self._deflates(requested)
 
-    def packs(self, asked: bool | None) -> Conversation[bool]:
-        """Whether to have blocks sent deflated, for what the caller asked."""
-        return self._considers(asked) and self._pays(asked, (yield from self._times())[1])
+    def deflates(self, requested: bool | None) -> bool:
+        """Whether to have the board send deflated blocks. Most firmware can only inflate: it has no `write` there."""
+        return self.capabilities.has("deflate.DeflateIO.write") and self._deflates(requested)
 
-    def _considers(self, asked: bool | None) -> bool:
-        """Whether the board need be asked: on a line whose pace is not known nobody can say whether it pays."""
-        return asked is True or (asked is None and self.pace is not None)
-
-    def _pays(self, asked: bool | None, seconds: float | None) -> bool:
-        """Whether the board, which takes so long for the sample (None: cannot), is to do it."""
-        if seconds is None:
-            return False
-        return asked is True or self.pace is None or len(routines.SAMPLE) / seconds > HEADSTART * self.pace
-
-    def _times(self) -> Conversation[tuple[float | None, float | None]]:
-        """The seconds that the board takes to inflate and to deflate the sample; tried once: many can only inflate."""
-        if not self.capabilities.has("deflate.DeflateIO"):
-            return None, None
-        if self._packing is None:
-            code = sealed(self.repl, self.capabilities, routines.PACKING.format(packed=deflated(routines.SAMPLE)))
-            output = yield from self.repl.execute(code, PACKING_SECONDS)
-            unpacking, packing, *_ = [*(_seconds(line) for line in output.stdout.split()), None, None]
-            self._packing = unpacking, packing
-        return self._packing
+    def _deflates(self, requested: bool | None) -> bool:
+        if requested is not None:
+            return requested
+        return self.pace is not None and self.pace < DEFLATED_BELOW_BYTES_PER_SECOND
 
 
 def deflated(data: bytes) -> bytes:
     """`data` as a raw deflate stream whose window a board has room for."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -WINDOW_BITS)
     return packer.compress(data) + packer.flush()
-
-
-def _seconds(line: bytes) -> float | None:
-    try:
-        return max(1, literal.whole(literal.value(line.decode()))) / 1e6
-    except (ValueError, TypeError):
-        return None

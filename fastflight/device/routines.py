@@ -17,8 +17,8 @@ end, and the next ones for the answer, and must not put a file in its place for 
 (4 bytes), both little endian, and the bytes. Each crc32 goes on from the one before, and an empty block is the last: a
 line that loses whole blocks, or all that is left, is found out. A negative count means all.
 
-`zget` does so too, deflated where that pays: after a block that it did not shrink it leaves out ever more of them, as
-a board may take longer to compress than its line takes to carry.
+`zget` does so too, and deflates blocks that shrink by an eighth. After a block that does not it sends ever more of them
+as they are, without trying.
 
 `sum(path, count, size)` gives the digest of a file or its first `count` bytes, and writes a dot now and then.
 
@@ -218,24 +218,3 @@ def _ff(p,z):
     except OSError:
      pass
 """
-
-# Prints how many microseconds the board takes to inflate `packed`, which is `SAMPLE` deflated, and to deflate it again.
-# Many boards can do only the one, or neither.
-PACKING = """\
-def _ff():
- import io,deflate,time
- x=repr([i*i for i in range(60)]).encode()
- u=lambda y:deflate.DeflateIO(io.BytesIO(y),deflate.RAW,10).read()==x
- t=time.ticks_us()
- if u({packed!r}):
-  print(time.ticks_diff(time.ticks_us(),t))
-  t=time.ticks_us()
-  y=io.BytesIO()
-  d=deflate.DeflateIO(y,deflate.RAW,10)
-  d.write(x)
-  d.close()
-  if u(y.getvalue()):
-   print(time.ticks_diff(time.ticks_us(),t))
-_ff()
-"""
-SAMPLE = repr([i * i for i in range(60)]).encode()

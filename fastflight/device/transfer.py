@@ -22,8 +22,8 @@ class Transfer:
     """How to move bytes, where the choice is not left to what the board can do.
 
     `method` is the form of the bytes on the line: `binary` through a loop on the board, `base64` and `literal` as
-    text. One that the board cannot take is a `RequestError`. `deflate`: whether they are compressed; None: where the
-    board can and the line is slow enough for it to pay.
+    text. One that the board cannot take is a `RequestError`. `deflate`: whether to compress blocks that shrink, where
+    the board can. None: only in binary, on a line whose speed is known and below 1 Mbaud.
     """
 
     method: Method = "auto"

@@ -85,8 +85,8 @@ class Upload:
         return self._stored.size + self._done
 
     def _as_text(self) -> Conversation[None]:
-        asked = self._transfer.deflate
-        deflating = bool(asked) and (yield from self._link.unpacks(asked))
+        # Boards that take files as text have little memory: theirs are deflated on request only.
+        deflating = self._link.inflates(bool(self._transfer.deflate))
         able = self._link.capabilities.has("binascii.a2b_base64")
         base64 = able if self._method == "binary" else self._method == "base64"
         form = {"base64": base64, "deflating": deflating}
@@ -126,7 +126,7 @@ class Upload:
         part = link.capabilities.spelled(self._unfinished.part)
         if self._piece is None:
             self._piece = yield Fetch()
-        deflating = yield from self._deflating()
+        deflating = link.inflates(self._transfer.deflate)
         size, step = frames.buffer_bytes(link.block), frames.step_bytes(link.window)
         yield from link.resident.call("put", path, part, self._at, size, step, where=self._unfinished.path)
         while self._piece:
@@ -263,10 +263,3 @@ class Upload:
             return False
         name, found = yield from digest(self._link, self._unfinished.path)
         return found == self._stored.hex(name)
-
-    def _deflating(self) -> Conversation[bool]:
-        """Whether to deflate: not worth a question if the content does not shrink."""
-        asked = self._transfer.deflate
-        if asked is None and not frames.shrinks((self._piece or b"")[: self._link.block]):
-            return False
-        return (yield from self._link.unpacks(asked))

@@ -101,9 +101,10 @@ FILE_DESCRIPTION = b"fastflight.file"
 class DeviceFile(Request):
     """Rows of a file on a device, or rows to be written to it.
 
-    `transfer` and `deflate` say how the bytes cross the line; `deflate` left out means where it pays. For format `raw`
-    only: reading begins at `offset` and ends after `limit` bytes, and `resume` lets a write go on where one that broke
-    off has ended. `sha256` is what the file that is written has to have; a write cannot go on without it.
+    `transfer` and `deflate` say how the bytes cross the line. `deflate` compresses what shrinks, where the board can;
+    left out, only on a line whose speed is known and below 1 Mbaud. For format `raw` only: reading begins at `offset`
+    and ends after `limit` bytes, and `resume` lets a write go on where one that broke off has ended. `sha256` is what
+    the file that is written has to have; a write cannot go on without it.
 
     `describe` has the answer's schema say what is read: its metadata holds, under `fastflight.file`, a JSON object with
     `kind`, `size` and `modified`, and for `digest` also `algorithm` and `digest` as the board takes it (empty where

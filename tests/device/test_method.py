@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from fastflight.device import Transfer
+from fastflight.device import Inventory, Transfer
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.link import Link
 from fastflight.device.method import down, up
@@ -51,3 +53,41 @@ def test_what_a_board_cannot_do_is_refused(name: str) -> None:
         up(poor, Transfer(name), "/x")  # type: ignore[arg-type]
     with pytest.raises(RequestError, match=f"/x: the board does not send files as {name}"):
         down(poor, Transfer(name), "/x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("requested", "bytes_per_second", "deflates"),
+    [
+        (None, 11_520.0, True),
+        (None, 92_160.0, True),
+        (None, 100_000.0, False),
+        (None, 300_000.0, False),
+        (None, None, False),
+        (True, None, True),
+        (True, 300_000.0, True),
+        (False, 11_520.0, False),
+    ],
+)
+def test_blocks_are_deflated_on_request_or_on_lines_below_1_mbaud(
+    requested: bool | None, bytes_per_second: float | None, deflates: bool
+) -> None:
+    board = link(frozenset({"deflate.DeflateIO", "deflate.DeflateIO.write"}))
+    board.pace = bytes_per_second
+    assert board.inflates(requested) is board.deflates(requested) is deflates
+
+
+def test_firmware_that_cannot_deflate_is_not_asked_to() -> None:
+    inflating, neither = link(frozenset({"deflate.DeflateIO"})), link(frozenset())
+    assert (inflating.inflates(True), inflating.deflates(True)) == (True, False)
+    assert (neither.inflates(True), neither.deflates(True)) == (False, False)
+
+
+@pytest.mark.parametrize(("line", "deflated"), [("baud=921600", True), ("baud=1000000", False), ("baud=0", False)])
+def test_text_takes_fewer_bytes_on_a_slow_line(board: Callable[[str], Inventory], line: str, deflated: bool) -> None:
+    content = b"".join(b"%d,%d\n" % (i, i * i) for i in range(2000))
+    device = board(line).device("demo")
+    with device.lease("test") as session:
+        assert session.write("/x.csv", [content]).bytes == len(content)
+        assert (device.tap.bytes["tx"] < len(content)) is deflated
+        assert b"".join(session.read("/x.csv")) == content
+        assert (device.tap.bytes["rx"] < len(content)) is deflated
