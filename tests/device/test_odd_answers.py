@@ -83,8 +83,3 @@ def test_a_digest() -> None:
 def test_storage_that_cannot_be(said: bytes) -> None:
     with pytest.raises(ProtocolError, match="of its storage"):
         answered(board().info(), [said])
-
-
-@pytest.mark.parametrize("said", [b"1e999 1e999", DIGITS.encode(), b"x y"])
-def test_a_board_that_says_nonsense_of_its_speed_does_not_pack(said: bytes) -> None:
-    assert answered(board().link.packs(True), [said]) is False
