@@ -27,7 +27,7 @@ from fastflight.client.stream import RowStream
 from fastflight.concurrency import Channel, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import FastFlightError, Stopped
-from fastflight.gateway import Answer
+from fastflight.gateway import StreamedAnswer
 from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
@@ -108,7 +108,7 @@ class RemoteBackend:
     @contextlib.asynccontextmanager
     async def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[StreamedAnswer]:
         stream = await off_loop(self._of(caller).stream, request, discard=RowStream.cancel)
         async with _answered(stream, ahead_bytes) as answer:
             yield answer
@@ -116,7 +116,7 @@ class RemoteBackend:
     @contextlib.asynccontextmanager
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[StreamedAnswer]:
         interaction = await off_loop(self._of(caller).interaction, request, discard=left)
         sending = asyncio.ensure_future(_send(typed, interaction))
         try:
@@ -168,12 +168,12 @@ async def _send(typed: AsyncIterator[bytes], interaction: Interaction) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _answered(stream: RowStream, ahead_bytes: int) -> AsyncIterator[Answer]:
+async def _answered(stream: RowStream, ahead_bytes: int) -> AsyncIterator[StreamedAnswer]:
     """What the server sends, read ahead by a thread; cancelled there when the block is left."""
     pieces = threaded(stream.pieces, max_bytes=ahead_bytes, size_of=_size, cancel=stream.cancel)
     async with contextlib.aclosing(pieces):
         try:
-            yield Answer(stream.schema, pieces, lambda: stream.summary)
+            yield StreamedAnswer(stream.schema, pieces, lambda: stream.summary)
         finally:
             stream.cancel()  # also one of which nothing was asked
 

@@ -1,7 +1,7 @@
 """The HTTP gateway: an edge beside Flight's, for browsers, curl and phones. The same requests, the same errors."""
 
 from fastflight.gateway.app import application
-from fastflight.gateway.backend import Answer, Backend
+from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.door import Door
 from fastflight.gateway.hearing import Hear, taps
 from fastflight.gateway.listening import DEFAULT_HOST, Gateway, listen
@@ -13,13 +13,13 @@ from fastflight.gateway.relay_targets import AllowedTargets
 __all__ = [
     "DEFAULT_HOST",
     "AllowedTargets",
-    "Answer",
     "Backend",
     "Door",
     "Gateway",
     "Hear",
     "LocalBackend",
     "Relay",
+    "StreamedAnswer",
     "Taps",
     "application",
     "listen",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastflight.errors import RequestError, nearest
 from fastflight.gateway.formats import MEDIA_TYPES
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 
 # Browsers send a handful; more are not looked at.
 MAX_ACCEPTED = 32
@@ -28,7 +28,7 @@ def chosen(query: str | None, accept: str, offered: Sequence[str]) -> str:
             best, weight = name, liked
     if not best:
         known = ", ".join(media for media, name in MEDIA_TYPES.items() if name in offered)
-        raise Refused(406, f"no rows in {accept[:80]!r}", where="Accept", hint=f"Known: {known}")
+        raise HttpRefusal(406, f"no rows in {accept[:80]!r}", where="Accept", hint=f"Known: {known}")
     return best
 
 

@@ -23,7 +23,7 @@ from fastflight.gateway.callers import Caller, Callers
 from fastflight.gateway.door import Door
 from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.formats import encoder_of
-from fastflight.gateway.front import Front
+from fastflight.gateway.front import FrontApplication
 from fastflight.gateway.hearing import Hear
 from fastflight.gateway.metered import Edge
 from fastflight.gateway.metrics import Metrics
@@ -31,8 +31,8 @@ from fastflight.gateway.page import Page
 from fastflight.gateway.repl import Repls
 from fastflight.gateway.session import Sessions
 from fastflight.gateway.small import Made
-from fastflight.gateway.sockets import Opened, Opening, Sockets
-from fastflight.gateway.status import Refused, told
+from fastflight.gateway.sockets import AcceptedUpgrade, Opening, Sockets
+from fastflight.gateway.status import HttpRefusal, told
 from fastflight.gateway.streaming import Streamed, while_connected
 from fastflight.gateway.telling import Telling
 from fastflight.gateway.tickets import LIFETIME_SECONDS, Grant, Tickets
@@ -65,7 +65,7 @@ def application(
     *,
     hear: Hear | None = None,
     plots: Path | None = None,
-) -> Front:
+) -> FrontApplication:
     """What `listen` serves. `door`: whose requests are taken; `registry` gets the metrics.
 
     `hear` is how the live page hears devices, by their sessions if None; `plots` a folder of PNGs that it shows.
@@ -102,14 +102,16 @@ def application(
     tickets = Tickets()
     viewers = Viewers(backend, hear)
     live = Sessions(backend)
-    kinds: dict[str, Callable[[Opening], Opened]] = {
+    kinds: dict[str, Callable[[Opening], AcceptedUpgrade]] = {
         "session": live,
         "repl": Repls(backend),
         "fleet": viewers,
     }
     page = Page(behind(backend, tickets), plots)
     sockets = Sockets(kinds, tickets, backend.check)
-    front = Front(door or Door(), small, page, sockets, Callers(backend), {"/health", "/health/ready", *page.paths})
+    front = FrontApplication(
+        door or Door(), small, page, sockets, Callers(backend), {"/health", "/health/ready", *page.paths}
+    )
     registry.register(Edge(front.answers, front.connections, sockets, live, viewers))
     return front
 
@@ -233,5 +235,5 @@ async def _no_route(request: Request, error: Exception) -> Response:
         matching = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
         headers["allow"] = hint = ", ".join(sorted({method for each in matching for method in each.methods}))
         hint = f"Allowed: {hint}"
-    status, body = told(Refused(error.status_code, str(error.detail).lower(), where=path, hint=hint))
+    status, body = told(HttpRefusal(error.status_code, str(error.detail).lower(), where=path, hint=hint))
     return Response(body, status, headers, "application/json")

@@ -22,7 +22,7 @@ AHEAD_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StreamedAnswer:
     """Rows on their way: each batch with what is to be known at its place, if anything.
 
     `trailer` may be asked for once they have ended: rows, bytes, duration_seconds and the source's summary.
@@ -57,7 +57,7 @@ class Backend(Protocol):
 
     def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
-    ) -> AbstractAsyncContextManager[Answer]:
+    ) -> AbstractAsyncContextManager[StreamedAnswer]:
         """The answer, once its schema is known; leaving the context gives back what it holds.
 
         When so much waits to be read, the source waits, too.
@@ -65,7 +65,7 @@ class Backend(Protocol):
 
     def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
-    ) -> AbstractAsyncContextManager[Answer]:
+    ) -> AbstractAsyncContextManager[StreamedAnswer]:
         """The same of an exchange: what is `typed` is sent to the device; its end is the exchange's."""
 
     async def write(

@@ -27,7 +27,7 @@ NORMAL, GOING_AWAY, OF_STATUS = 1000, 1001, 4000
 GOODBYE_SECONDS = 2.0
 
 
-class Channel:
+class WebSocketChannel:
     """An accepted WebSocket. One task sends, one receives."""
 
     def __init__(self, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 
 # RFC 9110, 8.8.3.
 _ETAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
@@ -67,7 +67,7 @@ class Conditions:
         return first, int(self._range[2]) - first + 1 if self._range[2] else None
 
     def check(self, etag: str, *, exists: bool = True) -> bool:
-        """Whether the client has this version already. `Refused` with 412 where a condition does not hold."""
+        """Whether the client has this version already. `HttpRefusal` with 412 where a condition does not hold."""
         if self._match and not (exists and matches(self._match, etag)):
             raise _failed("If-Match")
         if not self._none_match or not exists or not matches(self._none_match, etag, weak=True):
@@ -77,7 +77,7 @@ class Conditions:
         return True
 
     def judge(self, size: int, etag: str) -> Verdict:
-        """What the request gets of a file of `size` bytes; `Refused` where a condition or the range does not fit."""
+        """Which part of a file of `size` bytes answers the request; `HttpRefusal` if a condition or range fails."""
         if self.check(etag):
             return Verdict(304, 0, 0)
         if self.looks_only:
@@ -94,7 +94,7 @@ class Conditions:
         else:
             start, stop = int(first), min(int(last) + 1, size) if last else size
         if start >= size:
-            raise Refused(
+            raise HttpRefusal(
                 416,
                 f"the file has {size} bytes",
                 where="Range",
@@ -114,7 +114,7 @@ class Conditions:
         return not is_rest or bool(self._if_range) or (bool(self._match) and self._match.strip() != ANY)
 
 
-def _failed(where: str) -> Refused:
-    return Refused(
+def _failed(where: str) -> HttpRefusal:
+    return HttpRefusal(
         412, "the file is not the version that was asked for", where=where, hint="Read it again, then decide"
     )

@@ -1,10 +1,9 @@
-"""The connections to the gateway's port: how many there may be, and how long one may keep it waiting.
+"""Limits the connections to the gateway's port in number and in time.
 
-A client that connects and says nothing, or a byte now and then, costs a descriptor and nothing else, and not for long.
-There are at most so many connections that have not asked anything yet; one more, and the oldest of them is cut: a flood
-of them keeps nobody out who asks at once. A `Connection` says until when it may go on waiting, and all are looked at
-once a second, which is cheaper than a timer for each request, or a look at the clock. A client that does not read its
-answer is left as well.
+A client that connects and sends nothing, or a byte now and then, costs one descriptor for a short time. When too many
+connections have sent no request yet, the oldest of them is closed for each new one: a flood of silent connections does
+not keep out a client that sends its request at once. Each `WatchedConnection` has a deadline. All deadlines are checked
+once a second, which is cheaper than a timer for each request. A client that does not read its answer is disconnected.
 
 When there is no room, a connection that rests between two requests makes room for a new one: first those on which
 nobody has proven who they are, of these one of the address that has most, of these the one that rests longest. Clients
@@ -38,8 +37,8 @@ KEEP_ALIVE_SECONDS = 15.0
 LOOK_SECONDS = 1.0
 
 
-class Connection(Protocol):
-    """What is looked at."""
+class WatchedConnection(Protocol):
+    """A connection whose deadline is checked."""
 
     # When it has waited for too long, by the loop's clock; None while it waits for us.
     due: float | None
@@ -73,10 +72,10 @@ class Connections:
         self._max_unasked = max_unasked
         self._max_of_one_address = max_of_one_address
         # In the order in which they came.
-        self._open: dict[Connection, None] = {}
+        self._open: dict[WatchedConnection, None] = {}
         self._of_origin: Counter[str] = Counter()
-        self._unasked: dict[Connection, None] = {}
-        self._unread: Unread[Connection] = Unread()
+        self._unasked: dict[WatchedConnection, None] = {}
+        self._unread: Unread[WatchedConnection] = Unread()
         self._looking: asyncio.TimerHandle | None = None
         # When the next look is to be, by the loop's clock: what is due some seconds after it never is due too early.
         self.now = 0.0
@@ -93,7 +92,7 @@ class Connections:
     def unasked(self) -> int:
         return len(self._unasked)
 
-    def came(self, connection: Connection) -> bool:
+    def came(self, connection: WatchedConnection) -> bool:
         """Whether there is room for one more; then it counts until it has `gone`."""
         own = self._of_origin[connection.origin] >= self._max_of_one_address
         if own or len(self._open) >= self._max_connections:
@@ -111,11 +110,11 @@ class Connections:
             self._look_again(asyncio.get_running_loop())
         return True
 
-    def asked(self, connection: Connection) -> None:
+    def asked(self, connection: WatchedConnection) -> None:
         """The head of a first request has come."""
         self._unasked.pop(connection, None)
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: WatchedConnection) -> None:
         """It has ended, or is no longer one of HTTP."""
         if connection in self._open:
             del self._open[connection]
@@ -125,7 +124,7 @@ class Connections:
         self._unasked.pop(connection, None)
         self._unread.forget(connection)
 
-    def _yielding(self, origin: str | None) -> Connection | None:
+    def _yielding(self, origin: str | None) -> WatchedConnection | None:
         """The connection that makes room for a new one: one of `origin`, or any for None; None if none rests."""
         resting = (
             each
@@ -136,7 +135,7 @@ class Connections:
             resting, key=lambda each: (each.proven, -self._of_origin[each.origin], each.due or 0.0), default=None
         )
 
-    def _crowd_out(self, connection: Connection) -> None:
+    def _crowd_out(self, connection: WatchedConnection) -> None:
         self.crowded_out += 1
         self.gone(connection)
         connection.cut(late=False)

@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from fastflight.gateway.asgi import Header
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 
 # One per spelling of the address, of which there are few.
 MAX_KNOWN_HOSTS = 64
@@ -44,7 +44,7 @@ class Door:
         return origin if origin in self._origins else None
 
     def check(self, headers: Iterable[Header]) -> None:
-        """`Refused` for a request that a stranger's page may have sent."""
+        """`HttpRefusal` for a request that a stranger's page may have sent."""
         host = origin = site = mode = b""
         for name, value in headers:
             if name == b"host":
@@ -56,12 +56,14 @@ class Door:
             elif name == b"sec-fetch-mode":
                 mode = value
         if not self._is_here(host):
-            raise Refused(421, "not a name of this computer", where="Host", hint=self._known_hosts())
+            raise HttpRefusal(421, "not a name of this computer", where="Host", hint=self._known_hosts())
         if origin and origin != self._scheme + host and origin not in self._origins:
-            raise Refused(403, "pages from elsewhere may not ask", where="Origin", hint="Allow the origin when serving")
+            raise HttpRefusal(
+                403, "pages from elsewhere may not ask", where="Origin", hint="Allow the origin when serving"
+            )
         # Of another port of this computer: its pages may have a link here, and may have nothing loaded from here.
         if not origin and (site == b"cross-site" or (site == b"same-site" and mode != b"navigate")):
-            raise Refused(
+            raise HttpRefusal(
                 403, "pages from elsewhere may not ask", where="Sec-Fetch-Site", hint="Open the address itself"
             )
 

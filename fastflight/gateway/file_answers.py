@@ -18,10 +18,10 @@ from starlette.responses import JSONResponse, Response
 
 from fastflight.errors import BusyError, DataError
 from fastflight.gateway.asgi import Receive, Scope, Send
-from fastflight.gateway.backend import Answer, Backend
+from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.conditions import Conditions
-from fastflight.gateway.formats import ENCODERS, Data, Encoder
+from fastflight.gateway.formats import ENCODERS, BodyEncoder, Data
 from fastflight.gateway.streaming import Begun, Streamed, path_of, while_connected
 from fastflight.runtime.outgoing import Note
 from fastflight.service.requests import FILE_DESCRIPTION, Request
@@ -42,7 +42,7 @@ LOOK: Mapping[str, Any] = {"format": "raw", "describe": "digest", "limit": 0}
 MAX_OPENINGS = 3
 
 
-def described(answer: Answer) -> dict[str, Any]:
+def described(answer: StreamedAnswer) -> dict[str, Any]:
     """What the board says of the file: kind, size, modified, and where it was asked for, algorithm and digest."""
     said: dict[str, Any] = json.loads(answer.schema.metadata[FILE_DESCRIPTION])
     return said
@@ -83,12 +83,12 @@ class RowsAnswer(Streamed):
         asked: Mapping[str, Any],
         caller: Caller,
         listing: ListingAnswer,
-        choose: Callable[[], Callable[[pa.Schema], Encoder]],
+        choose: Callable[[], Callable[[pa.Schema], BodyEncoder]],
     ) -> None:
         super().__init__(backend, _request(backend, asked, describe="size"), caller, lambda schema: choose()(schema))
         self._listing = listing
 
-    async def begin(self, answer: Answer) -> Begun | Request | Response:
+    async def begin(self, answer: StreamedAnswer) -> Begun | Request | Response:
         if described(answer)["kind"] == "folder":
             await drain(answer)
             return self._listing
@@ -117,7 +117,7 @@ class BytesAnswer(Streamed):
     def _next(self, backend: Backend) -> Request:
         return _request(backend, self._asked, offset=self._offset, limit=self._limit)
 
-    async def begin(self, answer: Answer) -> Begun | Request | Response:
+    async def begin(self, answer: StreamedAnswer) -> Begun | Request | Response:
         said = described(answer)
         if self._limit == 0 or said["kind"] == "folder":
             await drain(answer)
@@ -195,7 +195,7 @@ class BytesEncoder:
         return b""
 
 
-async def drain(answer: Answer) -> None:
+async def drain(answer: StreamedAnswer) -> None:
     """Take what follows an answer that has no rows, so that it counts as complete."""
     async for _ in answer.batches:
         pass

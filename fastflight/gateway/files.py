@@ -21,10 +21,10 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.conditions import Conditions
 from fastflight.gateway.file_answers import LOOK, BytesAnswer, ListingAnswer, RowsAnswer, described, drain, etag_of
-from fastflight.gateway.formats import Encoder, encoder_of
-from fastflight.gateway.status import Refused
+from fastflight.gateway.formats import BodyEncoder, encoder_of
+from fastflight.gateway.status import HttpRefusal
 from fastflight.gateway.streaming import while_connected
-from fastflight.gateway.uploads import Content, Rows, format_of_content
+from fastflight.gateway.uploads import Content, UploadedRows, format_of_content
 from fastflight.service.wire import shown
 from fastflight.tables import Layout, format_of
 
@@ -58,7 +58,7 @@ class Files:
         accept = request.headers.get("accept", "")
         rows = wanted is not None or (accept and "*/*" not in accept)
 
-        def choose() -> Callable[[pa.Schema], Encoder]:
+        def choose() -> Callable[[pa.Schema], BodyEncoder]:
             return encoder_of(chosen(wanted, accept, ROW_FORMATS) if rows else "raw", formulas)
 
         if wanted is not None or formulas is not None:
@@ -77,7 +77,7 @@ class Files:
         """Write a file; JSON with its `bytes` and `sha256` when it is there."""
         place = {"device": device, "path": f"/{_decoded(request, path)}"}
         if "content-range" in request.headers:  # RFC 9110, 14.4: it would make a part of the file the whole
-            raise Refused(
+            raise HttpRefusal(
                 400,
                 "a part of a file cannot be put",
                 where="Content-Range",
@@ -94,7 +94,7 @@ class Files:
         if on_error not in ("skip", "fail"):
             raise RequestError(f"{shown(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
         self._backend.decode(_json({"type": "device.file", **place, **keys, "format": declared}))
-        rows = Rows(content, Layout(given, on_error=on_error))
+        rows = UploadedRows(content, Layout(given, on_error=on_error))
         asked = self._backend.decode(_json({"type": "device.file", **place, **keys, "format": target}))
         caller: Caller = request.scope[CALLER]
         self._backend.permit(asked, "write", caller)  # before its content is read
@@ -113,7 +113,7 @@ class Files:
         return Response(status_code=204)
 
     async def _check(self, request: Request, place: Mapping[str, Any], interrupt: bool) -> None:
-        """`Refused` where a condition of the request does not hold for what is there before it is carried out."""
+        """`HttpRefusal` where a condition of the request does not hold for what is there before it is carried out."""
         conditions = Conditions(request.method, lambda name: ", ".join(request.headers.getlist(name)))
         if not conditions:
             return

@@ -20,7 +20,7 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.columns import Columns, Point
 from fastflight.gateway.hearing import Ear, Hear
-from fastflight.gateway.view import View, Viewer
+from fastflight.gateway.view import PageView, PageViewer
 from fastflight.runtime.failure import numbered
 from fastflight.transport.tap import Chunk, Gap
 
@@ -115,7 +115,7 @@ class Fleet:
         self._backend = backend
         self._hear = hear
         self._clock = clock
-        self._views: dict[Caller, View] = {}
+        self._views: dict[Caller, PageView] = {}
         # By device: what it said.
         self._watched: dict[str, Watched] = {}
         self._running: asyncio.Task[None] | None = None
@@ -128,17 +128,17 @@ class Fleet:
         return self._running is not None
 
     @property
-    def viewers(self) -> list[Viewer]:
+    def viewers(self) -> list[PageViewer]:
         """Those who look."""
         return [viewer for view in list(self._views.values()) for viewer in list(view.viewers)]
 
     @contextlib.contextmanager
-    def viewed(self, caller: Caller = ANYONE) -> Iterator[Viewer]:
+    def viewed(self, caller: Caller = ANYONE) -> Iterator[PageViewer]:
         """Somebody looks, for a `with` block."""
-        viewer = Viewer()
+        viewer = PageViewer()
         view = self._views.get(caller)
         if view is None:
-            view = self._views[caller] = View(caller)
+            view = self._views[caller] = PageView(caller)
         view.viewers.add(viewer)
         self._came.set()
         if self._running is None or self._running.done():

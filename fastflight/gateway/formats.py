@@ -1,9 +1,9 @@
 """Rows as the bytes of an HTTP answer: Arrow, JSON lines, CSV, Parquet, or the text of lines.
 
-An `Encoder` gives the bytes for each batch as it comes, and knows what to say when the rows end in an error. Only Arrow
-has a place for what is beside the rows: each message may carry custom metadata, which holds a note of the source under
-`fastflight.note`, and of the last message, which has no rows, the trailer under `fastflight.trailer`. An Arrow stream
-that ends in an error has the error there, under `fastflight.error`, and no end-of-stream mark.
+A `BodyEncoder` encodes each batch as it comes, and the error if the rows end in one. Only Arrow can carry data beside
+the rows: the custom metadata of a message holds a note of the source under `fastflight.note`, and that of the last
+message, which has no rows, the trailer under `fastflight.trailer`. An Arrow stream that ends in an error has the error
+in that place, under `fastflight.error`, and no end-of-stream mark.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ESCAPED = r"'\1"
 Data = bytes | memoryview
 
 
-class Encoder(Protocol):
+class BodyEncoder(Protocol):
     """The bytes of one answer, in order: `begin`, `encode` for each batch, then `finish` or `fail`."""
 
     # Of the whole answer.
@@ -156,7 +156,7 @@ class ParquetEncoder:
     enough = False
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._sink = _Sink()
+        self._sink = _ParquetSink()
         self._schema = schema.remove_metadata()
         self._held: list[pa.RecordBatch] = []
         self._size = 0
@@ -189,7 +189,7 @@ class ParquetEncoder:
         return self._sink.take()
 
 
-class _Sink(io.RawIOBase):
+class _ParquetSink(io.RawIOBase):
     """What a Parquet writer writes to: parts that are taken away."""
 
     def __init__(self) -> None:
@@ -219,7 +219,7 @@ def _without_formulas(column: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(column, FORMULA.pattern, ESCAPED)
 
 
-def encoder_of(format_: str, formulas: str | None) -> Callable[[pa.Schema], Encoder]:
+def encoder_of(format_: str, formulas: str | None) -> Callable[[pa.Schema], BodyEncoder]:
     """What makes the encoder of a format. `formulas`: what a query says of these: `escape`, or None to leave them."""
     if formulas is None:
         return ENCODERS[format_]
@@ -232,7 +232,7 @@ def encoder_of(format_: str, formulas: str | None) -> Callable[[pa.Schema], Enco
     return lambda schema: TextEncoder("csv", CSV_TYPE, schema, escapes=True)
 
 
-ENCODERS: Mapping[str, Callable[[pa.Schema], Encoder]] = {
+ENCODERS: Mapping[str, Callable[[pa.Schema], BodyEncoder]] = {
     "arrow": ArrowEncoder,
     "jsonl": lambda schema: TextEncoder("jsonl", "application/jsonl", schema),
     "csv": lambda schema: TextEncoder("csv", CSV_TYPE, schema),

@@ -20,7 +20,7 @@ from fastflight.gateway.connections import Connections
 from fastflight.gateway.door import Door
 from fastflight.gateway.headers import begin
 from fastflight.gateway.small import Make, Small
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 from fastflight.gateway.telling import send_error
 
 # Methods whose content means something.
@@ -29,7 +29,7 @@ WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"))
 
 
-class Sockets(Protocol):
+class SocketApplication(Protocol):
     """The application behind WebSockets, whose Host and Origin have been checked."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
@@ -39,7 +39,7 @@ class Sockets(Protocol):
     async def end(self, timeout: float) -> None: ...
 
 
-class Front:
+class FrontApplication:
     """The ASGI application in front of `behind`. `small`: path to how its answer is made."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Front:
         door: Door,
         small: Mapping[str, Make],
         behind: Application,
-        sockets: Sockets | None = None,
+        sockets: SocketApplication | None = None,
         callers: Callers | None = None,
         public: Collection[str] = (),
     ) -> None:
@@ -84,7 +84,7 @@ class Front:
         if whole is not None:
             try:
                 self._door.check(headers)
-            except Refused:
+            except HttpRefusal:
                 return None
             if self._shares and self._door.other(headers) is not None:
                 return None
@@ -99,7 +99,7 @@ class Front:
         send = self._counting(scope["method"], send)
         try:
             self._door.check(scope["headers"])
-        except Refused as error:
+        except HttpRefusal as error:
             await send_error(send, error)
             return
         if self._door.has_others:
@@ -116,7 +116,7 @@ class Front:
             small = self._small.get(scope["path"])
             if small is not None:
                 if scope["method"] not in ("GET", "HEAD"):
-                    raise Refused(
+                    raise HttpRefusal(
                         405,
                         "this can only be read",
                         where=scope["path"],
@@ -153,7 +153,7 @@ class Front:
         try:
             self._door.check(scope["headers"])
             if self._sockets is None:
-                raise Refused(404, "no WebSocket there", where=scope["path"])
+                raise HttpRefusal(404, "no WebSocket there", where=scope["path"])
             with contextlib.suppress(Unauthenticated):  # then its ticket has to say who asks
                 scope[CALLER] = await self._caller(scope)
         except Exception as error:
@@ -177,12 +177,12 @@ class Front:
 
 
 def _check_coding(scope: Scope) -> None:
-    """`Refused` for content in a coding: stored as it is, it would be another file than the one that was meant."""
+    """`HttpRefusal` for content in a coding: stored as it is, it would be another file than the one that was meant."""
     if scope["method"] not in WITH_CONTENT:
         return
     for name, value in scope["headers"]:
         if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            raise Refused(
+            raise HttpRefusal(
                 415,
                 f"{value[:80].decode('latin-1')!r} is not decoded here",
                 where="Content-Encoding",

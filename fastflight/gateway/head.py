@@ -9,7 +9,7 @@ from __future__ import annotations
 import httptools
 
 from fastflight.gateway.asgi import Header
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 
 # A request's first line and headers: a long path, cookies of other servers on this computer.
 MAX_HEAD_BYTES = 64 * 1024
@@ -19,10 +19,10 @@ SCHEMES = (b"http", b"https")
 
 
 class Head:
-    """One head as it comes. Its methods raise `Refused`, which `refusal` keeps: the parser that calls them hides it."""
+    """One request head. Its methods raise `HttpRefusal`; `refusal` keeps it, as the parser that calls them hides it."""
 
     def __init__(self) -> None:
-        self.refusal: Refused | None = None
+        self.refusal: HttpRefusal | None = None
         self._bytes = 0
         self._headers = 0
         self._hosts = 0
@@ -76,6 +76,6 @@ class Head:
         path = (parsed.path or b"/") + (b"?" + parsed.query if parsed.query else b"")
         return path, [(name, authority if name == b"host" else value) for name, value in headers]
 
-    def _refused(self, status: int, what: str, *, where: str, hint: str) -> Refused:
-        self.refusal = Refused(status, what, where=where, hint=hint)
+    def _refused(self, status: int, what: str, *, where: str, hint: str) -> HttpRefusal:
+        self.refusal = HttpRefusal(status, what, where=where, hint=hint)
         return self.refusal

@@ -26,7 +26,7 @@ from fastflight.gateway.connections import (
 )
 from fastflight.gateway.head import MAX_HEAD_BYTES, Head
 from fastflight.gateway.relay import PATH, Relay
-from fastflight.gateway.status import Refused, last_words
+from fastflight.gateway.status import HttpRefusal, last_words
 from fastflight.gateway.unread import Waiting
 from fastflight.gateway.websocket import WebSocket
 from fastflight.transport.progress import taken
@@ -82,7 +82,7 @@ class HttpConnection(HttpToolsProtocol):
         self.due = self.loop.time() + HEAD_SECONDS
         self.origin = origin_of((transport.get_extra_info("peername") or ("",))[0])
         if not self._came.came(self):
-            self._refuse(Refused(503, "too many connections", hint="Close some, or ask again in a while"))
+            self._refuse(HttpRefusal(503, "too many connections", hint="Close some, or ask again in a while"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._came.gone(self)
@@ -107,9 +107,11 @@ class HttpConnection(HttpToolsProtocol):
 
     def cut(self, late: bool) -> None:
         if late and self._in_content:
-            self._refuse(Refused(408, f"nothing came for {CONTENT_STALL_SECONDS:.0f} s", where="content", hint=AGAIN))
+            self._refuse(
+                HttpRefusal(408, f"nothing came for {CONTENT_STALL_SECONDS:.0f} s", where="content", hint=AGAIN)
+            )
         elif late and self._head_bytes:
-            self._refuse(Refused(408, f"not whole within {HEAD_SECONDS:.0f} s", where="head", hint=AGAIN))
+            self._refuse(HttpRefusal(408, f"not whole within {HEAD_SECONDS:.0f} s", where="head", hint=AGAIN))
         else:
             self.transport.abort()
 
@@ -139,7 +141,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._head_bytes > MAX_HEAD_BYTES:
-            self._refuse(Refused(431, f"more than {MAX_HEAD_BYTES} bytes", where="head", hint="Send less"))
+            self._refuse(HttpRefusal(431, f"more than {MAX_HEAD_BYTES} bytes", where="head", hint="Send less"))
         elif self.pipeline:
             if len(self.pipeline) > MAX_AHEAD or self._ahead_bytes() > MAX_AHEAD_BYTES:
                 self.transport.abort()
@@ -148,7 +150,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         hint = "What follows on this connection is not read"
-        self._refuse(self._head.refusal or Refused(400, "not a request of HTTP/1.1", hint=hint))
+        self._refuse(self._head.refusal or HttpRefusal(400, "not a request of HTTP/1.1", hint=hint))
 
     def on_message_begin(self) -> None:
         """The scope is made once it is known that the application has to be asked."""
@@ -255,7 +257,7 @@ class HttpConnection(HttpToolsProtocol):
         urls = (len(cycle.scope["raw_path"]) + len(cycle.scope["query_string"]) for cycle, _ in self.pipeline)
         return sum(heads) + sum(urls) + sum(len(cycle.body) for cycle, _ in self.pipeline)
 
-    def _refuse(self, error: Refused) -> None:
+    def _refuse(self, error: HttpRefusal) -> None:
         """End the connection, with an answer that is not the application's if one may stand there."""
         self.due = None
         if self._is_next:

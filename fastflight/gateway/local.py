@@ -21,7 +21,7 @@ from fastflight.access.authority import Authority
 from fastflight.access.identity import unproven
 from fastflight.concurrency import Channel, Shards, across, off_loop
 from fastflight.errors import Stopped
-from fastflight.gateway.backend import AHEAD_BYTES, Answer
+from fastflight.gateway.backend import AHEAD_BYTES, StreamedAnswer
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.gateway.typed import TYPED, handing_in
@@ -90,7 +90,7 @@ class LocalBackend:
     @contextlib.asynccontextmanager
     async def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[StreamedAnswer]:
         request = self._authority.authorize(caller.identity, request, "read")
         begin = self._coming(request, ahead_bytes)  # what cannot be read is refused before it waits for a place
         async with self._stream(request, caller) as stream, contextlib.aclosing(begin()) as coming:
@@ -99,7 +99,7 @@ class LocalBackend:
     @contextlib.asynccontextmanager
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[StreamedAnswer]:
         request = self._authority.authorize(caller.identity, request, "exchange")
         exchange = dispatch.async_exchanger(self._catalog.source_of(request))
         shard = self._shards.of(request.belongs_to)
@@ -178,14 +178,16 @@ class LocalBackend:
         return False
 
 
-async def _answer(coming: Coming, stream: Stream) -> Answer:
+async def _answer(coming: Coming, stream: Stream) -> StreamedAnswer:
     """What comes, once it says what it is."""
     reading = cast(Reading | AsyncReading, await anext(coming))
     if reading.drain is not None:
         stream.when_draining(reading.drain)
     batches = cast(AsyncIterator[pa.RecordBatch | Noted], coming)
     outgoing = Outgoing(reading.schema, stream)
-    return Answer(reading.schema, _pieces(batches, outgoing, stream), lambda: outgoing.trailer(reading.summary()))
+    return StreamedAnswer(
+        reading.schema, _pieces(batches, outgoing, stream), lambda: outgoing.trailer(reading.summary())
+    )
 
 
 async def _pieces(

@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.gateway.formats import END_OF_STREAM
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 from fastflight.runtime.outgoing import split
 from fastflight.tables import Layout, open_writer
 
 Message: TypeAlias = bytes | memoryview | str
 
 
-class Encoder(Protocol):
+class MessageEncoder(Protocol):
     """The messages of one answer: `begin`, those of each batch, then `finish`."""
 
     # Whether encoding a batch takes so long that the loop must not wait for it.
@@ -87,7 +87,7 @@ class JsonMessages:
         return None
 
 
-MESSAGES: Mapping[str, Callable[[pa.Schema], Encoder]] = {"arrow": ArrowMessages, "json": JsonMessages}
+MESSAGES: Mapping[str, Callable[[pa.Schema], MessageEncoder]] = {"arrow": ArrowMessages, "json": JsonMessages}
 
 
 def _joined(lines: list[bytes]) -> Iterator[str]:
@@ -112,8 +112,8 @@ def _is_bytes(type_: pa.DataType) -> bool:
     return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_))
 
 
-def _too_big(size: int) -> Refused:
-    return Refused(
+def _too_big(size: int) -> HttpRefusal:
+    return HttpRefusal(
         413,
         f"a row of {size} bytes is larger than a message, which has {MAX_MESSAGE_BYTES}",
         hint="Ask by POST /stream",

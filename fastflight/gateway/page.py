@@ -18,7 +18,7 @@ from urllib.parse import quote
 from fastflight.concurrency import off_loop
 from fastflight.errors import UnknownName, nearest
 from fastflight.gateway.asgi import Application, Receive, Scope, Send
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 from fastflight.gateway.telling import send_error
 
 STATIC = Path(__file__).parent / "static"
@@ -60,7 +60,7 @@ class Page:
         if path in self._files or path == "/plots" or path.startswith("/plots/"):
             try:
                 if scope["method"] not in ("GET", "HEAD"):
-                    raise Refused(405, "this can only be read", where=path, hint="Ask with GET")
+                    raise HttpRefusal(405, "this can only be read", where=path, hint="Ask with GET")
                 media_type, body = await off_loop(self._content, path)
             except Exception as error:
                 await send_error(send, error)

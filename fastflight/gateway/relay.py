@@ -19,13 +19,13 @@ from fastflight.gateway.asgi import Header
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.connections import Connections
 from fastflight.gateway.door import Door
-from fastflight.gateway.places import Places
+from fastflight.gateway.quota import Quota
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers, unpaced
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.gateway.relay_wire import SocketWire, TransportWire
-from fastflight.gateway.status import Refused, last_words
+from fastflight.gateway.status import HttpRefusal, last_words
 from fastflight.gateway.unread import Unread
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
 from fastflight.protocol.websocket import CloseCode, accept
@@ -96,7 +96,7 @@ class Relay:
         self._check = check
         # With those that were told that they end, and have not read it yet.
         self._clients: dict[RelayClient, Caller] = {}
-        self._places: Places[RelayClient] = Places(
+        self._places: Quota[RelayClient] = Quota(
             MAX_CLIENTS,
             MAX_CLIENTS_OF_ONE,
             "connections to the relay",
@@ -221,16 +221,18 @@ class Relay:
         """The key of a handshake (RFC 6455, 4.2.1) of `caller` that may come in; those of whom one has to go for it."""
         given = dict(headers)
         if given.get(b"sec-websocket-version") != b"13":
-            raise Refused(426, "not a version that is spoken here", where="Sec-WebSocket-Version", hint="Known: 13")
+            raise HttpRefusal(426, "not a version that is spoken here", where="Sec-WebSocket-Version", hint="Known: 13")
         key = given.get(b"sec-websocket-key", b"").decode("latin-1")
         try:
             whole = len(base64.b64decode(key, validate=True)) == 16
         except binascii.Error:
             whole = False
         if not whole:
-            raise Refused(400, "not the key of a WebSocket", where="Sec-WebSocket-Key", hint="Send 16 bytes in base64")
+            raise HttpRefusal(
+                400, "not the key of a WebSocket", where="Sec-WebSocket-Key", hint="Send 16 bytes in base64"
+            )
         if self._closed:
-            raise Refused(503, "the relay takes no more connections", where="/relay", hint="Ask again later")
+            raise HttpRefusal(503, "the relay takes no more connections", where="/relay", hint="Ask again later")
         return key, self._places.wanted(caller.known_name)
 
 
@@ -244,7 +246,7 @@ def _detached(transport: asyncio.Transport) -> socket.socket:
         descriptor = os.dup(transport.get_extra_info("socket").fileno())
     except OSError as error:
         hint = "Close other connections, or raise the limit of descriptors where the server runs"
-        raise Refused(503, "there is no descriptor left for it", where="/relay", hint=hint) from error
+        raise HttpRefusal(503, "there is no descriptor left for it", where="/relay", hint=hint) from error
     sock = socket.socket(fileno=descriptor)
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a host that vanished is noticed, in the end

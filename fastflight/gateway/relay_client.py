@@ -1,6 +1,6 @@
 """One client of the relay: a WebSocket whose binary messages are the relay's frames, and its streams.
 
-The client is heard and answered by its `Wire`. Its memory is bounded on both ways: targets are not read while
+The client is heard and answered by its `RelaySocket`. Its memory is bounded on both ways: targets are not read while
 `QUEUED_BYTES` or `DATA_FRAMES` wait for it, and it is not heard itself while `MAX_QUEUED_FRAMES` do, so that one that
 asks and never reads costs no more. It ends by a last frame that says why, a WebSocket close, and a moment to read them.
 """
@@ -16,7 +16,7 @@ from fastflight.gateway.relay_allowance import Allowance
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream, Taps
 from fastflight.gateway.relay_targets import AllowedTargets, Asker
-from fastflight.gateway.relay_wire import Wire
+from fastflight.gateway.relay_wire import RelaySocket
 from fastflight.gateway.unread import Waiting
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import (
@@ -55,7 +55,7 @@ class RelayClient:
 
     def __init__(
         self,
-        wire: Wire,
+        wire: RelaySocket,
         allowed: AllowedTargets,
         buffers: Buffers,
         gone: Callable[[RelayClient], None],

@@ -58,7 +58,7 @@ class _Frame:
     buffer: bytearray | None
 
 
-class Outgoing:
+class RelayOutgoing:
     """The way to the client at `sock`, which does not block. Belongs to one loop."""
 
     def __init__(

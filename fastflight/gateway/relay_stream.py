@@ -20,7 +20,7 @@ from fastflight.errors import FastFlightError, RequestError
 from fastflight.gateway.relay_outgoing import Buffers, unpaced
 from fastflight.gateway.relay_targets import AllowedTargets, Asker, Endpoint
 from fastflight.gateway.relay_timing import Timing
-from fastflight.gateway.relay_wire import Way
+from fastflight.gateway.relay_wire import RelayOutput
 from fastflight.protocol import websocket
 from fastflight.protocol.relay import HEADER_BYTES, Reason, RelayConnection
 from fastflight.transport.tap import Tap
@@ -41,7 +41,7 @@ class Client(Protocol):
     """What a stream sees of the connection that it is on."""
 
     connection: RelayConnection
-    outgoing: Way
+    outgoing: RelayOutput
     buffers: Buffers
 
     @property

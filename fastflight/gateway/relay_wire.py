@@ -1,7 +1,7 @@
 """The two ways to a client of the relay: its socket, or under TLS the transport that it came by.
 
-A `Wire` gives what comes to `heard` (nothing: the client is gone) and has an `outgoing` way, both from `start` on. The
-socket's way copies nothing. TLS has to have the bytes in its own hands, so there a payload is copied once.
+From `start` on, a `RelaySocket` passes what it receives to `heard` (empty bytes: the client has gone) and returns the
+`RelayOutput` to the client. A plain socket's output copies nothing; TLS copies each payload once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from fastflight.gateway.relay_outgoing import NOTHING, Buffers, Outgoing
+from fastflight.gateway.relay_outgoing import NOTHING, Buffers, RelayOutgoing
 from fastflight.transport.progress import Taken, taken
 
 # One read of a client: a message of 64 KB with what surrounds it, or many small ones.
@@ -20,7 +20,7 @@ READ_BYTES = 128 * 1024
 Heard = Callable[[memoryview], None]
 
 
-class Way(Protocol):
+class RelayOutput(Protocol):
     """What goes to a client, in order."""
 
     @property
@@ -38,14 +38,14 @@ class Way(Protocol):
         """Throw away what waits."""
 
 
-class Wire(Protocol):
+class RelaySocket(Protocol):
     """A client's connection, until it is closed."""
 
     @property
     def own_port(self) -> int | None:
         """The port of this computer that the client came to."""
 
-    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> Way:
+    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> RelayOutput:
         """Begin; `drained` is told whenever what waited was taken, `lost` when the client is gone."""
 
     def taken(self) -> Taken | None:
@@ -77,16 +77,16 @@ class SocketWire:
         self._incoming = bytearray(READ_BYTES)
         self._reading = False
         self._heard: Heard = _unheard
-        self._outgoing: Outgoing | None = None
+        self._outgoing: RelayOutgoing | None = None
 
     @property
     def own_port(self) -> int | None:
         name = self._sock.getsockname()
         return name[1] if isinstance(name, tuple) else None
 
-    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> Outgoing:
+    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> RelayOutgoing:
         self._heard = heard
-        self._outgoing = Outgoing(self._sock, self._buffers, drained, lost)
+        self._outgoing = RelayOutgoing(self._sock, self._buffers, drained, lost)
         return self._outgoing
 
     def taken(self) -> Taken | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 
 from fastflight.errors import RequestError, nearest
-from fastflight.gateway.backend import Answer, Backend
-from fastflight.gateway.channel import Channel
+from fastflight.gateway.backend import Backend, StreamedAnswer
+from fastflight.gateway.channel import WebSocketChannel
 from fastflight.gateway.session import AHEAD_BYTES
-from fastflight.gateway.sockets import Opened, Opening
+from fastflight.gateway.sockets import AcceptedUpgrade, Opening
 from fastflight.gateway.tickets import other
 from fastflight.gateway.typed import Typed
 from fastflight.gateway.watching import until
@@ -26,7 +26,7 @@ class Repls:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def __call__(self, opening: Opening) -> Opened:
+    def __call__(self, opening: Opening) -> AcceptedUpgrade:
         if opening.query:
             unknown = next(iter(opening.query))
             raise RequestError("unknown key", where=unknown[:80], hint=nearest(unknown, ["ticket"]))
@@ -34,7 +34,7 @@ class Repls:
         if granted is not None and getattr(granted, "device", None) != opening.rest:
             raise other("It is for another device")
 
-        async def talk(channel: Channel) -> str:
+        async def talk(channel: WebSocketChannel) -> str:
             content = {"type": DeviceSession.type, "device": opening.rest, "flush_ms": 0}
             request = self._backend.decode(json.dumps(content).encode())
             typed = Typed()
@@ -45,16 +45,16 @@ class Repls:
                     await channel.tell(ready={"device": opening.rest})
                     return await _say(answer, channel)
 
-        return Opened(talk)
+        return AcceptedUpgrade(talk)
 
 
-async def _type(channel: Channel, typed: Typed) -> Exception:
+async def _type(channel: WebSocketChannel, typed: Typed) -> Exception:
     while True:
         data = await channel.receive()
         typed.put(data.encode(errors="replace") if isinstance(data, str) else data)
 
 
-async def _say(answer: Answer, channel: Channel) -> str:
+async def _say(answer: StreamedAnswer, channel: WebSocketChannel) -> str:
     """What the device says, until there is no more, and why."""
     async for batch, note in answer.batches:
         if note is not None:

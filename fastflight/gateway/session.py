@@ -14,11 +14,11 @@ import asyncio
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, nearest
-from fastflight.gateway.backend import Answer, Backend
-from fastflight.gateway.channel import Channel
-from fastflight.gateway.messages import MESSAGES, Encoder, Message
-from fastflight.gateway.sockets import Opened, Opening
-from fastflight.gateway.status import Refused
+from fastflight.gateway.backend import Backend, StreamedAnswer
+from fastflight.gateway.channel import WebSocketChannel
+from fastflight.gateway.messages import MESSAGES, Message, MessageEncoder
+from fastflight.gateway.sockets import AcceptedUpgrade, Opening
+from fastflight.gateway.status import HttpRefusal
 from fastflight.gateway.streaming import CELLS_ON_LOOP, CELLS_PER_SLICE
 from fastflight.gateway.tickets import other
 from fastflight.gateway.watching import until
@@ -40,9 +40,9 @@ class Sessions:
         # Chunks that clients were too slow for, so far.
         self.missed = 0
 
-    def __call__(self, opening: Opening) -> Opened:
+    def __call__(self, opening: Opening) -> AcceptedUpgrade:
         if opening.rest:
-            raise Refused(404, "no WebSocket there", where=opening.rest[:80], hint="It is /ws/session")
+            raise HttpRefusal(404, "no WebSocket there", where=opening.rest[:80], hint="It is /ws/session")
         unknown = next((key for key in opening.query if key not in KEYS), None)
         if unknown is not None:
             raise RequestError("unknown key", where=unknown[:80], hint=nearest(unknown, KEYS))
@@ -51,15 +51,15 @@ class Sessions:
         if format_ not in MESSAGES:
             raise RequestError(f"{format_[:80]!r} is not a format here", where="as", hint=nearest(format_, MESSAGES))
 
-        async def talk(channel: Channel) -> str:
+        async def talk(channel: WebSocketChannel) -> str:
             asked = await self._asked(opening, channel)
             async with until(lambda: _silent(channel)):
                 async with self._backend.read(asked, ahead_bytes=AHEAD_BYTES, caller=opening.caller) as answer:
                     return await self._send(MESSAGES[format_](answer.schema), answer, channel)
 
-        return Opened(talk, offered if offered == format_ else None)
+        return AcceptedUpgrade(talk, offered if offered == format_ else None)
 
-    async def _asked(self, opening: Opening, channel: Channel) -> Request:
+    async def _asked(self, opening: Opening, channel: WebSocketChannel) -> Request:
         """What the client wants: what its ticket is for, or what it says."""
         grant, content = opening.grant, opening.query.get("request")
         if grant is not None:
@@ -70,7 +70,7 @@ class Sessions:
         said = await _first(channel) if content is None else content
         return self._backend.decode(said.encode(errors="replace") if isinstance(said, str) else said)
 
-    async def _send(self, encoder: Encoder, answer: Answer, channel: Channel) -> str:
+    async def _send(self, encoder: MessageEncoder, answer: StreamedAnswer, channel: WebSocketChannel) -> str:
         """All rows, and why there are no more."""
         await channel.send(encoder.begin())
         async for batch, note in answer.batches:
@@ -97,15 +97,15 @@ class Sessions:
         return str(trailer.get("ended", "finished"))
 
 
-async def _first(channel: Channel) -> bytes | str:
+async def _first(channel: WebSocketChannel) -> bytes | str:
     try:
         async with asyncio.timeout(FIRST_SECONDS):
             return await channel.receive()
     except TimeoutError:
-        raise Refused(408, f"no request came within {FIRST_SECONDS:.0f} s", where="message") from None
+        raise HttpRefusal(408, f"no request came within {FIRST_SECONDS:.0f} s", where="message") from None
 
 
-async def _silent(channel: Channel) -> Exception:
+async def _silent(channel: WebSocketChannel) -> Exception:
     """What ends it from the other side."""
     await channel.receive()
     return RequestError(

@@ -45,9 +45,9 @@ class Small:
         self._make = make
         self._more = tuple(more)
         self._anyone = self._new(ANYONE)
-        self._others: dict[Caller, Kept] = {}
+        self._others: dict[Caller, CachedAnswer] = {}
 
-    def of(self, caller: Caller) -> Kept:
+    def of(self, caller: Caller) -> CachedAnswer:
         """That of `caller`. One for a caller who has shown a token is not kept: the token would be kept with it."""
         if caller is ANYONE:
             return self._anyone
@@ -60,11 +60,11 @@ class Small:
             kept = self._others[caller] = self._new(caller)
         return kept
 
-    def _new(self, caller: Caller) -> Kept:
-        return Kept(lambda: self._make(caller), more=self._more)
+    def _new(self, caller: Caller) -> CachedAnswer:
+        return CachedAnswer(lambda: self._make(caller), more=self._more)
 
 
-class Kept:
+class CachedAnswer:
     """One small answer, as encoded messages."""
 
     def __init__(

@@ -18,7 +18,7 @@ from fastflight.access.identity import unproven
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway.asgi import CALLER, Receive, Scope, Send
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.channel import GOING_AWAY, NORMAL, Channel
+from fastflight.gateway.channel import GOING_AWAY, NORMAL, WebSocketChannel
 from fastflight.gateway.telling import send_error
 from fastflight.gateway.tickets import Grant, Tickets
 from fastflight.sources.following import DRAINING
@@ -44,11 +44,11 @@ class Opening:
 
 
 # What happens on a WebSocket; returns why it ends.
-Talk: TypeAlias = Callable[[Channel], Awaitable[str]]
+Talk: TypeAlias = Callable[[WebSocketChannel], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class AcceptedUpgrade:
     """An upgrade that is accepted."""
 
     talk: Talk
@@ -61,7 +61,7 @@ class Sockets:
 
     def __init__(
         self,
-        kinds: Mapping[str, Callable[[Opening], Opened]],
+        kinds: Mapping[str, Callable[[Opening], AcceptedUpgrade]],
         tickets: Tickets,
         check: Callable[[Caller], None] = lambda caller: None,
     ) -> None:
@@ -95,7 +95,7 @@ class Sockets:
             self._look()
         try:
             await send({"type": "websocket.accept", "subprotocol": opened.subprotocol})
-            await self._carry_out(opened.talk, Channel(receive, send), task)
+            await self._carry_out(opened.talk, WebSocketChannel(receive, send), task)
         finally:
             self._open.pop(task, None)
             self._put_out.pop(task, None)
@@ -124,7 +124,7 @@ class Sockets:
         if self._open:
             await asyncio.wait(self._open, timeout=END_SECONDS)
 
-    async def _carry_out(self, talk: Talk, channel: Channel, task: asyncio.Task[None]) -> None:
+    async def _carry_out(self, talk: Talk, channel: WebSocketChannel, task: asyncio.Task[None]) -> None:
         try:
             ended = await talk(channel)
         except asyncio.CancelledError:
@@ -153,7 +153,7 @@ class Sockets:
         loop = asyncio.get_running_loop()
         self._looking = loop.call_later(LOOK_SECONDS, self._look) if self._open else None
 
-    def _opened(self, scope: Scope) -> tuple[Opened, Caller]:
+    def _opened(self, scope: Scope) -> tuple[AcceptedUpgrade, Caller]:
         kind, _, rest = scope["path"].removeprefix(PREFIX).partition("/")
         if not scope["path"].startswith(PREFIX) or kind not in self._kinds:
             if scope.get(CALLER) is None:

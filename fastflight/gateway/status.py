@@ -40,7 +40,7 @@ RETRY_SECONDS = 1
 EVERYWHERE = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 
 
-class Refused(RequestError):
+class HttpRefusal(RequestError):
     """A request that HTTP has a status code of its own for; `headers` are those that the status asks for."""
 
     def __init__(
@@ -86,7 +86,7 @@ OF_BOARD = {
 def told(error: BaseException) -> tuple[int, bytes]:
     """The status code and the JSON for `error`. One that nobody expected is logged, and is a number to the peer."""
     error = failure_of(error)
-    if isinstance(error, Refused):
+    if isinstance(error, HttpRefusal):
         content = json.loads(described(error, MAX_ERROR_BYTES))
         del content["status"], content["headers"]
         return error.status, _body(content, str(error))

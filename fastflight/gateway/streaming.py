@@ -21,9 +21,9 @@ from starlette.responses import Response
 from fastflight.concurrency import off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.asgi import Header, Receive, Scope, Send
-from fastflight.gateway.backend import Answer, Backend
+from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.formats import Data, Encoder
+from fastflight.gateway.formats import BodyEncoder, Data
 from fastflight.gateway.telling import told_off_loop
 from fastflight.gateway.watching import until
 from fastflight.service.requests import Request
@@ -39,14 +39,14 @@ class Begun:
 
     status: int
     headers: list[Header]
-    encoder: Encoder | None
+    encoder: BodyEncoder | None
 
 
 class Streamed(Response):
     """The rows of `request` for `caller`, as the encoder that `make` makes writes them."""
 
     def __init__(
-        self, backend: Backend, request: Request, caller: Caller, make: Callable[[pa.Schema], Encoder]
+        self, backend: Backend, request: Request, caller: Caller, make: Callable[[pa.Schema], BodyEncoder]
     ) -> None:
         super().__init__()
         self._backend = backend
@@ -54,7 +54,7 @@ class Streamed(Response):
         self._caller = caller
         self._make = make
 
-    async def begin(self, answer: Answer) -> Begun | Request | Response:
+    async def begin(self, answer: StreamedAnswer) -> Begun | Request | Response:
         """What is sent of `answer`, which has just been opened; or what is to be asked, or sent, instead of it."""
         encoder = self._make(answer.schema)
         headers = [
@@ -82,12 +82,12 @@ class Streamed(Response):
             await send({"type": "http.response.body", "body": b""})
 
 
-def path_of(answer: Answer) -> bytes:
+def path_of(answer: StreamedAnswer) -> bytes:
     """Which path served it: `sync` or `async`."""
     return bytes((answer.schema.metadata or {}).get(b"fastflight.path", b""))
 
 
-async def _send_answer(begun: Begun, encoder: Encoder | None, answer: Answer, send: Send) -> bool:
+async def _send_answer(begun: Begun, encoder: BodyEncoder | None, answer: StreamedAnswer, send: Send) -> bool:
     """Whether all of it was sent."""
     await send({"type": "http.response.start", "status": begun.status, "headers": begun.headers})
     try:
@@ -100,7 +100,7 @@ async def _send_answer(begun: Begun, encoder: Encoder | None, answer: Answer, se
         return False
 
 
-async def _send_rows(encoder: Encoder, answer: Answer, send: Send) -> None:
+async def _send_rows(encoder: BodyEncoder, answer: StreamedAnswer, send: Send) -> None:
     await _send(send, encoder.begin())
     async for batch, note in answer.batches:
         if encoder.slow and batch.num_rows * batch.num_columns > CELLS_ON_LOOP:

@@ -7,7 +7,7 @@ import math
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, ResourceExhausted
 from fastflight.gateway.asgi import Application, Message, Receive, Scope, Send
-from fastflight.gateway.status import EVERYWHERE, RETRY_SECONDS, Refused, told
+from fastflight.gateway.status import EVERYWHERE, RETRY_SECONDS, HttpRefusal, told
 
 
 class Telling:
@@ -42,7 +42,7 @@ async def send_error(send: Send, error: BaseException, kind: str = "http") -> No
     """Answer with what the client is to know of `error`. `kind` is `websocket.http` for an upgrade."""
     status, body = await told_off_loop(error)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if isinstance(error, Refused):
+    if isinstance(error, HttpRefusal):
         headers += error.headers
     if status == 401:
         # Not Basic, which is taken as well: browsers would ask by a window of their own. What else the client sends on

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.places import Places
-from fastflight.gateway.status import Refused
+from fastflight.gateway.quota import Quota
+from fastflight.gateway.status import HttpRefusal
 from fastflight.service.requests import Request
 
 # From asking to opening: a slow phone's few round trips.
@@ -44,7 +44,7 @@ class Tickets:
         self._clock = clock
         # In the order of their ends.
         self._open: dict[str, tuple[str, float, Grant]] = {}
-        self._places: Places[str] = Places(
+        self._places: Quota[str] = Quota(
             MAX_TICKETS,
             MAX_TICKETS_OF_ONE,
             "tickets that wait to be used",
@@ -68,12 +68,12 @@ class Tickets:
         return f"{number}.{secret}"
 
     def redeem(self, ticket: str, use: str) -> Grant:
-        """What `ticket` grants, once; `Refused` unless it grants that `use`."""
+        """What `ticket` grants, once; `HttpRefusal` unless it grants that `use`."""
         number, _, secret = ticket.partition(".")
         kept, until, grant = self._taken(number)
         known = hmac.compare_digest(kept.encode(), secret.encode(errors="replace"))
         if grant is None or not known or until <= self._clock():
-            raise Refused(
+            raise HttpRefusal(
                 403, "unknown, used or expired", where="ticket", hint="Ask for one at POST /tickets, and use it once"
             )
         if grant.use != use:
@@ -89,6 +89,6 @@ class Tickets:
         return kept
 
 
-def other(hint: str) -> Refused:
+def other(hint: str) -> HttpRefusal:
     """A ticket that does not fit where it is shown."""
-    return Refused(403, "the ticket is for another request", where="ticket", hint=hint)
+    return HttpRefusal(403, "the ticket is for another request", where="ticket", hint=hint)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastflight.concurrency import Channel
 from fastflight.errors import Stopped
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 from fastflight.runtime.weight import weight
 from fastflight.tables.bare import one_content
 
@@ -30,11 +30,11 @@ class Typed:
         self._came = asyncio.Event()
 
     def put(self, data: bytes) -> None:
-        """Never waits, so that one who leaves is seen at once; `Refused` when too much waits."""
+        """Never waits, so that one who leaves is seen at once; `HttpRefusal` when too much waits."""
         if not data:
             return  # nothing of it would reach the device, and any number would wait
         if self._bytes + len(data) > MAX_TYPED_BYTES:
-            raise Refused(
+            raise HttpRefusal(
                 413,
                 f"{self._bytes} bytes wait for the device already",
                 where="message",

@@ -15,7 +15,7 @@ from fastflight.concurrency.offload import off_loop
 from fastflight.errors import RequestError, Stopped
 from fastflight.gateway.asgi import Receive
 from fastflight.gateway.formats import MEDIA_TYPES
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 from fastflight.tables import Layout, RowReader, open_reader
 from fastflight.tables.bare import one_content
 
@@ -38,7 +38,7 @@ def format_of_content(media_type: str) -> str:
     if meant in READABLE:
         return meant
     known = ", ".join(media for media, meant in MEDIA_TYPES.items() if meant in READABLE)
-    raise Refused(
+    raise HttpRefusal(
         415,
         f"{name[:80]!r} holds no rows",
         where="Content-Type",
@@ -72,14 +72,14 @@ class Content:
                     parts.append(chunk)
                     size += len(chunk)
                     if size > max_bytes:
-                        raise Refused(413, f"more than {max_bytes} bytes", where="content", hint="Send less")
+                        raise HttpRefusal(413, f"more than {max_bytes} bytes", where="content", hint="Send less")
         except TimeoutError:
             what = f"not whole within {WHOLE_SECONDS:.0f} s"
-            raise Refused(408, what, where="content", hint="Ask again") from None
+            raise HttpRefusal(408, what, where="content", hint="Ask again") from None
         return b"".join(parts)
 
 
-class Rows:
+class UploadedRows:
     """Rows of `content`: `schema` once `begin` has returned, then the batches."""
 
     def __init__(self, content: Content, layout: Layout) -> None:

@@ -26,7 +26,7 @@ Said = Mapping[str, Mapping[str, Any]]
 Points = Mapping[str, list[Point]]
 
 
-class Viewer:
+class PageViewer:
     """One page: the messages that wait for it. Belongs to the gateway's loop."""
 
     def __init__(self) -> None:
@@ -71,12 +71,12 @@ class Viewer:
         return self._waiting.popleft()
 
 
-class View:
+class PageView:
     """What one caller is shown, and those who look."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
-        self.viewers: set[Viewer] = set()
+        self.viewers: set[PageViewer] = set()
         # What the backend says of the devices that there are for this caller, and why it does not.
         self.state: Mapping[str, Mapping[str, Any]] = {}
         self.trouble = ""

@@ -1,6 +1,6 @@
 """`/ws/fleet`: the fleet's messages to one page, as text. What the page sends is not heeded.
 
-A page that does not read fills its connection's buffers; then it is given no more until it does (see `Viewer`).
+A page that does not read fills its connection's buffers; then it is given no more until it does (see `PageViewer`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.channel import Channel
+from fastflight.gateway.channel import WebSocketChannel
 from fastflight.gateway.fleet import Fleet
 from fastflight.gateway.hearing import MAX_SESSIONS, Hear, sessions
-from fastflight.gateway.sockets import Opened, Opening
-from fastflight.gateway.status import Refused
-from fastflight.gateway.view import Viewer
+from fastflight.gateway.sockets import AcceptedUpgrade, Opening
+from fastflight.gateway.status import HttpRefusal
+from fastflight.gateway.view import PageViewer
 from fastflight.gateway.watching import until
 from fastflight.sources.following import DRAINING
 
@@ -35,11 +35,11 @@ class Viewers:
         self._own: dict[Caller, Fleet] = {}
         self._skipped_before = 0
 
-    def __call__(self, opening: Opening) -> Opened:
+    def __call__(self, opening: Opening) -> AcceptedUpgrade:
         if opening.rest:
-            raise Refused(404, "no WebSocket there", where=opening.rest[:80], hint="It is /ws/fleet")
+            raise HttpRefusal(404, "no WebSocket there", where=opening.rest[:80], hint="It is /ws/fleet")
 
-        async def talk(channel: Channel) -> str:
+        async def talk(channel: WebSocketChannel) -> str:
             with self._fleet(opening.caller).viewed(opening.caller) as viewer:
                 try:
                     async with until(lambda: _left(channel)):
@@ -50,9 +50,9 @@ class Viewers:
                     viewer.skipped = 0
             return DRAINING
 
-        return Opened(talk)
+        return AcceptedUpgrade(talk)
 
-    def all(self) -> Iterator[Viewer]:
+    def all(self) -> Iterator[PageViewer]:
         """Those who look."""
         for fleet in (*list(self._own.values()), *([self._shared] if self._shared is not None else [])):
             yield from fleet.viewers
@@ -68,12 +68,14 @@ class Viewers:
         if caller not in self._own:
             self._own = {each: fleet for each, fleet in self._own.items() if fleet.running}
             if len(self._own) >= MAX_FLEETS:
-                raise Refused(503, f"{MAX_FLEETS} callers look at their devices already", hint="Ask again in a while")
+                raise HttpRefusal(
+                    503, f"{MAX_FLEETS} callers look at their devices already", hint="Ask again in a while"
+                )
             self._own[caller] = Fleet(self._backend, sessions(self._backend, self._room, caller))
         return self._own[caller]
 
 
-async def _left(channel: Channel) -> Exception:
+async def _left(channel: WebSocketChannel) -> Exception:
     """Raises once the page has gone."""
     while True:
         await channel.receive()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from fastflight.gateway.status import Refused, last_words
+from fastflight.gateway.status import HttpRefusal, last_words
 
 # What a client gets to read the end of a WebSocket.
 LINGER_SECONDS = 5.0
@@ -33,7 +33,7 @@ class WebSocket(WebSocketsSansIOProtocol):
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             hint = "At most 128 headers, none over 8 KiB, and no content"
             self.transport.write(
-                last_words(Refused(400, "not a handshake of a WebSocket", where="head", hint=hint), {})
+                last_words(HttpRefusal(400, "not a handshake of a WebSocket", where="head", hint=hint), {})
             )
             self.transport.close()
 

@@ -16,7 +16,7 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.fleet import Fleet, Watched
 from fastflight.gateway.hearing import MAX_HEARD, Heard, sessions
-from fastflight.gateway.view import MAX_WAITING, Viewer
+from fastflight.gateway.view import MAX_WAITING, PageViewer
 from fastflight.transport.tap import Chunk, Gap
 
 SECOND = 1_000_000_000
@@ -57,7 +57,7 @@ class Board:
         return Fleet(cast(Backend, self), self.hear)
 
 
-async def message(viewer: Viewer, wanted: str = "devices") -> dict[str, Any]:
+async def message(viewer: PageViewer, wanted: str = "devices") -> dict[str, Any]:
     """The next message that has something of the device, or of another key."""
     while True:
         text = await asyncio.wait_for(viewer.next(), 10)
@@ -99,7 +99,7 @@ def test_points_come_once_and_a_viewer_that_comes_later_has_all() -> None:
 
 
 def test_a_viewer_that_stalls_loses_messages_and_comes_back_whole() -> None:
-    viewer = Viewer()
+    viewer = PageViewer()
     viewer.behind = False
     for number in range(MAX_WAITING + 1):
         viewer.offer(str(number))

@@ -13,8 +13,8 @@ from fastflight.gateway import callers
 from fastflight.gateway.asgi import Message, Receive, Scope, Send
 from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.door import Door
-from fastflight.gateway.front import Front
-from fastflight.gateway.small import LIFETIME_SECONDS, Kept, Made
+from fastflight.gateway.front import FrontApplication
+from fastflight.gateway.small import LIFETIME_SECONDS, CachedAnswer, Made
 from fastflight.gateway.telling import Telling
 
 from .asking import HERE, Answered, ask, scope
@@ -49,7 +49,7 @@ class Clock:
 def test_an_answer_is_kept_for_its_lifetime() -> None:
     async def run() -> None:
         counter, clock = Counter(), Clock(now=1.0)
-        kept = Kept(counter.make, clock)
+        kept = CachedAnswer(counter.make, clock)
         for _ in range(3):
             await kept.answer(scope(), (first := Answered()).take)
         clock.now += LIFETIME_SECONDS
@@ -65,7 +65,7 @@ def test_head_and_content_are_of_one_answer_however_slowly_they_are_sent() -> No
     async def run() -> None:
         counter, clock = Counter(), Clock(now=1.0)
         counter.made = 9  # the next one is longer than the one before
-        kept = Kept(counter.make, clock)
+        kept = CachedAnswer(counter.make, clock)
         slow, others = Answered(), Answered()
 
         async def send(message: Message) -> None:
@@ -86,7 +86,7 @@ def test_those_who_come_together_share_one_making() -> None:
     async def run() -> None:
         counter = Counter()
         counter.gate.clear()
-        kept = Kept(counter.make)
+        kept = CachedAnswer(counter.make)
         asking = [asyncio.ensure_future(kept.answer(scope(), Answered().take)) for _ in range(10)]
         await asyncio.sleep(0)
         asking[0].cancel()  # one that leaves ends nothing for the others
@@ -107,7 +107,7 @@ def test_a_failure_is_told_and_not_kept() -> None:
                 raise failures.pop()
             return Made(b"{}")
 
-        front = Front(Door(), {"/small": make}, behind)
+        front = FrontApplication(Door(), {"/small": make}, behind)
         refused, well = await ask(front, scope()), await ask(front, scope())
         assert (refused.status, refused.json["text"]) == (503, "demo: in use")
         assert (well.status, well.body) == (200, b"{}")
@@ -117,7 +117,7 @@ def test_a_failure_is_told_and_not_kept() -> None:
 
 def test_a_client_that_has_it_is_not_sent_it_again() -> None:
     async def run() -> None:
-        front = Front(Door(), {"/small": _empty}, behind)
+        front = FrontApplication(Door(), {"/small": _empty}, behind)
         etag = (await ask(front, scope())).headers[b"etag"]
         same = await ask(front, scope(headers=(HERE, (b"if-none-match", b'"other", W/' + etag))))
         other = await ask(front, scope(headers=(HERE, (b"if-none-match", b'"other"'))))
@@ -130,7 +130,7 @@ def test_a_client_that_has_it_is_not_sent_it_again() -> None:
 
 
 def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
-    answered = asyncio.run(ask(Front(Door(), {}, Telling(behind)), scope("/other")))
+    answered = asyncio.run(ask(FrontApplication(Door(), {}, Telling(behind)), scope("/other")))
     assert answered.status == 503
     assert answered.headers[b"retry-after"] == b"1"
     assert answered.json == {
@@ -172,7 +172,7 @@ def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
     ],
 )
 def test_a_page_from_elsewhere_gets_nothing(headers: tuple[tuple[bytes, bytes], ...], status: int) -> None:
-    front = Front(Door(["https://notebook.example"]), {"/small": _empty}, behind)
+    front = FrontApplication(Door(["https://notebook.example"]), {"/small": _empty}, behind)
     assert asyncio.run(ask(front, scope(headers=headers))).status == status
 
 
@@ -182,7 +182,7 @@ async def _empty(caller: Caller) -> Made:
 
 def test_pages_of_an_allowed_origin_may_read_and_are_told_so() -> None:
     there = b"https://notebook.example"
-    front = Front(Door([there.decode()]), {"/small": _empty}, Telling(behind))
+    front = FrontApplication(Door([there.decode()]), {"/small": _empty}, Telling(behind))
 
     async def run() -> None:
         shared = await ask(front, scope(headers=(HERE, (b"origin", there))))
@@ -207,7 +207,7 @@ def test_pages_of_an_allowed_origin_may_read_and_are_told_so() -> None:
 
 
 def test_without_allowed_origins_nothing_is_shared() -> None:
-    front = Front(Door(), {"/small": _empty}, behind)
+    front = FrontApplication(Door(), {"/small": _empty}, behind)
     answered = asyncio.run(ask(front, scope(headers=(HERE, (b"origin", b"http://127.0.0.1:8000")))))
     assert answered.status == 200
     assert not any(name.startswith((b"access-control", b"vary")) for name in answered.headers)
@@ -226,7 +226,7 @@ def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pyt
 
     async def work() -> None:
         known = Callers(Elsewhere())
-        front = Front(Door(), {"/small": _empty}, behind, None, known)
+        front = FrontApplication(Door(), {"/small": _empty}, behind, None, known)
         shown = (b"authorization", b"Bearer secret")
         for _ in range(3):
             assert (await ask(front, scope(headers=(HERE, shown)))).status == 200

@@ -11,7 +11,7 @@ import pytest
 
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.gateway.messages import ArrowMessages, JsonMessages
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 
 SCHEMA = pa.schema([("n", pa.int64()), ("data", pa.binary())])
 
@@ -46,6 +46,6 @@ def test_as_json_bytes_are_base64(count: int, size: int) -> None:
 
 @pytest.mark.parametrize("kind", [ArrowMessages, JsonMessages])
 def test_a_row_that_no_message_holds_is_refused(kind: type[ArrowMessages] | type[JsonMessages]) -> None:
-    with pytest.raises(Refused, match="larger than a message") as raised:
+    with pytest.raises(HttpRefusal, match="larger than a message") as raised:
         list(kind(SCHEMA).encode(rows(2, MAX_MESSAGE_BYTES)))
     assert raised.value.status == 413

@@ -10,7 +10,7 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastflight.gateway.relay_outgoing import Buffers, Outgoing
+from fastflight.gateway.relay_outgoing import Buffers, RelayOutgoing
 
 BUFFER_BYTES = 16
 
@@ -84,7 +84,7 @@ def test_any_order_of_frames_room_and_ends(steps: list[Any]) -> None:
         def count(what: str) -> Callable[[], None]:
             return lambda: told.__setitem__(what, told[what] + 1)
 
-        outgoing = Outgoing(cast(Any, sock), buffers, count("drained"), count("lost"))
+        outgoing = RelayOutgoing(cast(Any, sock), buffers, count("drained"), count("lost"))
         outgoing._loop = cast(Any, loop)
         expected = bytearray()
         over = False

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fastflight.access.identity import Identity
 from fastflight.errors import ResourceExhausted
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 from fastflight.gateway.tickets import LIFETIME_SECONDS, MAX_TICKETS, MAX_TICKETS_OF_ONE, Grant, Tickets
 from fastflight.service.requests import DeviceSession
 
@@ -27,7 +27,7 @@ def test_a_ticket_is_good_once() -> None:
     tickets = Tickets()
     first, second = tickets.issue(GRANT), tickets.issue(GRANT)
     assert tickets.redeem(first, "session") == GRANT
-    with pytest.raises(Refused, match="unknown, used or expired"):
+    with pytest.raises(HttpRefusal, match="unknown, used or expired"):
         tickets.redeem(first, "session")
     assert tickets.redeem(second, "session") == GRANT
 
@@ -39,29 +39,29 @@ def test_a_ticket_is_good_for_its_time() -> None:
     clock.now = LIFETIME_SECONDS - 0.01
     assert tickets.redeem(in_time, "session") == GRANT
     clock.now = LIFETIME_SECONDS
-    with pytest.raises(Refused, match="expired"):
+    with pytest.raises(HttpRefusal, match="expired"):
         tickets.redeem(late, "session")
 
 
 def test_a_ticket_for_another_use_is_used_up() -> None:
     tickets = Tickets()
     ticket = tickets.issue(GRANT)
-    with pytest.raises(Refused, match="another request"):
+    with pytest.raises(HttpRefusal, match="another request"):
         tickets.redeem(ticket, "repl")
-    with pytest.raises(Refused, match="unknown"):
+    with pytest.raises(HttpRefusal, match="unknown"):
         tickets.redeem(ticket, "session")
 
 
 @pytest.mark.parametrize("guess", ["", ".", "x", "x.y", "é.é", "\udc80"])
 def test_a_guess_is_refused(guess: str) -> None:
-    with pytest.raises(Refused, match="unknown"):
+    with pytest.raises(HttpRefusal, match="unknown"):
         Tickets().redeem(guess, "session")
 
 
 def test_a_number_without_its_secret_is_refused() -> None:
     tickets = Tickets()
     number, _, secret = tickets.issue(GRANT).partition(".")
-    with pytest.raises(Refused, match="unknown"):
+    with pytest.raises(HttpRefusal, match="unknown"):
         tickets.redeem(f"{number}.{secret[:-1]}", "session")
 
 
@@ -97,7 +97,7 @@ def test_names_together_cannot_take_them_all() -> None:
     shown = [(name, tickets.issue(granted(name))) for name in names for _ in range(MAX_TICKETS_OF_ONE)]
     assert tickets.redeem(tickets.issue(granted("eve")), "fleet") == granted("eve")
     # The oldest of one that had most is gone, and no other.
-    with pytest.raises(Refused, match="unknown, used or expired"):
+    with pytest.raises(HttpRefusal, match="unknown, used or expired"):
         tickets.redeem(shown[0][1], "fleet")
     for name, ticket in shown[1:]:
         assert tickets.redeem(ticket, "fleet") == granted(name)
@@ -126,12 +126,12 @@ def test_any_order_of_asking_showing_and_waiting(steps: list[str | float]) -> No
             if step == "redeem" and clock.now < until:
                 assert tickets.redeem(ticket, "session") == GRANT
             else:
-                with pytest.raises(Refused):
+                with pytest.raises(HttpRefusal):
                     tickets.redeem(ticket, "repl" if step == "other use" else "session")
         else:
             # A guess of the number uses the ticket up: it cannot be tried again and again.
             guess = next(iter(waiting), "") + "x" if step == "guess" else used[-1]
             waiting.pop(guess[:-1], None)
-            with pytest.raises(Refused):
+            with pytest.raises(HttpRefusal):
                 tickets.redeem(guess, "session")
         assert len(tickets._open) <= len(waiting) + sum(until <= clock.now for until in waiting.values())

@@ -18,7 +18,7 @@ from fastflight.gateway import Gateway, listen
 from fastflight.gateway.asgi import CALLER, Application, Receive, Scope, Send
 from fastflight.gateway.callers import Caller, Callers
 from fastflight.gateway.door import Door
-from fastflight.gateway.front import Front
+from fastflight.gateway.front import FrontApplication
 
 SOON = 30.0
 
@@ -65,7 +65,7 @@ def served_with(verify: ssl.VerifyMode, parts: ExitStack) -> Served:
     ca.issue_cert("127.0.0.1").configure_cert(context)
     ca.configure_trust(context)
     context.verify_mode = verify
-    app: Application = Front(Door(hosts=["bench.example"], secure=True), {}, behind, None, Callers(Judge()))
+    app: Application = FrontApplication(Door(hosts=["bench.example"], secure=True), {}, behind, None, Callers(Judge()))
     return Served(parts.enter_context(listen(app, Shard("gateway").start(), 0, tls=context)), ca)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fastflight.concurrency import Channel
-from fastflight.gateway.status import Refused
+from fastflight.gateway.status import HttpRefusal
 from fastflight.gateway.typed import MAX_TYPED_BYTES, Typed, handing_in
 
 
@@ -17,7 +17,7 @@ def test_what_is_typed_comes_in_order_and_is_bounded() -> None:
     async def run() -> list[bytes]:
         typed = Typed()
         typed.put(bytes(MAX_TYPED_BYTES - 1))
-        with pytest.raises(Refused, match="wait for the device already"):
+        with pytest.raises(HttpRefusal, match="wait for the device already"):
             typed.put(b"ab")
         typed.put(b"a")
         typed.end()

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.errors import FileMissing
 from fastflight.gateway import application
 from fastflight.gateway.asgi import Message, Scope
-from fastflight.gateway.backend import Answer
+from fastflight.gateway.backend import StreamedAnswer
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.door import Door
 from fastflight.runtime.outgoing import Piece
@@ -87,20 +87,22 @@ class Canned:
         return decode(content, CATALOG)
 
     @contextlib.asynccontextmanager
-    async def read(self, request: Request, *, ahead_bytes: int = 0, caller: Caller = ANYONE) -> AsyncIterator[Answer]:
+    async def read(
+        self, request: Request, *, ahead_bytes: int = 0, caller: Caller = ANYONE
+    ) -> AsyncIterator[StreamedAnswer]:
         batch = ROWS
         if isinstance(request, DeviceFile):
             batch = described(request)
         elif request.type == "device.listing":
             batch = ENTRIES
-        yield Answer(batch.schema, _pieces(batch), lambda: {"rows": batch.num_rows})
+        yield StreamedAnswer(batch.schema, _pieces(batch), lambda: {"rows": batch.num_rows})
 
     @contextlib.asynccontextmanager
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = 0, caller: Caller = ANYONE
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[StreamedAnswer]:
         rows = pa.RecordBatch.from_pylist([{"seq": 0, "direction": "rx", "data": b">>> "}])
-        yield Answer(rows.schema, _pieces(rows), lambda: {"rows": 1})
+        yield StreamedAnswer(rows.schema, _pieces(rows), lambda: {"rows": 1})
 
     async def write(
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, Stopped
 from fastflight.gateway.accepting import chosen
-from fastflight.gateway.status import Refused
-from fastflight.gateway.uploads import Content, Rows, format_of_content
+from fastflight.gateway.status import HttpRefusal
+from fastflight.gateway.uploads import Content, UploadedRows, format_of_content
 from fastflight.tables import Layout
 from tests.fuzz.looping import Loop
 from tests.fuzz.material import FEW_CUTS, Material, cut
@@ -31,7 +31,7 @@ async def rows(format_: str, chunks: list[bytes], leaves: bool) -> pa.Table:
             return {"type": "http.disconnect"} if leaves else {"type": "http.request"}
         return {"type": "http.request", "body": waiting.pop(0), "more_body": leaves or bool(waiting)}
 
-    upload = Rows(Content(receive), Layout(format_, on_error="skip"))
+    upload = UploadedRows(Content(receive), Layout(format_, on_error="skip"))
     await upload.begin()
     return pa.Table.from_batches([batch async for batch in upload.batches()], upload.schema)
 
@@ -43,11 +43,11 @@ def run(data: bytes) -> None:
         text = material.rest().decode("latin-1")
         try:
             assert format_of_content(text) in FORMATS
-        except Refused as error:
+        except HttpRefusal as error:
             assert error.status == 415
         try:
             assert chosen(None, text, OFFERED) in OFFERED
-        except Refused as error:
+        except HttpRefusal as error:
             assert error.status == 406
         return
     format_, leaves, body = FORMATS[kind >> 2 & 3], kind & 3 == 2, material.rest()

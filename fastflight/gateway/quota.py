@@ -1,8 +1,8 @@
-"""Places that names share: how many there are, how many one name may have, and whose is given up for another.
+"""A limited number of places that several names share fairly.
 
-While there are free ones whoever comes gets one, up to so many of one name. When all are taken, one that comes under a
-name with fewer gets one of the name that has most. So some names together keep no other out: there have to be as many
-names as there are places for that. Whoever is not known by name (None) shares what there is with all such.
+A name gets free places up to its own limit. When all places are taken, a name with fewer places gets one of the name
+that has most, which loses its oldest. A few names therefore cannot keep out the others. Clients without a name (None)
+count as one name, without a limit of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fastflight.errors import ResourceExhausted
 T = TypeVar("T", bound=Hashable)
 
 
-class Places(Generic[T]):
-    """Who has them. Belongs to one event loop."""
+class Quota(Generic[T]):
+    """The holders of the places, by name. Belongs to one event loop."""
 
     def __init__(self, most: int, most_of_one: int, what: str, *, retry_seconds: float, hint: str) -> None:
         """`what` they are for, for refusals: "connections to the relay"; after `retry_seconds` one may be free."""

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import ResourceExhausted
-from fastflight.gateway.places import Places
+from fastflight.gateway.quota import Quota
 
 MOST, MOST_OF_ONE = 8, 4
 
 
-def places() -> Places[int]:
-    return Places(MOST, MOST_OF_ONE, "seats", retry_seconds=5, hint="Wait")
+def places() -> Quota[int]:
+    return Quota(MOST, MOST_OF_ONE, "seats", retry_seconds=5, hint="Wait")
 
 
-def fill(taken: Places[int], *names: str | None) -> None:
+def fill(taken: Quota[int], *names: str | None) -> None:
     for number, name in enumerate(names, start=len(taken)):
         assert taken.wanted(name) == ()
         taken.take(name, number)
