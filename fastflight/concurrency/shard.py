@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
-from fastflight.concurrency.lookout import Lookout, Watch
 from fastflight.concurrency.loops import new_loop
 from fastflight.concurrency.offload import is_unbroken
 from fastflight.errors import Stopped
@@ -23,10 +22,8 @@ T = TypeVar("T")
 
 # Blocking calls that the loop hands to threads at the same time: opening ports, resolving names.
 MAX_OFFLOAD_THREADS = 32
-# A thread that has waited for so long is idle, and left to the lookout; a busy one is not worth telling it.
-IDLE_SECONDS = 0.02
-# How often an idle thread looks whether the loop is still there at all: one that is closed says so by itself.
-ALIVE_SECONDS = 1.0
+# How often a waiting thread checks that its client is connected and the loop runs. gRPC takes up to 0.4 ms to answer.
+LOOK_SECONDS = 0.2
 # What a closed shard gives its tasks to end: a board's recovery takes about two.
 CLOSE_SECONDS = 5.0
 
@@ -43,16 +40,10 @@ class Shard:
         self,
         name: str = "shard-0",
         loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
-        lookout: Lookout | None = None,
         offload_threads: int = MAX_OFFLOAD_THREADS,
     ) -> None:
-        """`loops` makes the event loop. `lookout` is for those that wait for this shard; closed with it if its own.
-
-        At most so many blocking calls run in `offload_threads`, which are made as they are needed.
-        """
+        """`loops` makes the event loop. At most `offload_threads` blocking calls run beside it at the same time."""
         self.name = name
-        self.lookout = lookout or Lookout(f"{name}-lookout")
-        self._own_lookout = lookout is None
         self.loop = loops()
         self._offload = concurrent.futures.ThreadPoolExecutor(offload_threads, f"{name}-offload")
         self.loop.set_default_executor(self._offload)
@@ -103,24 +94,16 @@ class Shard:
             self.loop.call_soon_threadsafe(callback)
 
     def wait(self, event: threading.Event, still_wanted: Callable[[], bool] = always) -> bool:
-        """Have the calling thread wait until this shard sets `event`: true.
+        """Block the calling thread until this shard sets `event`, then return True.
 
-        `Stopped` once `still_wanted`, which the lookout asks, says no, or where the loop has ended; what it raises.
+        Asks `still_wanted` every `LOOK_SECONDS`. Raises `Stopped` once it returns False or the loop has ended, and
+        whatever it raises.
         """
-        if event.wait(IDLE_SECONDS):
-            return True
-        watch = Watch(still_wanted, event.set)
-        self.lookout.add(watch)
-        try:
-            while not event.wait(ALIVE_SECONDS):
-                if not self.running:
-                    raise Stopped("the event loop has ended", where=self.name)
-        finally:
-            self.lookout.remove(watch)
-        if watch.why is not None:
-            raise watch.why
-        if watch.in_vain:
-            raise Stopped("nobody wants the rest")
+        while not event.wait(LOOK_SECONDS):
+            if not self.running:
+                raise Stopped("the event loop has ended", where=self.name)
+            if not still_wanted():
+                raise Stopped("nobody wants the rest")
         return True
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
@@ -144,8 +127,6 @@ class Shard:
         """Wait at most `timeout` seconds until one that was stopped has ended."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
-        if self._own_lookout:
-            self.lookout.close()
 
     def __enter__(self) -> Shard:
         return self.start()

@@ -1,4 +1,4 @@
-"""A group of shards: event loops, each in a thread of its own, with one watchdog and one lookout for all of them.
+"""A group of shards: event loops, each in a thread of its own, with one watchdog for all of them.
 
 `of(name)` is always the same shard for the same name, in this process and in every other one with as many shards: what
 belongs together (a device, its requests, its bridge) goes by the device's name. Without a name it is the shard with
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from fastflight.concurrency.lookout import Lookout
 from fastflight.concurrency.loops import kind_of, new_loop
 from fastflight.concurrency.shard import CLOSE_SECONDS, Shard
 from fastflight.concurrency.watchdog import Watchdog
@@ -31,8 +30,7 @@ class Shards:
     ) -> None:
         if count < 1:
             raise ValueError("a group of shards has at least one")
-        self._lookout = Lookout(f"{name}-lookout")
-        self._shards = tuple(Shard(f"{name}-{number}", loops, self._lookout) for number in range(count))
+        self._shards = tuple(Shard(f"{name}-{number}", loops) for number in range(count))
         self._watchdog = Watchdog(self._shards, f"{name}-watchdog")
 
     def of(self, name: str | None) -> Shard:
@@ -71,7 +69,6 @@ class Shards:
             shard.stop(timeout)
         for shard in self._shards:
             shard.join(max(0.0, deadline - time.monotonic()))
-        self._lookout.close()
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(self._shards)

@@ -7,7 +7,8 @@ cancelled, or the server shuts down. Whoever has one closes it with its outcome,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from fastflight.errors import Stopped
@@ -47,8 +48,12 @@ class Stream(AdmissionTicket):
     rejected = 0
     # By `time.perf_counter`, from when it was admitted; 0 before.
     began = 0.0
-    # Since when its client has had something in front of it and not taken it, by `time.monotonic`; 0 where nothing.
+    # When the batch that its client has not taken yet was offered, by `time.monotonic`; 0 while there is none.
     offered = 0.0
+    # Since when the handler waits for the client to send something, by `time.monotonic`; 0 while it does not.
+    awaited = 0.0
+    # Whether a client that sends nothing still waits for acknowledgements itself; None where it gets none.
+    client_waits: Callable[[], bool] | None = None
     why_stop = ""
     # How it went; known before it closes where its handler has more to do than to answer.
     outcome = ""
@@ -85,23 +90,32 @@ class Stream(AdmissionTicket):
 
     @property
     def silent_seconds(self) -> float:
-        """How long its client may let it wait."""
+        """How long its client may send nothing when it is its turn."""
         return self._registry.limits.silent_seconds
 
     @property
     def stalled_seconds(self) -> float:
-        """How long its client may take nothing."""
+        """How long its client may take nothing of what it is offered."""
         seconds = self._registry.limits.stalled_seconds
         return seconds if self._drain is None else max(seconds, STALLED_LIVE_SECONDS)
 
     @property
     def has_connection_alone(self) -> bool:
-        """Whether nothing else goes on on its connection, but streams that are to end."""
+        """Whether its connection carries nothing else, except streams that are stopped as well."""
         return self._registry.has_alone(self)
 
     def begin(self) -> None:
         """It is admitted."""
         self.began = self._looked = time.perf_counter()
+
+    @contextmanager
+    def waiting_for_client(self) -> Iterator[None]:
+        """Enter this around a wait for what the client sends: it may last `silent_seconds`."""
+        self.awaited = time.monotonic()
+        try:
+            yield
+        finally:
+            self.awaited = 0.0
 
     def when_stopped(self, tell: Callable[[], object] | None) -> None:
         """For a handler that would wait rather than `check` now and then: `tell` is called, from any thread."""
@@ -117,7 +131,7 @@ class Stream(AdmissionTicket):
             tell()
 
     def stop_overdue(self, client: str, why: str) -> None:
-        """End it because its client, a `reader` or a `writer`, let it wait for too long."""
+        """End it because its client, a `reader` or a `writer`, has exceeded its time."""
         self._registry.count_overdue(client)
         self.stop(why)
 

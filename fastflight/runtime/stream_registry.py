@@ -31,7 +31,7 @@ T = TypeVar("T")
 ENDED = ("finished", "failed", "cancelled", "rows", "bytes")
 COUNTED = ("open", "started", *ENDED)
 OUTCOMES = ("finished", "failed", "cancelled")
-# Clients that may let a stream wait for too long: one that takes nothing, one that says nothing.
+# Clients that may exceed their time: one that takes nothing, one that sends nothing.
 OVERDUE = ("reader", "writer")
 
 
@@ -152,12 +152,12 @@ class StreamRegistry:
         )
 
     def count_overdue(self, client: str) -> None:
-        """A stream is ended that waited for its client, one of `OVERDUE`, for too long."""
+        """Count a stream that was ended because its client, one of `OVERDUE`, exceeded its time."""
         with self._lock:
             self._overdue[client] += 1
 
     def count_cut(self, connections: int) -> None:
-        """Connections were cut because that was not enough."""
+        """Count connections that were cut because their clients did not react."""
         with self._lock:
             self._cut += connections
 
@@ -188,9 +188,9 @@ class StreamRegistry:
             return "draining"
         return "overloaded" if self._admission.overloaded or not has_descriptors() else "serving"
 
-    def offering(self) -> list[Stream]:
-        """Streams by Flight whose clients have something in front of them."""
-        return [stream for stream in self._running() if stream.offered and stream.in_thread]
+    def waiting_for_clients(self) -> list[Stream]:
+        """Flight streams that wait for their clients to take or to send something."""
+        return [stream for stream in self._running() if stream.in_thread and (stream.offered or stream.awaited)]
 
     def refuse_while_draining(self) -> None:
         """Raise `Stopped` once the server shuts down."""

@@ -16,8 +16,7 @@ TASKS = "/proc/self/task"
 KINDS = (
     ("-offload", "offload"),
     ("-watchdog", "watchers"),
-    ("-lookout", "watchers"),
-    ("stalls", "watchers"),
+    ("deadlines", "watchers"),
     ("shard-", "shards"),
     ("acks", "beside_handlers"),
     ("upload-writer", "beside_handlers"),

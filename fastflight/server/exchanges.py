@@ -4,9 +4,9 @@ The handler's thread sends the answer, as do_get's does, to its trailer; another
 validated as do_put's is. The call ends when the client has ended its side: Flight gives a server no way to end it
 first, and leaving a reader while a thread is in it would crash. So a client that sees the trailer ends its side, or
 what stands in its place where the answer failed, `{"refused": true}`: the call has the error then. One that does not is
-heard and not listened to, until it leaves, or has said nothing for too long (`server.silence`). So is one waited for
-that does not say what columns it sends: nothing can be answered before. In between it may be silent as long as it
-likes: who listens to a device has nothing to say.
+read and ignored until it leaves, or has sent nothing for too long (`server.deadlines`). The same limit holds for a
+client that does not send its schema, without which nothing can be answered. In between a client may send nothing for as
+long as it likes: one that only listens to a device has nothing to send.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from fastflight.errors import Stopped
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.weight import weight
 from fastflight.server import answers
-from fastflight.server.silence import Silence
 from fastflight.server.uploads import REFUSED, WAITING_BYTES, Incoming
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
@@ -42,14 +41,12 @@ def talk(
     reader: flight.MetadataRecordBatchReader,
     writer: flight.MetadataRecordBatchWriter,
     shard: Shard,
-    cut: Callable[[], int],
 ) -> None:
-    """Carry the exchange out; returns when both sides have ended. `cut`: see `Silence`."""
+    """Carry the exchange out. Returns when both sides have ended."""
     sync = dispatch.exchanger(source) if request.mode == "sync" else None
     asynchronous = dispatch.async_exchanger(source) if request.mode == "async" else None
-    with Silence(stream, shard.lookout, cut) as silence:
-        incoming = Incoming(reader, stream, silence)
-    incoming.awaited = contextlib.nullcontext
+    incoming = Incoming(reader, stream)
+    incoming.waiting = contextlib.nullcontext
     batches = Channel[pa.RecordBatch](WAITING_BYTES)
     if sync is not None:
         schema, messages = answers.sync_messages(lambda: sync(request, incoming.schema, batches), request, stream)
@@ -80,7 +77,7 @@ def talk(
         messages.close()
         batches.close()
         if stream.lasting:
-            with Silence(stream, shard.lookout, cut) as silence, silence.waiting():
+            with stream.waiting_for_client():
                 taking.join()
             stream.lasting = False
 

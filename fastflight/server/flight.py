@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
@@ -31,9 +31,9 @@ from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import own_actions, types
 from fastflight.server.authentication import KEY, Authentication, Handshake
 from fastflight.server.connections import cut
+from fastflight.server.deadlines import Deadlines
 from fastflight.server.descriptions import Allowing, Descriptions
 from fastflight.server.headers import Headers, begin
-from fastflight.server.stalls import Stalls
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.server.tls import Tls
 from fastflight.service import Catalog
@@ -103,8 +103,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             root_certificates=None if tls is None else tls.client_ca,
             middleware=middleware,
         )
-        self._stalls = Stalls(self._registry, self.port)
-        self._stalls.start()
+        self._deadlines = Deadlines(self._registry, self.port)
+        self._deadlines.start()
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
         with mapped():
@@ -149,7 +149,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.FlightMetadataWriter,
     ) -> None:
         with self._asked("write", descriptor, context) as (source, request, stream):
-            uploads.take(source, request, stream, reader, writer, self._shard_of(request), self._cutting(stream))
+            uploads.take(source, request, stream, reader, writer, self._shard_of(request))
 
     def do_exchange(
         self,
@@ -159,7 +159,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         with self._asked("exchange", descriptor, context) as (source, request, stream):
-            exchanges.talk(source, request, stream, reader, writer, self._shard_of(request), self._cutting(stream))
+            exchanges.talk(source, request, stream, reader, writer, self._shard_of(request))
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
         with mapped():
@@ -182,7 +182,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         A client that does not read its answer cannot be told so: its connection is cut. False when a handler is still
         there after that; it ends with its source, or with the process.
         """
-        self._stalls.close()
+        self._deadlines.close()
         self._registry.drain()
         if not self._registry.wait_empty(timeout):
             self._registry.stop_all()
@@ -193,7 +193,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         stopping = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
         stopping.start()
         stopping.join(STOP_SECONDS)
-        if stopping.is_alive():  # of calls that are no streams nobody knows whose client takes nothing
+        if stopping.is_alive():  # non-stream calls are not tracked, so all connections are cut
             log.warning("connections are cut", connections=cut(self.port), streams=0)
             stopping.join(TOLD_SECONDS)
         self._shards.close()
@@ -245,16 +245,6 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if who is not ANYBODY:
             stream.identity = who.name
         return stream
-
-    def _cutting(self, stream: Stream) -> Callable[[], int]:
-        """What cuts a stream's connection, unless something else runs on it."""
-
-        def cutting() -> int:
-            connections = cut(self.port, stream.peer) if stream.has_connection_alone else 0
-            self._registry.count_cut(connections)
-            return connections
-
-        return cutting
 
     def _left(self, who: Identity, context: flight.ServerCallContext) -> bool:
         """Whether a stream's client has gone. Raises `Unauthenticated` when what it began with holds no more."""

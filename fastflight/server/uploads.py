@@ -2,8 +2,8 @@
 
 Every batch is vetted before anything touches it: a bad offset would crash the process at its first use. The handler's
 thread waits for the client; a sync writer runs in a thread beside it, an async one on the shard, fed through what is
-bounded by bytes. So a write can be ended while its client says nothing (`server.silence`). The end of the stream
-counts only while the client is there: a killed client looks like one that has finished. A client whose rows fail
+bounded by bytes. So a write can be ended while its client sends nothing (`server.deadlines`). The end of the stream
+counts only while the client is connected: a killed client looks like one that has finished. A client whose rows fail
 half-way sends the app metadata `{"abort": true}` without a batch; the write has failed then.
 
 Each accepted batch is acknowledged with `{"rows", "bytes"}`, cumulative; the last message is the writer's summary and
@@ -36,7 +36,6 @@ from fastflight.concurrency.channel import Wait
 from fastflight.errors import DataError, FastFlightError, Stopped
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.weight import weight
-from fastflight.server.silence import Silence, nothing
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer
@@ -52,8 +51,8 @@ MAX_APP_METADATA_BYTES = 64 * 1024
 WAITING_BYTES = 1024 * 1024
 # Acknowledgements waiting for a client that does not read them, beyond which only the newest is kept.
 MAX_WAITING_ACKS = 1024
-# How often a waiting handler looks whether the client has left.
-POLL_SECONDS = 0.02
+# How long a failed upload waits for its acknowledgements to be written before it reads on to make room for them.
+ACKS_SECONDS = 0.02
 # What a writer gets to clean up (remove its temporary file) after the upload broke off.
 ABORT_SECONDS = 5.0
 
@@ -65,36 +64,30 @@ def take(
     reader: flight.MetadataRecordBatchReader,
     writer: flight.FlightMetadataWriter,
     shard: Shard,
-    cut: Callable[[], int],
 ) -> None:
-    """Carry the upload out; returns when the source has it all and the client was told. `cut`: see `Silence`."""
-    with Silence(stream, shard.lookout, cut) as silence:
-        incoming = Incoming(reader, stream, silence)
-        sync = dispatch.writer(source) if request.mode == "sync" else None
-        with _Acks(writer, incoming) as acks:
-            if sync is not None:
-                batches, start = _in_thread(sync, request, incoming.schema, acks)
-            else:
-                awrite = dispatch.async_writer(source)
-                batches, start = _on_loop(awrite, request, incoming.schema, acks, shard)
-            wait = partial(shard.wait, still_wanted=stream.check)
-            acks.done(_carry_out(batches, start, incoming, acks, stream, silence, wait))
+    """Carry the upload out. Returns when the source has all rows and the client has the result."""
+    incoming = Incoming(reader, stream)
+    sync = dispatch.writer(source) if request.mode == "sync" else None
+    with _Acks(writer, incoming) as acks:
+        if sync is not None:
+            batches, start = _in_thread(sync, request, incoming.schema, acks)
+        else:
+            awrite = dispatch.async_writer(source)
+            batches, start = _on_loop(awrite, request, incoming.schema, acks, shard)
+        wait = partial(shard.wait, still_wanted=stream.check)
+        acks.done(_carry_out(batches, start, incoming, acks, stream, wait))
 
 
 class Incoming(Iterator[pa.RecordBatch]):
     """The client's batches, each validated."""
 
-    def __init__(
-        self, reader: flight.MetadataRecordBatchReader, stream: Stream, silence: Silence | None = None
-    ) -> None:
-        """`silence` is told when it is the client's turn, if somebody minds."""
+    def __init__(self, reader: flight.MetadataRecordBatchReader, stream: Stream) -> None:
         self._reader = reader
         self._stream = stream
-        self.awaited: Callable[[], AbstractContextManager[object]] = (
-            contextlib.nullcontext if silence is None else silence.waiting
-        )
+        # Entered around each wait for the client.
+        self.waiting: Callable[[], AbstractContextManager[object]] = stream.waiting_for_client
         try:
-            with self.awaited():
+            with self.waiting():
                 self.schema: pa.Schema = reader.schema
         except (pa.ArrowException, OSError) as error:
             stream.check()
@@ -135,7 +128,7 @@ class Incoming(Iterator[pa.RecordBatch]):
 
     def _read(self) -> flight.FlightStreamChunk | None:
         try:
-            with self.awaited():
+            with self.waiting():
                 return self._reader.read_chunk()
         except StopIteration:
             return None
@@ -209,14 +202,15 @@ def _carry_out(
     incoming: Incoming,
     acks: _Acks,
     stream: Stream,
-    silence: Silence,
     wait: Wait,
 ) -> Summary:
     """Start the writer and hand it what comes."""
     writing = start()
+    ended = threading.Event()
+    writing.add_done_callback(lambda _: ended.set())
     # The handler may be waiting for a batch then, and the client for word of the last one.
     writing.add_done_callback(lambda ended: acks.tell(Refused()) if _failed(ended) else None)
-    silence.owes = lambda: not writing.done() and (not batches.starving or acks.rows < stream.rows)
+    stream.client_waits = lambda: not writing.done() and (not batches.starving or acks.rows < stream.rows)
     # A stream that is to end does so at once for its device, whatever its client and this thread wait for; a writer
     # that is at a batch hears of it when it looks (`Sent.check`), or is cancelled on its loop by and by.
     stream.when_stopped(lambda: batches.cancel(Stopped(stream.why_stop, hint="Ask again")))
@@ -224,14 +218,13 @@ def _carry_out(
         for batch in incoming:
             batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)), wait)
         batches.finish()
-        while not concurrent.futures.wait([writing], POLL_SECONDS).done:
-            stream.check()
+        wait(ended)
     except BaseException as error:
         batches.cancel(error)
         _abort(writing)
         raise
     finally:
-        silence.owes = nothing
+        stream.client_waits = None
         stream.when_stopped(None)
     summary = _result(writing)
     if not batches.exhausted:
@@ -305,10 +298,10 @@ class _Acks:
             self._changed.notify()
         # Flight's writer must not be left while a thread is in it. A client that neither reads nor was answered yet is
         # still sending: taking that is what lets it come to the end, where it reads.
-        self._thread.join(POLL_SECONDS)
+        self._thread.join(ACKS_SECONDS)
         while self._busy() and self._incoming.discard():
             pass
-        with self._incoming.awaited():
+        with self._incoming.waiting():
             self._thread.join()
 
     def _busy(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -17,12 +18,16 @@ from fastflight.access.action import Body
 from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, DataError, DeviceException, FileMissing, TransportTimeout
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
+from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import Action, FlightServer, Tls
+from fastflight.server.connections import Address, progress
+from fastflight.server.deadlines import Deadlines
 from fastflight.service import Catalog, Source
 from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, AsyncReading, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
+from fastflight.transport.progress import Taken
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 10.0
@@ -188,6 +193,41 @@ class Running:
     def settled(self) -> bool:
         """Wait until no stream is open, and no task is left: each look is a turn of the loops, in which one may end."""
         return self.server._registry.wait_empty(SOON) and any(self.tasks() == 0 for _ in range(100))
+
+
+class Later:
+    """The server's deadlines at a clock that a test sets, checked when it says so."""
+
+    def __init__(self, running: Running, taken: Callable[[int], Mapping[Address, Taken]] = progress) -> None:
+        self.late = 0.0
+        self.registry = running.server._registry
+        self._deadlines = Deadlines(self.registry, running.server.port, lambda: time.monotonic() + self.late, taken)
+
+    def after(self, seconds: float) -> None:
+        self.late += seconds
+        self._deadlines.look()
+
+    def reader(self) -> Stream:
+        """The stream whose client is offered something, once there is one."""
+        return self._stream(lambda stream: stream.offered)
+
+    def writer(self) -> Stream:
+        """The stream whose client is to send something, once there is one."""
+        return self._stream(lambda stream: stream.awaited)
+
+    def _stream(self, waits: Callable[[Stream], float]) -> Stream:
+        deadline = time.monotonic() + SOON
+        while not (found := [stream for stream in self.registry.waiting_for_clients() if waits(stream)]):
+            assert time.monotonic() < deadline
+        return found[0]
+
+    def figures(self) -> dict[str, float]:
+        told = {(each.name, *each.labels.values()): each.value for each in self.registry.figures()}
+        return {
+            "readers": told["fastflight_overdue_total", "reader"],
+            "writers": told["fastflight_overdue_total", "writer"],
+            "cut": told["fastflight_connections_cut_total",],
+        }
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def test_a_refusal_waits_for_no_word_of_a_client_that_waits_for_one(
 
     def late(acks: uploads._Acks) -> None:
         run(acks)
-        never.wait(10 * uploads.POLL_SECONDS)
+        never.wait(10 * uploads.ACKS_SECONDS)
 
     never = threading.Event()
     monkeypatch.setattr(uploads._Acks, "_run", late)

@@ -7,7 +7,6 @@ import errno
 import json
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -24,12 +23,11 @@ from fastflight.errors import Stopped
 from fastflight.runtime.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
 from fastflight.runtime.stream import Stream
 from fastflight.server.connections import Address, address, cut, progress
-from fastflight.server.stalls import Stalls
 from fastflight.service import Source
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Reading
 from fastflight.transport.progress import Taken
 
-from .conftest import SCHEMA, SOON, Running, Trial, serving
+from .conftest import SCHEMA, SOON, Later, Running, Trial, serving
 from .test_uploads import command
 
 # A client that does not look how much the line could carry: by that, gRPC takes ahead for one that does not read what
@@ -78,33 +76,6 @@ class Heavy:
             self.closed.set()
 
 
-class Looking:
-    """A `Stalls` whose clock is set, and which looks when it is told to."""
-
-    def __init__(self, running: Running, taken: Callable[[int], Mapping[Address, Taken]] = progress) -> None:
-        self.late = 0.0
-        self.registry = running.server._registry
-        self.stalls = Stalls(self.registry, running.server.port, lambda: time.monotonic() + self.late, taken)
-
-    def after(self, seconds: float) -> None:
-        self.late += seconds
-        self.stalls.look()
-
-    def stream(self) -> Stream:
-        """The one that has something in front of its client, once it has."""
-        deadline = time.monotonic() + SOON
-        while not (found := self.registry.offering()):
-            assert time.monotonic() < deadline
-        return found[0]
-
-    def figures(self) -> dict[str, float]:
-        told = {(each.name, *each.labels.values()): each.value for each in self.registry.figures()}
-        return {
-            "readers": told["fastflight_overdue_total", "reader"],
-            "cut": told["fastflight_connections_cut_total",],
-        }
-
-
 @pytest.fixture
 def heavy() -> Heavy:
     return Heavy()
@@ -141,35 +112,35 @@ def asked(client: flight.FlightClient, mode: str = "async", **request: object) -
 def test_the_device_of_one_that_stops_is_free_and_it_is_told_when_it_reads_on(
     running: Running, heavy: Heavy, stopped: flight.FlightStreamReader
 ) -> None:
-    looking = Looking(running)
-    looking.stream()
-    looking.after(0)
+    later = Later(running)
+    later.reader()
+    later.after(0)
     assert not heavy.closed.is_set()
-    looking.after(STALLED_SECONDS)
+    later.after(STALLED_SECONDS)
     assert heavy.closed.wait(SOON)
     assert running.stats()["open"] == 1
     with pytest.raises(flight.FlightUnavailableError, match="the client has taken nothing for 120 s") as raised:
         stopped.read_all()
     assert isinstance(typed(raised.value, ""), Stopped)
     assert running.settled()
-    assert looking.figures() == {"readers": 1, "cut": 0}
+    assert later.figures() == {"readers": 1, "writers": 0, "cut": 0}
 
 
 def test_a_look_that_fails_for_one_stream_ends_the_others_all_the_same(
     running: Running, heavy: Heavy, stopped: flight.FlightStreamReader
 ) -> None:
-    looking = Looking(running)
-    stream = looking.stream()
+    later = Later(running)
+    stream = later.reader()
     with pytest.MonkeyPatch.context() as patch, connected(running, STEADY) as client, capture_logs() as logs:
         other = asked(client)
-        while len(looking.registry.offering()) < 2:
+        while len(later.registry.waiting_for_clients()) < 2:
             pass
         patch.setattr(type(stream), "stalled_seconds", property(_fails_once()))
-        looking.after(0)
-        looking.after(STALLED_SECONDS)
+        later.after(0)
+        later.after(STALLED_SECONDS)
         assert [line["event"] for line in logs].count("request failed") == 1
-        looking.after(0)
-        assert all(each.why_stop for each in looking.registry.offering())
+        later.after(0)
+        assert all(each.why_stop for each in later.registry.waiting_for_clients())
         other.cancel()
 
 
@@ -207,27 +178,27 @@ def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
 
 
 def test_the_connection_of_one_that_stays_is_cut(running: Running, stopped: flight.FlightStreamReader) -> None:
-    looking = Looking(running)
-    looking.stream()
-    looking.after(STALLED_SECONDS)
-    looking.after(STALLED_SECONDS / 2)
+    later = Later(running)
+    later.reader()
+    later.after(STALLED_SECONDS)
+    later.after(STALLED_SECONDS / 2)
     assert running.stats()["open"] == 1
-    looking.after(STALLED_SECONDS / 2)
+    later.after(STALLED_SECONDS / 2)
     assert running.settled()
-    assert looking.figures() == {"readers": 1, "cut": 1}
+    assert later.figures() == {"readers": 1, "writers": 0, "cut": 1}
     with pytest.raises(pa.ArrowException):
         stopped.read_all()
 
 
 def test_others_on_its_connection_go_on(running: Running, client: flight.FlightClient, mode: str) -> None:
     stopped = asked(client, mode)
-    looking = Looking(running)
-    looking.stream()
+    later = Later(running)
+    later.reader()
     other = asked_idly(client)
     for _ in range(3):
-        looking.after(STALLED_SECONDS)
+        later.after(STALLED_SECONDS)
     assert running.stats()["open"] == 2
-    assert looking.figures() == {"readers": 1, "cut": 0}
+    assert later.figures() == {"readers": 1, "writers": 0, "cut": 0}
     other.cancel()
     with pytest.raises(flight.FlightUnavailableError, match="has taken nothing"):
         stopped.read_all()
@@ -237,14 +208,14 @@ def test_others_on_its_connection_go_on(running: Running, client: flight.FlightC
 def test_one_that_takes_a_batch_now_and_then_is_left_alone(
     running: Running, stopped: flight.FlightStreamReader
 ) -> None:
-    looking = Looking(running)
+    later = Later(running)
     for _ in range(3):
-        before = looking.stream().offered
-        looking.after(STALLED_SECONDS / 2)
-        looking.late = 0
-        while looking.stream().offered == before:
+        before = later.reader().offered
+        later.after(STALLED_SECONDS / 2)
+        later.late = 0
+        while later.reader().offered == before:
             stopped.read_chunk()
-    assert looking.figures()["readers"] == 0
+    assert later.figures()["readers"] == 0
     stopped.cancel()
     assert running.settled()
 
@@ -266,26 +237,26 @@ class Line:
 @pytest.mark.usefixtures("stopped")
 def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: Running) -> None:
     line = Line()
-    looking = Looking(running, line)
-    line.peer = looking.stream().peer
-    looking.after(0)
+    later = Later(running, line)
+    line.peer = later.reader().peer
+    later.after(0)
     for line.acknowledged in range(1, 10):
-        looking.after(STALLED_SECONDS / 2)
-    assert looking.figures()["readers"] == 0
-    looking.after(STALLED_SECONDS)  # in which nothing more was acknowledged
-    assert looking.figures()["readers"] == 1
+        later.after(STALLED_SECONDS / 2)
+    assert later.figures()["readers"] == 0
+    later.after(STALLED_SECONDS)  # in which nothing more was acknowledged
+    assert later.figures()["readers"] == 1
 
 
 @pytest.mark.usefixtures("stopped")
 def test_what_moves_while_nothing_waits_for_the_line_is_not_the_streams(running: Running) -> None:
     """Its program does not ask for more; answers to calls beside it are acknowledged."""
     line = Line(waits=False)
-    looking = Looking(running, line)
-    line.peer = looking.stream().peer
-    looking.after(0)
+    later = Later(running, line)
+    line.peer = later.reader().peer
+    later.after(0)
     for line.acknowledged in range(1, 3):
-        looking.after(STALLED_SECONDS / 2)
-    assert looking.figures()["readers"] == 1
+        later.after(STALLED_SECONDS / 2)
+    assert later.figures()["readers"] == 1
 
 
 def test_what_moves_on_a_shared_connection_may_be_another_ones(
@@ -293,13 +264,13 @@ def test_what_moves_on_a_shared_connection_may_be_another_ones(
 ) -> None:
     stopped = asked(client, mode)
     line = Line()
-    looking = Looking(running, line)
-    line.peer = looking.stream().peer
+    later = Later(running, line)
+    line.peer = later.reader().peer
     other = asked_idly(client)
-    looking.after(0)
+    later.after(0)
     for line.acknowledged in range(1, 3):
-        looking.after(STALLED_SECONDS / 2)
-    assert looking.figures()["readers"] == 1
+        later.after(STALLED_SECONDS / 2)
+    assert later.figures()["readers"] == 1
     for each in (other, stopped):
         each.cancel()
 
@@ -309,18 +280,18 @@ def test_an_exchange_whose_answer_nobody_reads_gives_its_device_back(
 ) -> None:
     writer, _ = client.do_exchange(command(type="trial", mode=mode))
     writer.begin(SCHEMA)
-    looking = Looking(running)
-    looking.stream()
-    looking.after(STALLED_SECONDS)
+    later = Later(running)
+    later.reader()
+    later.after(STALLED_SECONDS)
     assert heavy.closed.wait(SOON)
-    looking.after(STALLED_SECONDS)
+    later.after(STALLED_SECONDS)
     assert running.settled()
     with pytest.raises(pa.ArrowException):
         writer.close()
 
 
 def test_a_live_session_may_look_away_for_longer(running: Running, stopped: flight.FlightStreamReader) -> None:
-    stream = Looking(running).stream()
+    stream = Later(running).reader()
     assert stream.stalled_seconds == STALLED_SECONDS
     stream.when_draining(lambda: None)
     assert stream.stalled_seconds == STALLED_LIVE_SECONDS
@@ -334,12 +305,12 @@ def test_a_kept_answer_that_nobody_reads_is_ended_as_every_other(running: Runnin
         running.client.do_get(ticket).read_all()
     with connected(running, THIN) as thin:
         stopped = thin.do_get(ticket)
-        looking = Looking(running)
-        looking.stream()
-        looking.after(STALLED_SECONDS)
-        looking.after(STALLED_SECONDS)
+        later = Later(running)
+        later.reader()
+        later.after(STALLED_SECONDS)
+        later.after(STALLED_SECONDS)
         assert running.settled()
-        assert looking.figures() == {"readers": 1, "cut": 1}
+        assert later.figures() == {"readers": 1, "writers": 0, "cut": 1}
         with pytest.raises(pa.ArrowException):
             stopped.read_all()
 
@@ -352,23 +323,23 @@ def test_without_a_descriptor_to_look_with_it_looks_again_later(
     def none_left(path: str) -> list[str]:
         raise OSError(errno.EMFILE, "Too many open files", path)
 
-    looking = Looking(running)
-    looking.stream()
-    looking.after(0)
+    later = Later(running)
+    later.reader()
+    later.after(0)
     with monkeypatch.context() as patched:
         patched.setattr("fastflight.server.connections.os.listdir", none_left)
-        looking.after(STALLED_SECONDS)
+        later.after(STALLED_SECONDS)
         assert cut(running.server.port) == 0
-    looking.after(2 * STALLED_SECONDS)
+    later.after(2 * STALLED_SECONDS)
     assert running.settled()
-    assert looking.figures() == {"readers": 1, "cut": 1}
+    assert later.figures() == {"readers": 1, "writers": 0, "cut": 1}
     with pytest.raises(pa.ArrowException):
         stopped.read_all()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say")
 def test_what_the_clients_of_a_port_have_taken(running: Running, stopped: flight.FlightStreamReader) -> None:
-    peer = address(Looking(running).stream().peer)
+    peer = address(Later(running).reader().peer)
     assert peer is not None
     assert progress(running.server.port)[peer].acknowledged > 0
     stopped.cancel()
@@ -383,7 +354,7 @@ def asked_idly(client: flight.FlightClient) -> flight.FlightStreamReader:
 
 
 def test_who_comes_by_a_socket_of_unix_has_no_port_to_be_found_by() -> None:
-    """Nor does looking for one end what looks after all others."""
+    """Nor does later for one end what looks after all others."""
     assert address("unix:/run/fastflight.sock") is None
     assert cut(1, "unix:/run/fastflight.sock") == 0
 

@@ -1,13 +1,11 @@
-"""Clients that say nothing, and what becomes of their uploads, devices, connections and neighbours."""
+"""Clients that stop writing, and what becomes of their uploads, devices, connections and neighbours."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from itertools import islice
 
 import pyarrow as pa
@@ -17,77 +15,25 @@ import pytest
 from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.client.rows import Rows
-from fastflight.concurrency.lookout import Watch
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS
-from fastflight.server import silence
+from fastflight.server.deadlines import GRACE_SECONDS
 from fastflight.service import Source
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Progress, Reading, Summary
 
-from .conftest import SCHEMA, SOON, Running, Trial, serving
+from .conftest import SCHEMA, SOON, Later, Running, Trial, serving
 from .test_uploads import BATCH, acks, command
 
 
-class Clock:
-    """The lookout's: it stands still, but for what a test lets pass, and tells when somebody has looked at it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._looked = threading.Semaphore(0)
-
-    def __call__(self) -> float:
-        self._looked.release()
-        return self.now
-
-    def begins(self, running: Running) -> None:
-        """Returns when a client is waited for."""
-        watches = running.shards._lookout._watches
-        deadline = time.monotonic() + SOON
-        while not any(_waits(watch) for watch in set(watches)):
-            assert time.monotonic() < deadline
-
-    def passes(self, seconds: float, looks: int = 2) -> None:
-        """So much later; returns when a look that saw it has ended, or with one of the `looks`, has begun."""
-        self.now += seconds
-        while self._looked.acquire(blocking=False):
-            pass
-        for _ in range(looks):
-            assert self._looked.acquire(timeout=SOON)
-
-
-def _waits(watch: Watch) -> bool:
-    asked = getattr(watch._still_wanted, "__self__", None)
-    return isinstance(asked, silence.Silence) and asked._since is not None
-
-
-@contextmanager
-def timed(trial: Source[Trial] | None = None) -> Iterator[tuple[Running, Clock]]:
-    clock = Clock()
-    with serving(trial=trial) as started:
-        started.shards._lookout.clock = clock
-        yield started, clock
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def running(clock: Clock) -> Iterator[Running]:
-    with serving() as started:
-        started.shards._lookout.clock = clock
-        yield started
-
-
-def test_a_client_that_is_there_is_told_and_ends(running: Running, clock: Clock, mode: str) -> None:
+def test_a_client_that_is_there_is_told_and_ends(running: Running, mode: str) -> None:
     writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
     writer.write_batch(BATCH)
     assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 80}
-    clock.begins(running)
-    clock.passes(SILENT_SECONDS - 1)
+    later = Later(running)
+    later.writer()
+    later.after(SILENT_SECONDS / 2)
     assert running.trials.broke_off == []
-    clock.passes(1, looks=1)
+    later.after(SILENT_SECONDS / 2)
     assert json.loads(reader.read().to_pybytes()) == {"refused": True}
     with pytest.raises(flight.FlightUnavailableError, match="the client has said nothing for 60 s") as raised:
         writer.close()
@@ -97,15 +43,16 @@ def test_a_client_that_is_there_is_told_and_ends(running: Running, clock: Clock,
     assert running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all().num_rows == 3
 
 
-def test_one_that_does_not_react_has_its_connection_cut(running: Running, clock: Clock, mode: str) -> None:
+def test_one_that_does_not_react_has_its_connection_cut(running: Running, mode: str) -> None:
     client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
     writer, reader = client.do_put(command(type="trial", mode=mode), SCHEMA)
     writer.write_batch(BATCH)
     assert reader.read() is not None
-    clock.begins(running)
-    clock.passes(SILENT_SECONDS)
+    later = Later(running)
+    later.writer()
+    later.after(SILENT_SECONDS)
     assert running.stats()["open"] == 1
-    clock.passes(silence.GRACE_SECONDS, looks=1)
+    later.after(GRACE_SECONDS)
     assert running.settled()
     assert running.trials.broke_off == ["Stopped"]
     with pytest.raises(pa.ArrowException):
@@ -113,24 +60,24 @@ def test_one_that_does_not_react_has_its_connection_cut(running: Running, clock:
     client.close()
 
 
-def test_others_on_its_connection_go_on_and_it_is_cut_when_they_have_ended(
-    running: Running, clock: Clock, mode: str
-) -> None:
+def test_others_on_its_connection_go_on_and_it_is_cut_when_they_have_ended(running: Running, mode: str) -> None:
     other = running.client.do_get(flight.Ticket(b'{"type": "trial", "rows": 1, "idle": true}'))
     assert other.read_chunk().data.num_rows == 1
     writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
     writer.write_batch(BATCH)
     assert reader.read() is not None
-    clock.begins(running)
-    for seconds in (SILENT_SECONDS, silence.GRACE_SECONDS, silence.AGAIN_SECONDS, silence.AGAIN_SECONDS):
-        clock.passes(seconds)
+    later = Later(running)
+    later.writer()
+    for seconds in (SILENT_SECONDS, GRACE_SECONDS, GRACE_SECONDS, GRACE_SECONDS):
+        later.after(seconds)
+    assert json.loads(reader.read().to_pybytes()) == {"refused": True}
     assert running.trials.broke_off == ["Stopped"]
     assert running.stats()["open"] == 2
     list(running.client.do_action(flight.Action("health", b"")))
     other.cancel()
     while running.stats()["open"] == 2:
         pass
-    clock.passes(silence.AGAIN_SECONDS, looks=1)
+    later.after(GRACE_SECONDS)
     assert running.settled()
     with pytest.raises(pa.ArrowException):
         writer.close()
@@ -154,17 +101,17 @@ def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
 
     def write(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: object) -> Summary:
         rows = sum(batch.num_rows for batch in batches)
-        clock.passes(2 * SILENT_SECONDS)
+        Later(running).after(2 * SILENT_SECONDS)
         return {"rows": rows}
 
     async def awrite(
         request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: object
     ) -> Summary:
         rows = sum([batch.num_rows async for batch in batches])
-        await asyncio.to_thread(clock.passes, 2 * SILENT_SECONDS)
+        await asyncio.to_thread(Later(running).after, 2 * SILENT_SECONDS)
         return {"rows": rows}
 
-    with timed(Source(Trial, write=write, awrite=awrite)) as (running, clock):
+    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -202,17 +149,20 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
             raise
         return {}
 
-    with timed(Source(Trial, write=write, awrite=awrite)) as (running, clock):
+    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert took.wait(SOON)
-        clock.begins(running)
-        clock.passes(2 * SILENT_SECONDS)
+        later = Later(running)
+        waits = later.writer().client_waits
+        later.after(2 * SILENT_SECONDS)
         stored.set()
         assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 0}
-        clock.passes(SILENT_SECONDS - 1)
+        while waits is not None and waits():  # until the source asks for the next batch
+            pass
+        later.after(SILENT_SECONDS / 2)
         assert not broke_off.is_set()
-        clock.passes(1, looks=1)
+        later.after(SILENT_SECONDS / 2)
         assert json.loads(reader.read().to_pybytes()) == {"refused": True}
         assert broke_off.wait(SOON)
         with pytest.raises(flight.FlightUnavailableError, match="the client has said nothing for 60 s"):
@@ -241,13 +191,14 @@ def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: 
             has_it.set()
         return {}
 
-    with timed(Source(Trial, write=write, awrite=awrite)) as (running, clock):
+    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
             assert has_it.wait(SOON)
-            clock.begins(running)
-            clock.passes(2 * SILENT_SECONDS)
+            later = Later(running)
+            later.writer()
+            later.after(2 * SILENT_SECONDS)
             took[0](Progress(10, 80))
             assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 80}
             writer.done_writing()
@@ -270,17 +221,18 @@ def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None
 
         return AsyncReading(SCHEMA, answer())
 
-    with timed(Source(Trial, exchange=exchange, aexchange=aexchange)) as (running, clock):
+    with serving(trial=Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, reader = client.do_exchange(command(type="trial", mode=mode))
         writer.begin(SCHEMA)
         assert opened.wait(SOON)
-        clock.now += 2 * SILENT_SECONDS  # nobody looks at it before the answer has ended
+        later = Later(running)
+        later.after(2 * SILENT_SECONDS)
         writer.write_batch(BATCH)
         assert reader.read_chunk().data.num_rows == 10
-        clock.begins(running)
-        clock.passes(SILENT_SECONDS)
-        clock.passes(silence.GRACE_SECONDS, looks=1)
+        later.writer()
+        later.after(SILENT_SECONDS)
+        later.after(GRACE_SECONDS)
         assert running.settled()  # the answer has ended, and the client has not ended its side
         with pytest.raises(pa.ArrowException):
             writer.close()
@@ -294,13 +246,14 @@ def test_an_exchange_that_does_not_even_begin_is_cut(mode: str) -> None:
     async def aexchange(request: Trial, schema: pa.Schema, batches: object) -> AsyncReading:
         raise AssertionError("nothing was sent")
 
-    with timed(Source(Trial, exchange=exchange, aexchange=aexchange)) as (running, clock):
+    with serving(trial=Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, _ = client.do_exchange(command(type="trial", mode=mode))
-        clock.begins(running)
-        clock.passes(SILENT_SECONDS)
+        later = Later(running)
+        later.writer()
+        later.after(SILENT_SECONDS)
         assert running.stats()["open"] == 1
-        clock.passes(silence.GRACE_SECONDS, looks=1)
+        later.after(GRACE_SECONDS)
         assert running.settled()
         assert running.stats()["cancelled"] == 1
         with pytest.raises(pa.ArrowException):
@@ -308,7 +261,7 @@ def test_an_exchange_that_does_not_even_begin_is_cut(mode: str) -> None:
         client.close()
 
 
-def test_our_own_client_raises_what_the_server_said(running: Running, clock: Clock) -> None:
+def test_our_own_client_raises_what_the_server_said(running: Running) -> None:
     """Rows that stop coming: it is the client's own source that is silent."""
     acknowledged, released = threading.Event(), threading.Event()
 
@@ -319,8 +272,9 @@ def test_our_own_client_raises_what_the_server_said(running: Running, clock: Clo
 
     def pass_time() -> None:
         assert acknowledged.wait(SOON)
-        clock.begins(running)
-        clock.passes(SILENT_SECONDS, looks=1)
+        later = Later(running)
+        later.writer()
+        later.after(SILENT_SECONDS)
 
     with FastFlightClient(f"grpc://127.0.0.1:{running.server.port}") as client:
         upload = client._connection.upload(Trial(), Rows(SCHEMA, rows()), None, lambda told: acknowledged.set())

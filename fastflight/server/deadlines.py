@@ -1,0 +1,165 @@
+"""Time limits for the clients of Flight streams.
+
+Flight's Python API cannot end a handler that waits in C++ for its client, and while it waits, its source has the
+device. So one thread checks all streams that wait for their clients, every `ROUND_SECONDS`:
+
+- A stalled reader takes nothing of the batch that it is offered for `Limits.stalled_seconds`.
+- An idle writer sends nothing for `Limits.silent_seconds` although the handler waits for it. A writer that itself waits
+  for acknowledgements is not idle: a board at 115200 baud takes a minute and a half for what waits on the way to it.
+
+Their streams are stopped: the source is closed at once, which frees the device and leaves an old file whole, and a
+client that reads on or ends its side gets UNAVAILABLE with the reason. If the client still does nothing, its connection
+is cut, which ends the handler, but not while the connection carries another call or stream that is still wanted.
+Streams that were stopped for any other reason get the same treatment.
+
+A slow reader is not a stalled one. Linux says how many bytes of a connection were acknowledged: if they grow and more
+wait, the time begins anew. The count belongs to a connection, so it is used where the stream has that alone; where
+streams share a connection, each must take a batch, which has at most 2 MiB, within its time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from fastflight.concurrency.guard import Guard
+from fastflight.runtime.failure import numbered
+from fastflight.runtime.stream import Stream
+from fastflight.runtime.stream_registry import StreamRegistry
+from fastflight.server.connections import Address, address, cut, progress
+from fastflight.transport.progress import Taken
+
+log = structlog.get_logger(__name__)
+
+# Each time limit may be exceeded by this.
+ROUND_SECONDS = 0.5
+# From stopping an idle writer's stream to cutting its connection: a client that runs reacts at once, or as soon as its
+# own source gives a batch. A stalled reader gets its whole time once more, to learn the reason when it reads on.
+GRACE_SECONDS = 5.0
+# How often within its time a reader's progress is read: that takes a look at every descriptor of the process.
+SAMPLES = 8
+
+
+@dataclass(slots=True)
+class _Wait:
+    """One stream's wait for its client. Times are the clock's."""
+
+    # `Stream.offered` or `Stream.awaited`, which tell one wait from the next.
+    began: float
+    is_reader: bool
+    # When the client last made progress.
+    moved: float
+    # What the client had taken when that was last read, and when that was.
+    taken: Taken | None = None
+    sampled: float = 0.0
+    # When the stream was first seen to be stopped, or its connection was cut.
+    stopped: float | None = None
+
+
+class Deadlines:
+    """Enforces the time limits of the streams in `registry`, whose connections were accepted at `port`.
+
+    `start` runs it in a thread until `close`. `look` is one round, for tests that set the clock.
+    """
+
+    def __init__(
+        self,
+        registry: StreamRegistry,
+        port: int,
+        clock: Callable[[], float] = time.monotonic,
+        taken: Callable[[int], Mapping[Address, Taken]] = progress,
+    ) -> None:
+        """`taken` returns what the client of each connection at a port has acknowledged."""
+        self._registry = registry
+        self._port = port
+        self._clock = clock
+        self._taken = taken
+        self._waits: dict[Stream, _Wait] = {}
+        # What `taken` returned in this round; None before a stream needs it.
+        self._connections: Mapping[Address, Taken] | None = None
+        self._guard = Guard(self.look, ROUND_SECONDS, "deadlines")
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._guard.start()
+
+    def close(self) -> None:
+        """End the thread. Does nothing the second time, or if it was not started."""
+        self._guard.close()
+
+    def look(self) -> None:
+        """Check every stream once."""
+        self._connections = None
+        waits: dict[Stream, _Wait] = {}
+        for stream in self._registry.waiting_for_clients():
+            wait = self._wait_of(stream)
+            if wait is None:
+                continue
+            waits[stream] = wait
+            try:
+                self._check(stream, wait, self._clock())
+            except Exception as error:  # an edge: the other streams have limits all the same
+                numbered(error, stream.trace)
+        self._waits = waits
+
+    def _wait_of(self, stream: Stream) -> _Wait | None:
+        """The wait that the stream is in; None if it has just ended."""
+        offered, awaited = stream.offered, stream.awaited
+        began = offered or awaited
+        if not began:
+            return None
+        known = self._waits.get(stream)
+        if known is not None and known.began == began:
+            return known
+        return _Wait(began, bool(offered), began, stopped=None if known is None else known.stopped)
+
+    def _check(self, stream: Stream, wait: _Wait, now: float) -> None:
+        """Stop the stream if its client has exceeded its time, and cut the connection of one that was stopped."""
+        if wait.is_reader:
+            self._sample(stream, wait, now)
+        elif stream.client_waits is not None and stream.client_waits():
+            wait.moved = now
+        if not stream.why_stop:
+            self._stop_overdue(stream, wait, now)
+        if not stream.why_stop:
+            return
+        if wait.stopped is None:
+            wait.stopped = now
+        grace = self._registry.limits.stalled_seconds if wait.is_reader else GRACE_SECONDS
+        if now - wait.stopped >= grace and stream.has_connection_alone:
+            self._cut(stream, wait, now)
+
+    def _sample(self, stream: Stream, wait: _Wait, now: float) -> None:
+        """Note a reader's progress, if it is time to read it."""
+        if now - max(wait.moved, wait.sampled) < self._registry.limits.stalled_seconds / SAMPLES:
+            return
+        if self._connections is None:
+            self._connections = self._taken(self._port)
+        peer = address(stream.peer)
+        taken = None if peer is None else self._connections.get(peer)
+        has_grown = taken is not None and wait.taken is not None and taken.acknowledged != wait.taken.acknowledged
+        # Where nothing waits in the system, the client's program has not asked for more: another call made progress.
+        if has_grown and taken is not None and taken.waits and stream.has_connection_alone:
+            wait.moved = now
+        wait.taken, wait.sampled = taken, now
+
+    def _stop_overdue(self, stream: Stream, wait: _Wait, now: float) -> None:
+        idle, kind = now - wait.moved, stream.asked.request.type
+        if wait.is_reader and idle >= stream.stalled_seconds:
+            log.info("a client takes nothing", seconds=round(idle, 1), type=kind)
+            stream.stop_overdue("reader", f"the client has taken nothing for {stream.stalled_seconds:g} s")
+        elif not wait.is_reader and idle >= stream.silent_seconds:
+            log.info("a client is silent", seconds=round(idle, 1), type=kind)
+            stream.stop_overdue("writer", f"the client has said nothing for {stream.silent_seconds:g} s")
+
+    def _cut(self, stream: Stream, wait: _Wait, now: float) -> None:
+        connections = cut(self._port, stream.peer)
+        if not connections:  # it is closed already, or there was no descriptor to look with: the next round tries again
+            return
+        self._registry.count_cut(connections)
+        wait.stopped = now
+        client = "reader" if wait.is_reader else "writer"
+        log.warning("the connection of an overdue client is cut", client=client, type=stream.asked.request.type)
