@@ -37,9 +37,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A shell starts what runs in its background deaf to Ctrl-C, and every program that a test starts would be so."""
+    """Undo what programs that a test starts would inherit.
+
+    A shell starts what runs in its background deaf to Ctrl-C. And where bytecode is not written, each program compiles
+    all its modules again: 2.5 s of CPU time for each start of the command line, instead of 0.9 s.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
