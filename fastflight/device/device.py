@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Iterator
 import structlog
 
 from fastflight.concurrency import Exclusive, Shard, off_loop
+from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.concurrency.offload import unbroken
-from fastflight.concurrency.tenure import Tenure
 from fastflight.device.board import Board
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
@@ -170,14 +170,14 @@ class Device:
                     await unbroken(self._aend(port))
 
     @contextlib.contextmanager
-    def line(self, holder: str, *, timeout: float | None = None, tenure: Tenure | None = None) -> Iterator[Port]:
+    def line(self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None) -> Iterator[Port]:
         """Have the bare line for a `with` block, for a tool that speaks with the board itself.
 
         What was known of the board is forgotten then: the tool may have reset it, or given it other firmware. Others
-        that ask meanwhile are soon told, or get it, if its `tenure` has run out. Otherwise as `lease`.
+        that ask meanwhile soon get an error, or the line, if the `claim` has lapsed. Otherwise as `lease`.
         """
         self._check_line()
-        held = self._lock.held(holder, self._patience(timeout), lasting=True, tenure=tenure)
+        held = self._lock.held(holder, self._patience(timeout), lasting=True, claim=claim)
         with held, located(self.name):
             port = self._opened()
             try:
@@ -191,11 +191,11 @@ class Device:
 
     @contextlib.asynccontextmanager
     async def aline(
-        self, holder: str, *, timeout: float | None = None, tenure: Tenure | None = None
+        self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None
     ) -> AsyncIterator[Port]:
         """As `line`, for an `async with` block."""
         self._check_line()
-        async with self._lock.aheld(holder, self._patience(timeout), lasting=True, tenure=tenure):
+        async with self._lock.aheld(holder, self._patience(timeout), lasting=True, claim=claim):
             with located(self.name):
                 port = await self._aopened()
                 try:

@@ -19,7 +19,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from fastflight.concurrency.tenure import Tenure
+from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.device import Device, Inventory
 from fastflight.errors import DataError, RequestError, Stopped, TransportError
 from fastflight.runtime.admission import IDLE_SECONDS
@@ -121,7 +121,7 @@ class DeviceSessions:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        talk = _talk(device, request, following, batches, self._tenure(following))
+        talk = _talk(device, request, following, batches, self._idle_claim(following))
         reading = begin(following.rows, talk)
         return replace(reading, summary=following.summary, drain=following.drain)
 
@@ -129,18 +129,18 @@ class DeviceSessions:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        talk = _atalk(device, request, following, batches, self._tenure(following))
+        talk = _atalk(device, request, following, batches, self._idle_claim(following))
         reading = await abegin(following.rows, talk)
         return replace(reading, summary=following.summary, drain=following.drain)
 
-    def _tenure(self, following: Following) -> Tenure:
-        """An exchange's right to a device to which it sends nothing."""
+    def _idle_claim(self, following: Following) -> IdleClaim:
+        """The claim of an exchange that sends nothing to its device."""
 
         def leave(idle: float) -> None:
             why = f"nothing was sent for {idle:.0f} s, and somebody else asked for the device"
             following.fail(Stopped(why, hint="Open it again when they are done"))
 
-        return Tenure(self._idle_seconds, leave)
+        return IdleClaim(self._idle_seconds, leave)
 
     def describe(self, request: DeviceSession) -> Estimate:
         """The schema is the request's; how many rows there will be, nobody knows."""
@@ -184,13 +184,13 @@ async def _alots(device: Device, request: DeviceSession, following: Following) -
 
 
 def _talk(
-    device: Device, request: DeviceSession, following: Following, batches: Incoming, tenure: Tenure
+    device: Device, request: DeviceSession, following: Following, batches: Incoming, claim: IdleClaim
 ) -> Generator[Lot, None, None]:
-    with _gone(following), device.line(INTERACTIVE, tenure=tenure) as port, _named():
-        tenure.use()
+    with _gone(following), device.line(INTERACTIVE, claim=claim) as port, _named():
+        claim.use()
         reader = following.start()
         with LineThread(port, partial(_lost, following)) as line:
-            sending = threading.Thread(target=_send_all, args=(batches, line, following, tenure), name="session-input")
+            sending = threading.Thread(target=_send_all, args=(batches, line, following, claim), name="session-input")
             sending.start()
             try:
                 yield []
@@ -205,15 +205,15 @@ def _talk(
 
 
 async def _atalk(
-    device: Device, request: DeviceSession, following: Following, batches: AsyncIncoming, tenure: Tenure
+    device: Device, request: DeviceSession, following: Following, batches: AsyncIncoming, claim: IdleClaim
 ) -> AsyncGenerator[Lot, None]:
     with _gone(following):
-        async with device.aline(INTERACTIVE, tenure=tenure) as port:
-            tenure.use()
+        async with device.aline(INTERACTIVE, claim=claim) as port:
+            claim.use()
             with _named():
                 reader = following.start()
             async with LineTask(port, partial(_lost, following)) as line:
-                sending = asyncio.ensure_future(_asend_all(batches, line, following, tenure))
+                sending = asyncio.ensure_future(_asend_all(batches, line, following, claim))
                 try:
                     yield []
                     given = time.monotonic()
@@ -230,12 +230,12 @@ async def _atalk(
                 raise line.failure
 
 
-def _send_all(batches: Incoming, line: LineThread, following: Following, tenure: Tenure) -> None:
+def _send_all(batches: Incoming, line: LineThread, following: Following, claim: IdleClaim) -> None:
     try:
         for batch in batches:
             for data in sendable(batch):
                 line.send(data)
-                tenure.use()
+                claim.use()
     except TransportError:
         return  # the line's failure is told by the line
     except Exception as error:
@@ -244,12 +244,12 @@ def _send_all(batches: Incoming, line: LineThread, following: Following, tenure:
         following.end(CLIENT)
 
 
-async def _asend_all(batches: AsyncIncoming, line: LineTask, following: Following, tenure: Tenure) -> None:
+async def _asend_all(batches: AsyncIncoming, line: LineTask, following: Following, claim: IdleClaim) -> None:
     try:
         async for batch in batches:
             for data in sendable(batch):
                 await line.send(data)
-                tenure.use()
+                claim.use()
     except TransportError:
         return
     except Exception as error:
