@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Generic, TypeAlias, TypeVar
 
-from fastflight.concurrency.turn import Turn
+from fastflight.concurrency.loops import Turn
 from fastflight.errors import Stopped
 
 T = TypeVar("T")

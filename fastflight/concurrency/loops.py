@@ -1,9 +1,10 @@
-"""Which event loop a shard runs: docs/decisions has what was measured."""
+"""Which event loop a shard runs (docs/decisions/0022 has the figures), and how a coroutine shares it with others."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Mapping
 
 
@@ -33,3 +34,31 @@ def new_loop() -> asyncio.AbstractEventLoop:
 def kind_of(loop: asyncio.AbstractEventLoop) -> str:
     """The package that the loop is from: `asyncio`, `uvloop` or `winloop`."""
     return type(loop).__module__.partition(".")[0]
+
+
+# For how long a coroutine may keep its loop: short beside what a request waits for anyway, long beside a round of the
+# loop.
+TURN_SECONDS = 0.01
+
+
+class Turn:
+    """For how long a coroutine has kept its loop.
+
+    A coroutine that takes items which are there already, and need not wait to pass them on, never suspends by itself:
+    the loop's other tasks would wait for as long as its source is ahead.
+    """
+
+    __slots__ = ("_began",)
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        """Whether the other tasks should run now."""
+        return time.monotonic() - self._began >= TURN_SECONDS
+
+    async def leave(self) -> None:
+        """Let the other tasks run once, and begin another turn."""
+        await asyncio.sleep(0)
+        self._began = time.monotonic()

@@ -24,7 +24,6 @@ from fastflight.access.authenticator import Authenticator
 from fastflight.access.authority import Authority
 from fastflight.access.identity import ANYBODY, Identity, unproven
 from fastflight.concurrency import Shard, Shards
-from fastflight.concurrency.carried import Carried
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import answers, exchanges, listing, uploads
@@ -34,6 +33,7 @@ from fastflight.server.connections import cut
 from fastflight.server.deadlines import Deadlines
 from fastflight.server.descriptions import Allowing, Descriptions
 from fastflight.server.headers import Headers, begin
+from fastflight.server.interruption import InContext
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.server.tls import Tls
 from fastflight.service import Catalog
@@ -110,7 +110,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         with mapped():
             who = self._who(context)
             with self._call("list_flights", None, who, context):
-                yield from Carried(listing.flights(criteria, self._catalog, self._authority, who))
+                yield from InContext(listing.flights(criteria, self._catalog, self._authority, who))
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor

@@ -1,30 +1,53 @@
-"""A sync source that can be ended from outside, while its handler waits for the client.
+"""Iterators over a source's items, for Flight, which steps through them in threads of its own.
 
-A handler that waits in C++ for its client to read cannot be interrupted, and the source, which stands between two of
-its batches meanwhile, has the device. `interrupt` closes it there, in a thread of its own: a board's recovery takes
-seconds. Should the handler come back, it gets `Stopped`, never what looks like the end.
+`InContext` keeps the context variables of the handler that made it: Flight runs each step of a generator in a fresh
+thread state, without what the handler has set.
+
+`Interruptible` can also be ended from outside. A handler that waits in C++ for its client to read cannot be
+interrupted, and its source, which stands between two batches, has the device meanwhile. `interrupt` closes the source
+there, in a thread of its own, since a board's recovery takes seconds. If the handler comes back, it gets `Stopped`,
+never what looks like the end.
 """
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from fastflight.concurrency.carried import Carried
 from fastflight.runtime.failure import numbered
 from fastflight.runtime.stream import Stream
 
 T = TypeVar("T")
 
 
+class InContext(Iterator[T], Generic[T]):
+    """`items`, each step of them and their end, in a copy of the maker's context."""
+
+    __slots__ = ("_items", "_run")
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._run = contextvars.copy_context().run
+
+    def __next__(self) -> T:
+        return self._run(next, self._items)
+
+    def close(self) -> None:
+        """Close the items, if they have a `close`."""
+        close = getattr(self._items, "close", None)
+        if close is not None:
+            self._run(close)
+
+
 class Interruptible(Iterator[T], Generic[T]):
-    """The items of `stream`'s source, each step of them in the maker's context."""
+    """The items of `stream`'s source, in the maker's context."""
 
     __slots__ = ("_interrupted", "_items", "_stepping", "_stream")
 
     def __init__(self, items: Iterator[T], stream: Stream) -> None:
-        self._items = Carried(items)
+        self._items = InContext(items)
         self._stream = stream
         # Held while the source runs, in whichever thread.
         self._stepping = threading.Lock()
@@ -37,15 +60,15 @@ class Interruptible(Iterator[T], Generic[T]):
             return next(self._items)
 
     def close(self) -> None:
-        """Close the items, if they can be and have not been."""
+        """Close the items. Does nothing the second time."""
         with self._stepping:
             self._items.close()
 
     def interrupt(self) -> None:
-        """The stream was stopped: close them when they are between two, and return at once. From any thread."""
+        """The stream was stopped: close the items once they are between two steps. Returns at once, in any thread."""
         try:
             threading.Thread(target=self._interrupt, name="interruption", daemon=True).start()
-        except RuntimeError:  # there is no thread left to be had: who stops streams waits, and goes on with the others
+        except RuntimeError:  # the system has no thread left: the caller waits, and stops other streams afterwards
             self._interrupt()
 
     def _interrupt(self) -> None:
@@ -53,5 +76,5 @@ class Interruptible(Iterator[T], Generic[T]):
             self._interrupted = True
             try:
                 self._items.close()
-            except BaseException as error:  # the client gets the reason why it was stopped
+            except BaseException as error:  # the client gets the reason why the stream was stopped
                 numbered(error, self._stream.trace)

@@ -224,7 +224,7 @@ def test_several_producers_share_the_room() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 100], ids=["in lots of one", "in one lot"])
 def test_a_source_that_is_always_ahead_leaves_the_loop_to_others(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.concurrency.turn.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.concurrency.loops.TURN_SECONDS", 0.0)
 
     async def run() -> int:
         turns = 0

@@ -1,7 +1,8 @@
-"""A sync source that is ended from outside."""
+"""Iterators that keep their maker's context variables, and that can be ended from outside."""
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 
 from fastflight.errors import Stopped
 from fastflight.runtime.stream import Stream
-from fastflight.server.interruption import Interruptible
+from fastflight.server.interruption import InContext, Interruptible
 
 
 class ResolvedRequest(SimpleNamespace):
@@ -44,3 +45,40 @@ def test_where_no_thread_can_be_had_it_is_ended_by_whoever_stops_it(monkeypatch:
     assert closed == [threading.current_thread().name]
     with pytest.raises(Stopped):
         next(items)
+
+
+WHOSE: contextvars.ContextVar[str] = contextvars.ContextVar("whose", default="nobody's")
+
+
+def steps(seen: list[str]) -> Iterator[int]:
+    try:
+        yield 1
+        seen.append(WHOSE.get())
+        yield 2
+        raise ValueError(WHOSE.get())
+    finally:
+        seen.append(f"end: {WHOSE.get()}")
+
+
+def made(seen: list[str]) -> InContext[int]:
+    WHOSE.set("a's")
+    return InContext(steps(seen))
+
+
+def test_each_step_and_the_end_see_what_the_maker_had_set() -> None:
+    seen: list[str] = []
+    items = contextvars.copy_context().run(made, seen)
+    assert WHOSE.get() == "nobody's"
+    assert [next(items), next(items)] == [1, 2]
+    with pytest.raises(ValueError, match="a's"):
+        next(items)
+    assert seen == ["a's", "end: a's"]
+
+
+def test_closed_early_it_closes_what_it_iterates_there() -> None:
+    seen: list[str] = []
+    items = contextvars.copy_context().run(made, seen)
+    next(items)
+    items.close()
+    assert seen == ["end: a's"]
+    InContext(iter(())).close()
