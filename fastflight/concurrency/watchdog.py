@@ -1,8 +1,8 @@
-"""Notices event loops that do not turn: one thread that asks each loop, now and then, to answer.
+"""Notices event loops that are blocked: one thread regularly asks each loop to answer.
 
-How long a loop took to answer is its lag: what everything on it had to wait. One that has not answered for
-`STUCK_SECONDS` is stuck, in a call that should have been made off the loop: the log gets the stack of its thread, once,
-and a word when it turns again. `stats` is for peers too, and has no stack in it.
+The time that a loop takes to answer is its lag, which is what everything on it had to wait. A loop that has not
+answered for `STUCK_SECONDS` is stuck in a call that should not run on it: the log gets the stack of its thread, once,
+and a line when the loop runs again. `stats` goes to clients too, so it has no stack.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Any
 
 import structlog
 
-from fastflight.concurrency.guard import Guard
+from fastflight.concurrency.periodic import PeriodicThread
 from fastflight.concurrency.shard import Shard
 
 log = structlog.get_logger(__name__)
 
-# Two wake-ups a second for each loop cannot be measured; a loop is asked again only once it has answered.
+# Two wake-ups a second for each loop cost nothing that can be measured. A loop is asked again once it has answered.
 LOOK_SECONDS = 0.5
-# Everything on a loop waits as long as the slowest call: a live stream's flush is 0.1 s, a client's patience seconds.
+# Everything on a loop waits for its slowest call: a live stream is flushed every 0.1 s, and clients wait for seconds.
 STUCK_SECONDS = 1.0
-# The innermost calls, which are the ones that block.
+# The innermost calls are the ones that block.
 MAX_STACK_FRAMES = 20
 
 
 @dataclass(slots=True)
 class _Pulse:
-    """What is known of one loop. Times are the clock's."""
+    """The answers of one loop. Times are the clock's."""
 
-    # When the question was put that has not been answered yet.
+    # When it was asked what it has not answered yet.
     asked: float | None = None
     lag: float = 0.0
     longest: float = 0.0
@@ -43,25 +43,25 @@ class _Pulse:
 
 
 class Watchdog:
-    """Looks after `shards` from `start` to `close`; `look` is one round, for those that keep the time themselves."""
+    """Watches `shards` from `start` to `close`; `look` is one round, for tests that set the clock."""
 
     def __init__(
         self, shards: Iterable[Shard], name: str = "watchdog", clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._pulses = {shard: _Pulse() for shard in shards}
         self._clock = clock
-        self._guard = Guard(self.look, LOOK_SECONDS, name)
+        self._thread = PeriodicThread(self.look, LOOK_SECONDS, name)
 
     def start(self) -> None:
-        """Look every `LOOK_SECONDS`, from a thread."""
-        self._guard.start()
+        """Start the thread, which looks every `LOOK_SECONDS`."""
+        self._thread.start()
 
     def close(self) -> None:
-        """Look no more. Does nothing the second time, or where it was not started."""
-        self._guard.close()
+        """End the thread. Does nothing the second time, or if it was not started."""
+        self._thread.close()
 
     def look(self) -> None:
-        """Ask every loop that has answered, and report those that have not for too long."""
+        """Ask every loop that has answered, and report those that are stuck."""
         for shard, pulse in self._pulses.items():
             asked = pulse.asked
             if asked is None:
@@ -74,7 +74,7 @@ class Watchdog:
                 log.error("event loop stuck", shard=shard.name, seconds=round(late, 3), stack=_stack(shard))
 
     def stats(self, shard: Shard) -> dict[str, Any]:
-        """What is known of one loop: lags in milliseconds, the one that is under way included."""
+        """Lags of one loop in milliseconds, which include the question that it has not answered yet."""
         pulse = self._pulses[shard]
         asked = pulse.asked
         pending = 0.0 if asked is None or not shard.running else self._clock() - asked
@@ -86,7 +86,7 @@ class Watchdog:
         }
 
     def _answered(self, shard: Shard, pulse: _Pulse) -> None:
-        """On the loop."""
+        """The loop answers; runs on it."""
         if pulse.asked is not None:
             pulse.lag = self._clock() - pulse.asked
             pulse.longest = max(pulse.longest, pulse.lag)
@@ -97,7 +97,7 @@ class Watchdog:
 
 
 def _stack(shard: Shard) -> str:
-    """Where the thread of a loop is now."""
+    """The calls that the thread of a loop is in."""
     frame = sys._current_frames().get(shard.thread_id or 0)
     return "".join(traceback.format_stack(frame)[-MAX_STACK_FRAMES:]) if frame is not None else ""
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from fastflight.concurrency.guard import Guard
+from fastflight.concurrency.periodic import PeriodicThread
 from fastflight.runtime.failure import numbered
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
@@ -80,15 +80,15 @@ class Deadlines:
         self._waits: dict[Stream, _Wait] = {}
         # What `taken` returned in this round; None before a stream needs it.
         self._connections: Mapping[Address, Taken] | None = None
-        self._guard = Guard(self.look, ROUND_SECONDS, "deadlines")
+        self._thread = PeriodicThread(self.look, ROUND_SECONDS, "deadlines")
 
     def start(self) -> None:
         """Start the thread."""
-        self._guard.start()
+        self._thread.start()
 
     def close(self) -> None:
         """End the thread. Does nothing the second time, or if it was not started."""
-        self._guard.close()
+        self._thread.close()
 
     def look(self) -> None:
         """Check every stream once."""

@@ -1,4 +1,4 @@
-"""A thread that looks at something again and again, and outlives a look that fails."""
+"""A thread that calls a function again and again, and goes on after a call that fails."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ import structlog
 log = structlog.get_logger(__name__)
 
 
-class Guard:
+class PeriodicThread:
     """Calls `look` every `seconds`, in a thread called `name`, from `start` to `close`.
 
-    A look that raises is logged, and the next one comes all the same; of several failures in a row the first is logged.
+    An exception is logged, and the next call comes all the same; of several failures in a row the first is logged.
     """
 
     def __init__(self, look: Callable[[], object], seconds: float, name: str) -> None:
         self._look = look
         self._seconds = seconds
-        self._name = name
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread. Does nothing the second time, or where it was not started."""
+        """End the thread. Does nothing the second time, or if it was not started."""
         self._closed.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -39,7 +38,7 @@ class Guard:
             try:
                 self._look()
                 failing = False
-            except Exception:  # an edge: nobody waits for this thread
+            except Exception:  # an edge: no caller waits for this thread
                 if not failing:
-                    log.exception("a guard failed and goes on", guard=self._name)
+                    log.exception("a periodic check failed and goes on", thread=self._thread.name)
                 failing = True
