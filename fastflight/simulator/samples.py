@@ -39,6 +39,7 @@ import os
 import random
 import struct
 import time
+from functools import cache
 
 READINGS = 10_000
 EVENTS = 500
@@ -100,6 +101,7 @@ def write_samples(folder: str) -> None:
             file.write(data)
 
 
+@cache
 def readings() -> bytes:
     chance = random.Random(SEED)
     lines = ["time,temperature,humidity,pressure,battery"]
@@ -117,6 +119,7 @@ def readings() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
+@cache
 def events() -> bytes:
     chance = random.Random(SEED)
     lines = []
@@ -139,6 +142,7 @@ def events() -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
+@cache
 def log() -> bytes:
     chance = random.Random(SEED)
     data = bytearray()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastflight.errors import TransportError, TransportTimeout
+from fastflight.simulator.samples import write_samples
 from fastflight.transport.socket import SocketPort
 
 TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"  # noqa: S105  # the name of a variable
@@ -57,6 +58,8 @@ class SimAddress:
     def _open(self, timeout: float) -> SocketPort:
         if self.files is None and self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="fastflight-sim-")
+            # The board would write them too, but each time make them anew: as much work again as its start.
+            write_samples(self._folder.name)
         folder = self.files or (self._folder.name if self._folder else ".")
         token = secrets.token_hex(16)
         with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
