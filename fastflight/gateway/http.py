@@ -29,7 +29,7 @@ from fastflight.gateway.relay import PATH, Relay
 from fastflight.gateway.status import HttpRefusal, last_words
 from fastflight.gateway.unread import Waiting
 from fastflight.gateway.websocket import WebSocket
-from fastflight.transport.progress import taken
+from fastflight.transport.tcp_info import send_state
 
 OK = b"HTTP/1.1 200 OK\r\n"
 AGAIN = "Ask again"
@@ -103,7 +103,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def waiting(self) -> Waiting | None:
         size = self.transport.get_write_buffer_size()
-        return (size, taken(self.transport.get_extra_info("socket"))) if size else None
+        return (size, send_state(self.transport.get_extra_info("socket"))) if size else None
 
     def cut(self, late: bool) -> None:
         if late and self._in_content:

@@ -104,7 +104,7 @@ class RelayClient:
 
     def waiting(self) -> Waiting | None:
         """What waits for the client; None while nothing does."""
-        return (self.outgoing.size, self._wire.taken()) if self.outgoing.size else None
+        return (self.outgoing.size, self._wire.send_state()) if self.outgoing.size else None
 
     def start(self, hello: bytes) -> None:
         """Send `hello`, the answer to the handshake, and listen."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fastflight.gateway.relay_outgoing import NOTHING, Buffers, RelayOutgoing
-from fastflight.transport.progress import Taken, taken
+from fastflight.transport.tcp_info import SendState, send_state
 
 # One read of a client: a message of 64 KB with what surrounds it, or many small ones.
 READ_BYTES = 128 * 1024
@@ -48,8 +48,8 @@ class RelaySocket(Protocol):
     def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> RelayOutput:
         """Begin; `drained` is told whenever what waited was taken, `lost` when the client is gone."""
 
-    def taken(self) -> Taken | None:
-        """What the client has taken, where the system says so."""
+    def send_state(self) -> SendState | None:
+        """How much of what was sent has reached the client; None where the system does not tell."""
 
     def listen(self) -> None:
         """Hear the client, if it is not heard."""
@@ -89,8 +89,8 @@ class SocketWire:
         self._outgoing = RelayOutgoing(self._sock, self._buffers, drained, lost)
         return self._outgoing
 
-    def taken(self) -> Taken | None:
-        return taken(self._sock)
+    def send_state(self) -> SendState | None:
+        return send_state(self._sock)
 
     def listen(self) -> None:
         if not self._reading:
@@ -163,8 +163,8 @@ class TransportWire(asyncio.Protocol):
         if buffer is not None:
             self._buffers.give(buffer)
 
-    def taken(self) -> Taken | None:
-        return taken(self._transport.get_extra_info("socket"))
+    def send_state(self) -> SendState | None:
+        return send_state(self._transport.get_extra_info("socket"))
 
     def listen(self) -> None:
         if not self._closed:

@@ -1,28 +1,28 @@
-"""Clients for whom something waits and who take nothing of it, not a byte: as long as they stay it is held for them."""
+"""Detects clients that have stopped reading what waits for them."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from fastflight.transport.progress import Taken
+from fastflight.transport.tcp_info import SendState
 
 Client = TypeVar("Client")
 
-# An answer that nobody reads holds its device and its memory for so long: as by Flight.
+# For so long an answer that nobody reads may keep its device and its memory. Flight has the same limit.
 STALL_SECONDS = 120.0
-# What waits in the process, and what the system says was taken of it. While a line is thin the first does not change.
-Waiting = tuple[int, Taken | None]
+# The bytes that wait in the process, and the state of the connection: on a thin line only the second one changes.
+Waiting = tuple[int, SendState | None]
 
 
 class Unread(Generic[Client]):
-    """Looks at clients now and then."""
+    """Compares what waits for each client with what waited before."""
 
     def __init__(self) -> None:
-        # What they had taken, and by when.
+        # What waited for each client, and since when that is unchanged.
         self._known: dict[Client, tuple[Waiting, float]] = {}
 
     def is_stalled(self, client: Client, waiting: Waiting | None, now: float) -> bool:
-        """Whether it has taken nothing of what waits for it (None: nothing does) for too long. `now` is a clock's."""
+        """Whether it has taken nothing of what waits for it (None: nothing does) for too long, at the time `now`."""
         if waiting is None:
             self.forget(client)
             return False
@@ -32,5 +32,5 @@ class Unread(Generic[Client]):
         return now - known[1] >= STALL_SECONDS
 
     def forget(self, client: Client) -> None:
-        """It has left, or nothing waits for it."""
+        """The client has left, or nothing waits for it."""
         self._known.pop(client, None)

@@ -29,8 +29,8 @@ from fastflight.concurrency.periodic import PeriodicThread
 from fastflight.runtime.failure import numbered
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.server.connections import Address, address, cut, progress
-from fastflight.transport.progress import Taken
+from fastflight.server.connections import Address, address, cut, send_states
+from fastflight.transport.tcp_info import SendState
 
 log = structlog.get_logger(__name__)
 
@@ -52,8 +52,8 @@ class _Wait:
     is_reader: bool
     # When the client last made progress.
     moved: float
-    # What the client had taken when that was last read, and when that was.
-    taken: Taken | None = None
+    # The state of its connection when that was last read, and when that was.
+    state: SendState | None = None
     sampled: float = 0.0
     # When the stream was first seen to be stopped, or its connection was cut.
     stopped: float | None = None
@@ -70,16 +70,16 @@ class Deadlines:
         registry: StreamRegistry,
         port: int,
         clock: Callable[[], float] = time.monotonic,
-        taken: Callable[[int], Mapping[Address, Taken]] = progress,
+        states: Callable[[int], Mapping[Address, SendState]] = send_states,
     ) -> None:
-        """`taken` returns what the client of each connection at a port has acknowledged."""
+        """`states` returns how much of what was sent has reached the client, for each connection at a port."""
         self._registry = registry
         self._port = port
         self._clock = clock
-        self._taken = taken
+        self._states = states
         self._waits: dict[Stream, _Wait] = {}
-        # What `taken` returned in this round; None before a stream needs it.
-        self._connections: Mapping[Address, Taken] | None = None
+        # What `states` returned in this round; None before a stream needs it.
+        self._connections: Mapping[Address, SendState] | None = None
         self._thread = PeriodicThread(self.look, ROUND_SECONDS, "deadlines")
 
     def start(self) -> None:
@@ -118,9 +118,10 @@ class Deadlines:
 
     def _check(self, stream: Stream, wait: _Wait, now: float) -> None:
         """Stop the stream if its client has exceeded its time, and cut the connection of one that was stopped."""
+        client_waits = stream.client_waits
         if wait.is_reader:
             self._sample(stream, wait, now)
-        elif stream.client_waits is not None and stream.client_waits():
+        elif client_waits is not None and client_waits():
             wait.moved = now
         if not stream.why_stop:
             self._stop_overdue(stream, wait, now)
@@ -137,14 +138,15 @@ class Deadlines:
         if now - max(wait.moved, wait.sampled) < self._registry.limits.stalled_seconds / SAMPLES:
             return
         if self._connections is None:
-            self._connections = self._taken(self._port)
+            self._connections = self._states(self._port)
         peer = address(stream.peer)
-        taken = None if peer is None else self._connections.get(peer)
-        has_grown = taken is not None and wait.taken is not None and taken.acknowledged != wait.taken.acknowledged
+        before, state = wait.state, None if peer is None else self._connections.get(peer)
+        wait.state, wait.sampled = state, now
+        if before is None or state is None or state.acknowledged == before.acknowledged:
+            return
         # Where nothing waits in the system, the client's program has not asked for more: another call made progress.
-        if has_grown and taken is not None and taken.waits and stream.has_connection_alone:
+        if state.waits and stream.has_connection_alone:
             wait.moved = now
-        wait.taken, wait.sampled = taken, now
 
     def _stop_overdue(self, stream: Stream, wait: _Wait, now: float) -> None:
         idle, kind = now - wait.moved, stream.asked.request.type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastflight.gateway.unread import STALL_SECONDS, Unread
-from fastflight.transport.progress import Taken
+from fastflight.transport.tcp_info import SendState
 
 
 def test_a_byte_in_the_time_is_progress_wherever_it_is_seen() -> None:
@@ -11,8 +11,8 @@ def test_a_byte_in_the_time_is_progress_wherever_it_is_seen() -> None:
     for number in range(10):  # the process gets rid of some
         assert not unread.is_stalled("slow", (1000 - number, None), number * (STALL_SECONDS - 1))
     for number in range(10):  # the system does, on a thin line
-        assert not unread.is_stalled("slow", (1000, Taken(number, True)), number * (STALL_SECONDS - 1))
-    assert unread.is_stalled("slow", (1000, Taken(9, True)), 9 * (STALL_SECONDS - 1) + STALL_SECONDS)
+        assert not unread.is_stalled("slow", (1000, SendState(number, True)), number * (STALL_SECONDS - 1))
+    assert unread.is_stalled("slow", (1000, SendState(9, True)), 9 * (STALL_SECONDS - 1) + STALL_SECONDS)
 
 
 def test_who_has_nothing_to_take_takes_its_time() -> None:

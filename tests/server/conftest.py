@@ -21,13 +21,13 @@ from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import Action, FlightServer, Tls
-from fastflight.server.connections import Address, progress
+from fastflight.server.connections import Address, send_states
 from fastflight.server.deadlines import Deadlines
 from fastflight.service import Catalog, Source
 from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, AsyncReading, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
-from fastflight.transport.progress import Taken
+from fastflight.transport.tcp_info import SendState
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 10.0
@@ -198,10 +198,10 @@ class Running:
 class Later:
     """The server's deadlines at a clock that a test sets, checked when it says so."""
 
-    def __init__(self, running: Running, taken: Callable[[int], Mapping[Address, Taken]] = progress) -> None:
+    def __init__(self, running: Running, states: Callable[[int], Mapping[Address, SendState]] = send_states) -> None:
         self.late = 0.0
         self.registry = running.server._registry
-        self._deadlines = Deadlines(self.registry, running.server.port, lambda: time.monotonic() + self.late, taken)
+        self._deadlines = Deadlines(self.registry, running.server.port, lambda: time.monotonic() + self.late, states)
 
     def after(self, seconds: float) -> None:
         self.late += seconds

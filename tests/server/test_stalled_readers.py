@@ -22,10 +22,10 @@ from fastflight.client.failure import typed
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
 from fastflight.runtime.stream import Stream
-from fastflight.server.connections import Address, address, cut, progress
+from fastflight.server.connections import Address, address, cut, send_states
 from fastflight.service import Source
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Reading
-from fastflight.transport.progress import Taken
+from fastflight.transport.tcp_info import SendState
 
 from .conftest import SCHEMA, SOON, Later, Running, Trial, serving
 from .test_uploads import command
@@ -228,10 +228,10 @@ class Line:
         self.acknowledged = 0
         self.peer = ""
 
-    def __call__(self, port: int) -> Mapping[Address, Taken]:
+    def __call__(self, port: int) -> Mapping[Address, SendState]:
         there = address(self.peer)
         assert there is not None
-        return {there: Taken(self.acknowledged, self.waits)}
+        return {there: SendState(self.acknowledged, self.waits)}
 
 
 @pytest.mark.usefixtures("stopped")
@@ -341,7 +341,7 @@ def test_without_a_descriptor_to_look_with_it_looks_again_later(
 def test_what_the_clients_of_a_port_have_taken(running: Running, stopped: flight.FlightStreamReader) -> None:
     peer = address(Later(running).reader().peer)
     assert peer is not None
-    assert progress(running.server.port)[peer].acknowledged > 0
+    assert send_states(running.server.port)[peer].acknowledged > 0
     stopped.cancel()
     assert running.settled()
 

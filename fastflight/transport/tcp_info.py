@@ -1,7 +1,7 @@
-"""What the other side of a TCP connection has taken, as the operating system knows it.
+"""How much of what was written to a TCP connection has reached the other side.
 
-Whoever writes sees only when there is room again, which for a thin line may be minutes in which every byte moves. Linux
-counts what was acknowledged; elsewhere nothing is known (`None`), and who asks has its own writes alone to judge by.
+A writer sees only when there is room again, which on a thin line may take minutes in which every byte moves. Linux
+counts the acknowledged bytes. Other systems tell nothing (`None`): there a caller has only its own writes to judge by.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import NamedTuple
 ACKED_OFFSET = 8 + 24 * 4 + 2 * 8
 # Of words of four: `tcpi_unacked`, segments that are on their way.
 UNACKED_OFFSET = 8 + 4 * 4
-# Up to `tcpi_notsent_bytes`, which begins there: what the system keeps until the other side has room.
+# `tcpi_notsent_bytes`: what the system keeps until the other side has room.
 NOT_SENT_OFFSET = 8 + 24 * 4 + 4 * 8 + 2 * 4
 INFO_BYTES = NOT_SENT_OFFSET + 8
 
 
-class Taken(NamedTuple):
-    """`acknowledged`: bytes that the other side's system has taken, so far. `waits`: whether there are more for it."""
+class SendState(NamedTuple):
+    """`acknowledged`: bytes that the other side's system has taken. `waits`: whether more bytes wait for it."""
 
     acknowledged: int
     waits: bool
 
 
-def taken(connection: socket.socket) -> Taken | None:
-    """What was taken of what was written to `connection`. None where the system does not say."""
+def send_state(connection: socket.socket) -> SendState | None:
+    """The state of what was written to `connection`; None where the system does not tell."""
     if sys.platform != "linux":
         return None
     try:
@@ -40,4 +40,4 @@ def taken(connection: socket.socket) -> Taken | None:
     (acknowledged,) = struct.unpack_from("=Q", info, ACKED_OFFSET)
     (unacknowledged,) = struct.unpack_from("=I", info, UNACKED_OFFSET)
     (not_sent,) = struct.unpack_from("=I", info, NOT_SENT_OFFSET)
-    return Taken(acknowledged, bool(unacknowledged or not_sent))
+    return SendState(acknowledged, bool(unacknowledged or not_sent))
