@@ -1,25 +1,33 @@
 """Boards: sessions with one owner at a time, files, and the inventory of a process."""
 
-from fastflight.device.capabilities import Capabilities
+from fastflight.device.capabilities import Capabilities, DeviceInfo
 from fastflight.device.device import Device
-from fastflight.device.entry import DeviceInfo, Entry, Written
 from fastflight.device.inventory import Inventory
+from fastflight.device.listing import FileEntry
 from fastflight.device.session import AsyncSession, Session
-from fastflight.device.transfer import Hashed, Method, Part, Resumption, Transfer, WrittenTree
+from fastflight.device.transfer.types import (
+    Hashed,
+    Method,
+    PartialWrite,
+    Resumption,
+    Transfer,
+    WrittenFile,
+    WrittenTree,
+)
 
 __all__ = [
     "AsyncSession",
     "Capabilities",
     "Device",
     "DeviceInfo",
-    "Entry",
+    "FileEntry",
     "Hashed",
     "Inventory",
     "Method",
-    "Part",
+    "PartialWrite",
     "Resumption",
     "Session",
     "Transfer",
-    "Written",
+    "WrittenFile",
     "WrittenTree",
 ]

@@ -1,6 +1,6 @@
 """Everything that can be asked of one open board, as conversations.
 
-A `Board` lives as long as its line. It keeps what must be known between two conversations: what the board can do,
+A `OpenBoard` lives as long as its line. It keeps what must be known between two conversations: what the board can do,
 whether its REPL is in step (`dirty` is set while a conversation runs and stays set when it breaks), and which temporary
 file a broken write left behind.
 """
@@ -11,18 +11,18 @@ import contextlib
 from collections.abc import Iterator
 from typing import TypeVar
 
-from fastflight.device import digest, listing, literal, parts, remains
-from fastflight.device import path as paths
-from fastflight.device.capabilities import PROBE, Capabilities, parse
-from fastflight.device.download import download
-from fastflight.device.entry import DeviceInfo, Entry, Written
+from fastflight.device import answers, listing
+from fastflight.device.answers import failure, own_failure
+from fastflight.device.capabilities import PROBE, Capabilities, DeviceInfo, parse
 from fastflight.device.execute import execute
-from fastflight.device.failure import failure, own_failure
-from fastflight.device.link import Link
-from fastflight.device.parts import Unfinished
-from fastflight.device.transfer import Hashed, Part, Resumption, Transfer
-from fastflight.device.tree import Tree
-from fastflight.device.upload import Upload
+from fastflight.device.listing import FileEntry
+from fastflight.device.transfer import digest, orphaned_transfer, staging
+from fastflight.device.transfer.download import download
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.staging import StagedFile
+from fastflight.device.transfer.tree import Tree
+from fastflight.device.transfer.types import Hashed, PartialWrite, Resumption, Transfer, WrittenFile
+from fastflight.device.transfer.upload import FileUpload
 from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportTimeout
 from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
 
@@ -55,7 +55,7 @@ STORAGE = "import os\ns=os.statvfs('/')\nprint(repr((s[1]*s[2],s[1]*s[3])))\n"
 HARD_RESET = b"import machine\nmachine.reset()\n"
 
 
-class Board:
+class OpenBoard:
     """One open board. Its methods are conversations; `wake` and `learn` come first, `end` last."""
 
     def __init__(self, paste: bool | None = None) -> None:
@@ -64,8 +64,8 @@ class Board:
         self._paste = paste
         self.dirty = False
         self._booting = True
-        self._link: Link | None = None
-        self._unfinished: list[Unfinished] = []
+        self._link: BoardLink | None = None
+        self._staged: list[StagedFile] = []
 
     @property
     def retries(self) -> int:
@@ -73,7 +73,7 @@ class Board:
         return 0 if self._link is None else self._link.retries
 
     @property
-    def link(self) -> Link:
+    def link(self) -> BoardLink:
         """The line and what is known of it and the board; there once `learn` is done."""
         if self._link is None:
             raise RuntimeError("the board was not asked yet what it can do: run learn() first")
@@ -102,7 +102,7 @@ class Board:
             try:
                 yield from self.repl.enter(interrupt=interrupt, attempts=FIRST_ATTEMPTS if self._booting else 1)
             except BusyError:
-                if not (yield from remains.is_ours(self.repl)):
+                if not (yield from orphaned_transfer.is_ours(self.repl)):
                     raise
                 yield from self.mend()
         self._booting = False
@@ -110,7 +110,7 @@ class Board:
     def learn(self) -> Conversation[None]:
         """Find out what the board can do, if that is not known."""
         if self._link is None:
-            self._link = Link(self.repl, (yield from self.guarded(self._probe())))
+            self._link = BoardLink(self.repl, (yield from self.guarded(self._probe())))
 
     def _probe(self) -> Conversation[Capabilities]:
         for _ in range(PROBE_ATTEMPTS):
@@ -133,9 +133,9 @@ class Board:
         self.dirty = False
 
     def _settle(self) -> Conversation[None]:
-        while self._unfinished:
-            yield from parts.settle(self.link, self._unfinished[-1])
-            self._unfinished.pop()
+        while self._staged:
+            yield from staging.settle(self.link, self._staged[-1])
+            self._staged.pop()
 
     def guarded(self, conversation: Conversation[T]) -> Conversation[T]:
         """`conversation`, after mending what is broken, with `dirty` set until its outcome is known."""
@@ -158,7 +158,7 @@ class Board:
 
     def _check_restart(self) -> Conversation[None]:
         if self.repl.restarted():
-            raise Link.was_reset("")
+            raise BoardLink.was_reset("")
         yield from ()
 
     def info(self) -> Conversation[DeviceInfo]:
@@ -181,44 +181,46 @@ class Board:
             features=tuple(sorted(known.features)),
         )
 
-    def listing(self, path: str, *, recursive: bool) -> Conversation[list[Entry]]:
+    def listing(self, path: str, *, recursive: bool) -> Conversation[list[FileEntry]]:
         """The entries of a folder, ordered by path."""
-        return (yield from listing.listing(self.repl, self.capabilities, paths.normal(path), recursive))
+        return (yield from listing.listing(self.repl, self.capabilities, listing.normal_path(path), recursive))
 
-    def stat(self, path: str) -> Conversation[Entry]:
+    def stat(self, path: str) -> Conversation[FileEntry]:
         """One entry."""
-        return (yield from listing.stat(self.repl, self.capabilities, paths.normal(path)))
+        return (yield from listing.stat(self.repl, self.capabilities, listing.normal_path(path)))
 
     def read(self, path: str, *, offset: int, limit: int | None, transfer: Transfer) -> Conversation[None]:
         """Deliver the bytes of a file from `offset` on, at most `limit`."""
         return (yield from download(self.link, self._file(path), offset, limit, transfer))
 
-    def write(self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer) -> Conversation[Written]:
+    def write(
+        self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer
+    ) -> Conversation[WrittenFile]:
         """Fetch content and make it a file, whole or not at all."""
-        unfinished = Unfinished(parts.writable(self._file(path)), keep=keep)
+        staged = StagedFile(staging.writable(self._file(path)), keep=keep)
         if resume is None:
-            yield from parts.choose_place(self.link, unfinished)
-        self._unfinished.append(unfinished)
-        with parts.explained(self.link, unfinished):
-            written = yield from Upload(self.link, unfinished, resume, transfer).run()
-        self._unfinished.remove(unfinished)
+            yield from staging.choose_place(self.link, staged)
+        self._staged.append(staged)
+        with staging.explained(self.link, staged):
+            written = yield from FileUpload(self.link, staged, resume, transfer).run()
+        self._staged.remove(staged)
         return written
 
     @contextlib.contextmanager
     def tree(self, folder: str, transfer: Transfer) -> Iterator[Tree]:
         """A write of many files below `folder`. What it leaves when it is broken off is removed by the next call."""
         try:
-            yield Tree(self.link, paths.normal(folder), transfer, self._unfinished)
+            yield Tree(self.link, listing.normal_path(folder), transfer, self._staged)
         finally:
-            self.dirty = self.dirty or bool(self._unfinished)
+            self.dirty = self.dirty or bool(self._staged)
 
-    def part(self, path: str) -> Conversation[Part | None]:
+    def part(self, path: str) -> Conversation[PartialWrite | None]:
         """What a broken write to `path` left that can be resumed."""
-        return (yield from parts.left(self.link, self._file(path)))
+        return (yield from staging.left(self.link, self._file(path)))
 
     def hashes(self, folder: str) -> Conversation[list[Hashed]]:
         """Every file below `folder` with its digest."""
-        return (yield from digest.hashes(self.link, paths.normal(folder)))
+        return (yield from digest.hashes(self.link, listing.normal_path(folder)))
 
     def remove(self, path: str) -> Conversation[None]:
         """Remove a file or an empty folder."""
@@ -285,7 +287,7 @@ class Board:
 
     def _file(self, path: str) -> str:
         """The absolute form of a path that is not the root."""
-        path = paths.normal(path)
+        path = listing.normal_path(path)
         if path == "/":
             raise RequestError("the root folder cannot be used here", where=path, hint="Name a file or folder in it")
         return path
@@ -298,7 +300,7 @@ class Board:
 def _storage(stdout: bytes) -> tuple[int, int]:
     """What `STORAGE` printed."""
     try:
-        size, free = literal.value(stdout.decode("utf-8", "replace").strip())
-        return literal.whole(size), literal.whole(free)
+        size, free = answers.value(stdout.decode("utf-8", "replace").strip())
+        return answers.whole(size), answers.whole(free)
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board said {stdout[:200]!r} of its storage", hint="Ask again") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastflight.device import literal
+from fastflight.device import answers
 
 # Small enough for the 8 KB heap of a micro:bit. Prints a line for each feature that is there and each value that can
 # be had.
@@ -98,6 +98,21 @@ class Capabilities:
         return 946_684_800 if self.epoch == 2000 else 0
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What a board says of itself. Sizes in bytes, None where it does not say."""
+
+    platform: str
+    version: str
+    machine: str
+    unique_id: str
+    free_memory: int | None
+    storage_bytes: int | None
+    storage_free: int | None
+    raw_paste: bool
+    features: tuple[str, ...]
+
+
 def parse(output: bytes) -> Capabilities:
     """Read what `PROBE` printed. Lines that cannot be understood are passed over."""
     features: set[str] = set()
@@ -108,7 +123,7 @@ def parse(output: bytes) -> Capabilities:
             features.update([name] if name else [])
             continue
         try:
-            values[name] = literal.value(value)
+            values[name] = answers.value(value)
         except ValueError:
             continue
     identity = values.get("unique_id")
@@ -129,4 +144,4 @@ def _said(value: object) -> str:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) and value in literal.WHOLE else 0
+    return value if isinstance(value, int) and value in answers.WHOLE else 0

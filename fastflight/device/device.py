@@ -18,7 +18,7 @@ import structlog
 from fastflight.concurrency import Exclusive, Shard, off_loop
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.concurrency.offload import unbroken
-from fastflight.device.board import Board
+from fastflight.device.board import OpenBoard
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import ProtocolError, RequestError, TransportClosed, TransportError
@@ -63,7 +63,7 @@ class Device:
         # Who opens the line in a thread may still do so when the device is closed.
         self._closing = threading.Lock()
         self._closed = False
-        self._board = Board()
+        self._board = OpenBoard()
         # Asking for raw paste hung the board once.
         self._hangs = False
         self._trouble = ""
@@ -405,7 +405,7 @@ class Device:
         """
         self._hangs = self._hangs or self._board.hung_by_probe
         self._retries = self.retries
-        self._board = Board(paste=False if self._hangs else None)
+        self._board = OpenBoard(paste=False if self._hangs else None)
 
 
 async def _aopen(address: Address) -> Port:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import binascii
 
+from fastflight.device.answers import own_failure
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.failure import own_failure
 from fastflight.protocol import Conversation, RawRepl
 
 # What only wrong code raises (`failure.GARBLED`). The literal is given up by the code itself, for its memory.

@@ -1,8 +1,11 @@
-"""An open board, for as long as one owner has it. `Device.lease` gives a `Session`, `Device.alease` an `AsyncSession`.
+"""What an owner of a device can ask its board: `Device.lease` gives a `Session`, `Device.alease` an `AsyncSession`.
 
-The two have the same methods and do the same; each is a thin layer over the conversations of `Board`. Errors name the
-device as well as the path. A stream (`read`, `follow`) must be used up or closed before the next call; closed early, it
-leaves the board to be mended, which the next call or the end of the lease does.
+Both have the same methods, blocking and awaitable, and run the conversations of `OpenBoard` over the open port. Files
+come and go as `bytes`; results are the dataclasses that `fastflight.device` exports. Errors are those of
+`fastflight.errors` and name the device, and the path if there is one.
+
+Use up or close a stream (`read`, `follow`) before the next call. A stream that is closed early leaves the board in the
+middle of its work: the next call, or the end of the lease, stops that work first.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from typing import TypeVar
 
-from fastflight.device.board import Board
-from fastflight.device.capabilities import Capabilities
-from fastflight.device.entry import DeviceInfo, Entry, Written
-from fastflight.device.transfer import AUTO, Hashed, Part, Resumption, Transfer, WrittenTree
+from fastflight.device.board import OpenBoard
+from fastflight.device.capabilities import Capabilities, DeviceInfo
+from fastflight.device.listing import FileEntry
+from fastflight.device.transfer.types import AUTO, Hashed, PartialWrite, Resumption, Transfer, WrittenFile, WrittenTree
 from fastflight.errors import FastFlightError, TransportError
 from fastflight.protocol import Conversation, Output
 from fastflight.transport import Port, arun, astream, run, stream
@@ -26,8 +29,8 @@ T = TypeVar("T")
 CODE_SECONDS = 60.0
 
 
-class _Named:
-    def __init__(self, name: str, board: Board, port: Port) -> None:
+class _SessionBase:
+    def __init__(self, name: str, board: OpenBoard, port: Port) -> None:
         self.name = name
         self._board = board
         self._port = port
@@ -44,18 +47,18 @@ class _Named:
             yield
 
 
-class Session(_Named):
+class Session(_SessionBase):
     """Blocking calls."""
 
     def info(self) -> DeviceInfo:
         """What the board says of itself."""
         return self._run(self._board.info())
 
-    def list(self, path: str = "/", *, recursive: bool = False) -> list[Entry]:
+    def list(self, path: str = "/", *, recursive: bool = False) -> list[FileEntry]:
         """The entries of a folder."""
         return self._run(self._board.listing(path, recursive=recursive))
 
-    def stat(self, path: str) -> Entry:
+    def stat(self, path: str) -> FileEntry:
         """One entry; `FileMissing` when there is none."""
         return self._run(self._board.stat(path))
 
@@ -73,7 +76,7 @@ class Session(_Named):
         resume: Resumption | None = None,
         keep: bool = False,
         transfer: Transfer = AUTO,
-    ) -> Written:
+    ) -> WrittenFile:
         """Make `content` the file at `path`, whole or not at all. The next piece is taken when the last is stored.
 
         With `resume`, `content` begins where its part ends, and the result is that of the whole; a part that is not
@@ -94,7 +97,7 @@ class Session(_Named):
                 self._run(tree.add(path), (piece for piece in content if piece))
             return self._run(tree.finish())
 
-    def part(self, path: str) -> Part | None:
+    def part(self, path: str) -> PartialWrite | None:
         """What a write to `path` left that broke off and was to be kept; None when a write cannot be resumed."""
         return self._run(self._board.part(path))
 
@@ -146,18 +149,18 @@ class Session(_Named):
             yield from pieces
 
 
-class AsyncSession(_Named):
+class AsyncSession(_SessionBase):
     """The same calls on an event loop."""
 
     async def info(self) -> DeviceInfo:
         """As `Session.info`."""
         return await self._run(self._board.info())
 
-    async def list(self, path: str = "/", *, recursive: bool = False) -> list[Entry]:
+    async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileEntry]:
         """As `Session.list`."""
         return await self._run(self._board.listing(path, recursive=recursive))
 
-    async def stat(self, path: str) -> Entry:
+    async def stat(self, path: str) -> FileEntry:
         """As `Session.stat`."""
         return await self._run(self._board.stat(path))
 
@@ -175,7 +178,7 @@ class AsyncSession(_Named):
         resume: Resumption | None = None,
         keep: bool = False,
         transfer: Transfer = AUTO,
-    ) -> Written:
+    ) -> WrittenFile:
         """As `Session.write`."""
         steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer)
         return await self._run(steps, (piece async for piece in content if piece))
@@ -189,7 +192,7 @@ class AsyncSession(_Named):
                 await self._run(tree.add(path), (piece async for piece in content if piece))
             return await self._run(tree.finish())
 
-    async def part(self, path: str) -> Part | None:
+    async def part(self, path: str) -> PartialWrite | None:
         """As `Session.part`."""
         return await self._run(self._board.part(path))
 

@@ -13,7 +13,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from fastflight.device import Part, Resumption, Written
+from fastflight.device import PartialWrite, Resumption, WrittenFile
 from fastflight.errors import DataError
 from fastflight.service.source import Acknowledge, Kept, Progress, Summary
 from fastflight.tables import Layout, open_writer
@@ -39,14 +39,14 @@ class FileContent:
         self._sha256 = sha256
         # Made at once: a schema that the format cannot hold is refused before the device is touched.
         self._writer = open_writer(layout, schema)
-        self._part: Part | None = None
+        self._part: PartialWrite | None = None
         self._first: list[pa.RecordBatch] = []
         self._hash = hashlib.sha256()
         self._rows = 0
         self._bytes = 0
         self.resumption: Resumption | None = None
 
-    def keep(self, part: Part | None) -> None:
+    def keep(self, part: PartialWrite | None) -> None:
         """Tell the client what an earlier write left."""
         self._part = part
         self._acknowledge(Kept() if part is None else Kept(part.size, part.algorithm, part.digest))
@@ -95,7 +95,7 @@ class FileContent:
         yield self._counted(self._writer.finish())
         self._check()
 
-    def summary(self, written: Written) -> Summary:
+    def summary(self, written: WrittenFile) -> Summary:
         """The last acknowledgement."""
         return {"rows": self._rows, "bytes": written.bytes, "sha256": written.sha256, "verified": written.verified}
 

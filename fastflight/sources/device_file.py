@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.concurrency.offload import off_loop
-from fastflight.device import Device, Entry, Inventory, Transfer
+from fastflight.device import Device, FileEntry, Inventory, Transfer
 from fastflight.errors import BusyError, DataError, FastFlightError, RequestError
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, DeviceTree
 from fastflight.service.source import (
@@ -71,7 +71,7 @@ class FileRows:
         # There is nothing to read.
         self.empty = request.limit == 0
 
-    def describe(self, entry: Entry, algorithm: str = "", digest: str = "") -> None:
+    def describe(self, entry: FileEntry, algorithm: str = "", digest: str = "") -> None:
         """Have the schema say what is read, as the board said just before."""
         self._described = {"kind": entry.kind, "size": entry.size, "modified": entry.modified}
         if self.wants_digest:
@@ -126,7 +126,7 @@ class DeviceFiles:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         # What each device had when it was listed last.
-        self._last: dict[str, Sequence[Entry]] = {}
+        self._last: dict[str, Sequence[FileEntry]] = {}
 
     def source(self) -> Source[DeviceFile]:
         """For the catalog."""
@@ -210,7 +210,9 @@ class DeviceFiles:
                     request = DeviceFile(device=device.name, path=entry.path)
                     yield request, Estimate(None, bytes=entry.size, note=note)
 
-    def _listed(self, devices: Sequence[Device]) -> Iterator[tuple[Device, Sequence[Entry], Mapping[str, Any] | None]]:
+    def _listed(
+        self, devices: Sequence[Device]
+    ) -> Iterator[tuple[Device, Sequence[FileEntry], Mapping[str, Any] | None]]:
         """List all `devices` side by side, within `LISTED_SECONDS`; in their order, with what is to be noted."""
         until = time.monotonic() + LISTING_SECONDS
         pool = concurrent.futures.ThreadPoolExecutor(LISTING_THREADS, "listing")
@@ -233,7 +235,7 @@ class DeviceFiles:
             else:
                 yield device, entries, None
 
-    def _list(self, device: Device, until: float) -> Sequence[Entry]:
+    def _list(self, device: Device, until: float) -> Sequence[FileEntry]:
         with device.lease("listing files", timeout=max(0.0, until - time.monotonic())) as session:
             entries = session.list("/", recursive=True)
         self._last[device.name] = entries if len(entries) <= MAX_REMEMBERED else ()

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 
 import pyarrow as pa
 
-from fastflight.device import Device, Entry, Inventory
+from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
 from fastflight.service.resolve import Kept
 from fastflight.service.source import AsyncReading, Estimate, Reading, Source, Takes
@@ -100,7 +100,7 @@ def _moment(device: Device) -> Hashable:
     return device.turns, device.outages
 
 
-def batch(entries: list[Entry]) -> pa.RecordBatch:
+def batch(entries: list[FileEntry]) -> pa.RecordBatch:
     """Entries as rows of `SCHEMA`."""
     microseconds = [None if entry.modified is None else round(entry.modified * 1_000_000) for entry in entries]
     return pa.record_batch(

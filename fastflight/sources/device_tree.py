@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, 
 
 import pyarrow as pa
 
-from fastflight.device import Entry, Inventory
-from fastflight.device.path import normal
+from fastflight.device import FileEntry, Inventory
+from fastflight.device.listing import normal_path
 from fastflight.errors import FileMissing, RequestError, nearest
 from fastflight.service.requests import LEFT_BEHIND, DeviceTree
 from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Sent, Source, Summary
@@ -95,7 +95,7 @@ class DeviceTrees:
             yield rows.flush()
 
 
-def chosen(request: DeviceTree, entries: Sequence[Entry]) -> list[tuple[str, Entry]]:
+def chosen(request: DeviceTree, entries: Sequence[FileEntry]) -> list[tuple[str, FileEntry]]:
     """The files of a listing that the request is for, in its order, each with its path below the folder."""
     found = dict(below(request.path, entries))
     if request.files is None:
@@ -108,12 +108,12 @@ def chosen(request: DeviceTree, entries: Sequence[Entry]) -> list[tuple[str, Ent
     return [(path, found[path]) for path in request.files]
 
 
-def below(folder: str, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
+def below(folder: str, entries: Iterable[FileEntry]) -> Iterator[tuple[str, FileEntry]]:
     """The files of a recursive listing of `folder`, each with its path below it, without what writes left behind.
 
     `RequestError` where it is a file: that lists itself.
     """
-    prefix = normal(folder).rstrip("/") + "/"
+    prefix = normal_path(folder).rstrip("/") + "/"
     for entry in entries:
         if not entry.path.startswith(prefix):
             raise RequestError("this is a file, not a folder", where=entry.path, hint="Ask for it as device.file")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fastflight.device.answers import MAX_LITERAL_CHARACTERS, WHOLE
 from fastflight.device.listing import MAX_TIME
-from fastflight.device.literal import MAX_LITERAL_CHARACTERS, WHOLE
 from fastflight.errors import DeviceError, DeviceException, DeviceMemory, FileMissing, ProtocolError, RequestError
 
 from .case import Case

@@ -8,9 +8,10 @@ from itertools import count
 
 import pytest
 
-from fastflight.device import board, capabilities, digest, listing, path
+from fastflight.device import board, capabilities, listing
+from fastflight.device.answers import failure
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.failure import failure
+from fastflight.device.transfer import digest
 from fastflight.errors import RequestError
 from fastflight.protocol import Conversation, RawRepl
 from fastflight.protocol.raw_repl import Output
@@ -88,4 +89,4 @@ def test_a_probe(case: Case) -> None:
 
 @each(answers.PATHS)
 def test_a_path(case: Case) -> None:
-    check(case, path.normal)
+    check(case, listing.normal_path)

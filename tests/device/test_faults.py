@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastflight.device import Inventory, routines
-from fastflight.device.resident import NAME
+from fastflight.device import Inventory
+from fastflight.device.transfer import routines
+from fastflight.device.transfer.resident import NAME
 from fastflight.errors import (
     FastFlightError,
 )

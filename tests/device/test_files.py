@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from fastflight.device import AsyncSession, Inventory, Session, parts
-from fastflight.device.digest import Digest
+from fastflight.device import AsyncSession, Inventory, Session
+from fastflight.device.transfer import staging
+from fastflight.device.transfer.digest import RunningDigest
 from fastflight.errors import (
     DataError,
     DeviceError,
@@ -222,7 +223,7 @@ def test_a_new_file_that_fails_on_a_board_that_cannot_rename_is_removed(
 def test_a_new_file_that_comes_wrong_on_a_board_that_cannot_rename_is_removed(
     board: Callable[[str], Inventory], monkeypatch: pytest.MonkeyPatch, without: str
 ) -> None:
-    monkeypatch.setattr(Digest, "hex", lambda self, algorithm: "00" * 32)
+    monkeypatch.setattr(RunningDigest, "hex", lambda self, algorithm: "00" * 32)
     with board(f"without={without}").device("demo").lease("test") as session:
         with pytest.raises(ProtocolError, match="is not what was sent"):
             session.write("/new.bin", [CONTENT])
@@ -252,8 +253,8 @@ except NameError:
 def test_a_copy_that_breaks_off_is_done_again(
     board: Callable[[str], Inventory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "COPY", HANGS_ONCE + parts.COPY)
-    monkeypatch.setattr(parts, "WRITE_SECONDS", 0.5)
+    monkeypatch.setattr(staging, "COPY", HANGS_ONCE + staging.COPY)
+    monkeypatch.setattr(staging, "WRITE_SECONDS", 0.5)
     with board("without=os.rename,sys.stdin").device("demo").lease("test") as session:
         with pytest.raises(TransportError):
             session.write("/old.bin", [CONTENT])

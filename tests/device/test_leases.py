@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fastflight.device import Capabilities, Inventory
-from fastflight.device.board import Board
+from fastflight.device.board import OpenBoard
 from fastflight.device.device import Device
-from fastflight.device.link import Link
-from fastflight.device.parts import Unfinished
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.staging import StagedFile
 from fastflight.errors import (
     BusyError,
     DeviceException,
@@ -273,9 +273,9 @@ def test_an_unplugged_board_is_an_error_and_comes_back(board: Callable[[str], In
 
 def test_a_mending_that_is_broken_off_is_begun_anew() -> None:
     """What it had the board run still runs then: to take its answer for the next one's would be wrong."""
-    board = Board(paste=True)
-    board._link = Link(board.repl, Capabilities(frozenset({"os.mkdir"})))
-    board._unfinished.append(Unfinished("/x"))
+    board = OpenBoard(paste=True)
+    board._link = BoardLink(board.repl, Capabilities(frozenset({"os.mkdir"})))
+    board._staged.append(StagedFile("/x"))
     board.dirty = True
     token = f"ff1-{id(board.repl) & 0xFFFFFF:06x}"
     script: list[Entry] = [Send(b"\r\x03\x03\x01"), Answer(b"raw REPL; CTRL-B to exit\r\n>")]

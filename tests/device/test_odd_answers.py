@@ -8,12 +8,13 @@ from typing import TypeVar
 
 import pytest
 
-from fastflight.device import digest, listing
-from fastflight.device.board import Board
+from fastflight.device import listing
+from fastflight.device.board import OpenBoard
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.entry import Entry
-from fastflight.device.link import Link
-from fastflight.device.transfer import Hashed
+from fastflight.device.listing import FileEntry
+from fastflight.device.transfer import digest
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.types import Hashed
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
 from fastflight.protocol.conversation import Receive
@@ -36,9 +37,9 @@ def answered(conversation: Conversation[T], answers: Iterable[bytes]) -> T:
         return result
 
 
-def board() -> Board:
-    asked = Board(paste=True)
-    asked._link = Link(asked.repl, KNOWN)
+def board() -> OpenBoard:
+    asked = OpenBoard(paste=True)
+    asked._link = BoardLink(asked.repl, KNOWN)
     return asked
 
 
@@ -63,7 +64,7 @@ def test_entries_that_cannot_be(line: str) -> None:
 @pytest.mark.parametrize("time", ["None", "0", "-5", str(2**62), "253402300800"])
 def test_times_of_no_calendar_are_none(time: str) -> None:
     found = answered(listing.listing(RawRepl(True), KNOWN, "/", False), [f"('a',32768,-1,{time})".encode()])
-    assert found == [Entry("/a", "file", 0, None)]
+    assert found == [FileEntry("/a", "file", 0, None)]
 
 
 @pytest.mark.parametrize("value", ["1e999,b''", f"{DIGITS},b''", "5,1000000000000", "5,'00'", "5,None"])

@@ -100,9 +100,9 @@ def test_a_board_that_is_reset_before_it_answers_is_asked_again(faulty: Callable
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent board is given up after half a second instead of 10 or 15."""
-    monkeypatch.setattr("fastflight.device.download.STALL_SECONDS", 0.5)
-    monkeypatch.setattr("fastflight.device.parts.WRITE_SECONDS", 0.5)
-    monkeypatch.setattr("fastflight.device.link.NETWORK_SECONDS", 0.5)
+    monkeypatch.setattr("fastflight.device.transfer.download.STALL_SECONDS", 0.5)
+    monkeypatch.setattr("fastflight.device.transfer.staging.WRITE_SECONDS", 0.5)
+    monkeypatch.setattr("fastflight.device.transfer.link.NETWORK_SECONDS", 0.5)
     monkeypatch.setattr("fastflight.protocol.raw_paste.WINDOW_SECONDS", 0.5)
     monkeypatch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.5)
 

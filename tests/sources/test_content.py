@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pyarrow as pa
 import pytest
 
-from fastflight.device import Part, Resumption
+from fastflight.device import PartialWrite, Resumption
 from fastflight.errors import DataError, Stopped
 from fastflight.service.source import Kept, Progress
 from fastflight.sources.content import LOOK_BYTES, TEXT_VALUES, FileContent, while_wanted
@@ -18,7 +18,7 @@ from fastflight.tables import Layout, open_writer
 SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
 WHOLE = b"abcdef"
 SHA256 = hashlib.sha256(WHOLE).hexdigest()
-PART = Part(2, "crc32", "9e83486d")
+PART = PartialWrite(2, "crc32", "9e83486d")
 
 
 def row(offset: int, data: bytes) -> pa.RecordBatch:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fastflight.device.board import Board
+from fastflight.device.board import OpenBoard
 from fastflight.device.capabilities import Capabilities, parse
-from fastflight.device.link import Link
-from fastflight.device.transfer import Part, Resumption, Transfer
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.types import PartialWrite, Resumption, Transfer
 from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportError
 from fastflight.protocol.conversation import Conversation
 from tests.fuzz.conversing import SAYS, board, converse
@@ -24,10 +24,10 @@ BOARDS = (
     Capabilities(frozenset(), "microbit", free_memory=5_000),
 )
 TRANSFERS = (Transfer(), Transfer("base64"), Transfer("literal"), Transfer("binary", True))
-RESUMPTION = Resumption(Part(5, "crc32", "00000000"), "0" * 64)
+RESUMPTION = Resumption(PartialWrite(5, "crc32", "00000000"), "0" * 64)
 
 
-def tree(asked: Board) -> Conversation[object]:
+def tree(asked: OpenBoard) -> Conversation[object]:
     """A write of two files."""
     with asked.tree("/data", Transfer()) as files:
         yield from files.add("a")
@@ -35,7 +35,7 @@ def tree(asked: Board) -> Conversation[object]:
         return (yield from files.finish())
 
 
-ASKED: tuple[Callable[[Board, Material], Conversation[object]], ...] = (
+ASKED: tuple[Callable[[OpenBoard, Material], Conversation[object]], ...] = (
     lambda board, material: board.info(),
     lambda board, material: board.stat("/a"),
     lambda board, material: board.listing("/", recursive=False),
@@ -56,8 +56,8 @@ ASKED: tuple[Callable[[Board, Material], Conversation[object]], ...] = (
 
 def run(data: bytes) -> None:
     material = Material(data)
-    asked = Board(material.pick((True, False, None)))
-    asked._link = Link(asked.repl, material.pick(BOARDS))
+    asked = OpenBoard(material.pick((True, False, None)))
+    asked._link = BoardLink(asked.repl, material.pick(BOARDS))
     if material.byte() & 1:
         asked.link.pace = 11_520.0
     if material.byte() & 1:
@@ -77,10 +77,10 @@ READS = b"\x00\x00\x00\x00\x04\x00\x05\xc0\x02\x00\x04\x01\x00\x03abc\x01\x00\x0
 TARGET = Target(
     run,
     modules=(
-        "fastflight.device.download",
-        "fastflight.device.upload",
+        "fastflight.device.transfer.download",
+        "fastflight.device.transfer.upload",
         "fastflight.device.listing",
-        "fastflight.device.link",
+        "fastflight.device.transfer.link",
         "fastflight.device.board",
     ),
     seeds=(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fastflight.device import literal
+from fastflight.device import answers
+from fastflight.device.answers import failure, own_failure, routine_failure
 from fastflight.device.capabilities import parse
-from fastflight.device.failure import failure, own_failure, routine_failure
 from fastflight.errors import DeviceError, ProtocolError
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
@@ -25,7 +25,7 @@ def run(data: bytes) -> None:
             assert str(error)
     else:
         try:
-            literal.value(said.decode("utf-8", "replace"))
+            answers.value(said.decode("utf-8", "replace"))
         except ValueError:
             return
 
@@ -33,9 +33,8 @@ def run(data: bytes) -> None:
 TARGET = Target(
     run,
     modules=(
-        "fastflight.device.literal",
+        "fastflight.device.answers",
         "fastflight.device.capabilities",
-        "fastflight.device.failure",
     ),
     seeds=(
         b"\x00\x00hashlib.sha256\nplatform='esp32'\nfree_memory=99999\nepoch=2000\nunique_id=b'\\x01'\r\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from binascii import crc32
 
-from fastflight.device import frames
+from fastflight.device.transfer import frames
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 

@@ -6,7 +6,7 @@ import posixpath
 from pathlib import Path, PurePosixPath
 
 from fastflight.client.landing import landing
-from fastflight.device import path as paths
+from fastflight.device.listing import normal_path
 from fastflight.errors import DataError, RequestError
 from fastflight.sources.tree_rows import relative
 from tests.fuzz.material import Material
@@ -20,11 +20,11 @@ def run(data: bytes) -> None:
     windows = bool(material.byte() & 1)
     text = material.rest().decode("utf-8", "surrogateescape")
     try:
-        normal = paths.normal(text)
+        normal = normal_path(text)
         assert normal.startswith("/") and not normal.startswith("//")
         assert not {".", ".."} & set(normal.split("/"))
-        assert paths.normal(normal) == normal
-        assert normal == "/" or paths.join(paths.parent(normal), paths.name(normal)) == normal
+        assert normal_path(normal) == normal
+        assert normal == "/" or posixpath.join(posixpath.dirname(normal), posixpath.basename(normal)) == normal
     except RequestError as error:
         assert str(error)
     try:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import binascii
 
-from fastflight.device.digest import Digest
 from fastflight.device.execute import execute
-from fastflight.device.frames import WORTH
-from fastflight.device.link import Link, deflated
-from fastflight.device.parts import WRITE_SECONDS, Unfinished
+from fastflight.device.transfer.digest import RunningDigest
+from fastflight.device.transfer.frames import WORTH, deflated
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.staging import WRITE_SECONDS, StagedFile
 from fastflight.errors import DeviceFull
 from fastflight.protocol import Conversation, Fetch
 
@@ -36,16 +36,16 @@ FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
 
 
 def send(
-    link: Link, unfinished: Unfinished, sent: Digest, piece: bytes | None, *, base64: bool, deflating: bool
+    link: BoardLink, staged: StagedFile, sent: RunningDigest, piece: bytes | None, *, base64: bool, deflating: bool
 ) -> Conversation[None]:
     """Have the board append `piece` to the part, and what is fetched after it; add what was sent to `sent`.
 
     `piece` is None if nothing was fetched yet.
     """
-    repl, capabilities, path = link.repl, link.capabilities, unfinished.path
+    repl, capabilities, path = link.repl, link.capabilities, staged.path
     code = OPEN.format(
         path=capabilities.spelled(path),
-        part=capabilities.spelled(unfinished.part),
+        part=capabilities.spelled(staged.staging_path),
         start=sent.size,
         mode="ab" if sent.size else "wb",
     )

@@ -7,12 +7,11 @@ import copy
 import hashlib
 import re
 
-from fastflight.device import listing, literal
-from fastflight.device import path as paths
-from fastflight.device.failure import routine_failure
-from fastflight.device.link import Link
-from fastflight.device.resident import sha256
-from fastflight.device.transfer import Hashed, Resumption
+from fastflight.device import answers, listing
+from fastflight.device.answers import routine_failure
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.resident import sha256
+from fastflight.device.transfer.types import Hashed, Resumption
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation
 
@@ -25,7 +24,7 @@ MAX_DIGEST_BYTES = 32
 _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
 
 
-class Digest:
+class RunningDigest:
     """What was sent, as it was sent; with `resume`, of the whole that it completes."""
 
     def __init__(self, resume: Resumption | None = None) -> None:
@@ -42,7 +41,7 @@ class Digest:
         if not isinstance(self._sha256, str):
             self._sha256.update(data)
 
-    def after(self, data: bytes) -> Digest:
+    def after(self, data: bytes) -> RunningDigest:
         """As `self` would be with `data`."""
         other = copy.copy(self)
         if not isinstance(self._sha256, str):
@@ -64,14 +63,14 @@ class Digest:
         return self._part is None or self._part.algorithm == algorithm == "crc32"
 
 
-def algorithm(link: Link) -> str:
+def algorithm(link: BoardLink) -> str:
     """The best digest that the board itself can take of a file; empty when it can take none."""
     if sha256(link.capabilities):
         return "sha256"
     return "crc32" if link.capabilities.has("binascii.crc32") else ""
 
 
-def digest(link: Link, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
+def digest(link: BoardLink, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
     """The name and the hexadecimal digest of the best hash that the board itself can take of a file."""
     name = algorithm(link)
     if not name:
@@ -80,7 +79,7 @@ def digest(link: Link, path: str, limit: int | None = None) -> Conversation[tupl
     return name, found
 
 
-def digests(link: Link, paths: list[str], where: str, limit: int | None = None) -> Conversation[list[str]]:
+def digests(link: BoardLink, paths: list[str], where: str, limit: int | None = None) -> Conversation[list[str]]:
     """The hexadecimal digests of files, or of their first `limit` bytes, in one pass; the board can take them."""
     spelled = tuple(map(link.capabilities.spelled, paths))
     count = -1 if limit is None else limit
@@ -94,7 +93,7 @@ def digests(link: Link, paths: list[str], where: str, limit: int | None = None) 
     return found
 
 
-def hashes(link: Link, folder: str) -> Conversation[list[Hashed]]:
+def hashes(link: BoardLink, folder: str) -> Conversation[list[Hashed]]:
     """Every file below `folder` with its digest, ordered by path, in one pass on the board."""
     name = algorithm(link)
     if not link.capabilities.has("os.ilistdir"):
@@ -108,7 +107,7 @@ def hashes(link: Link, folder: str) -> Conversation[list[Hashed]]:
     return sorted((_hashed(line, name, folder) for line in lines), key=lambda file: file.path.split("/"))
 
 
-def _answer(link: Link, where: str) -> Conversation[bytes]:
+def _answer(link: BoardLink, where: str) -> Conversation[bytes]:
     """What a routine printed to its end, which it may take any time to reach as long as it says something."""
     stdout = yield from link.repl.inbox.until(b"\x04", HASH_SECONDS)
     stderr = yield from link.repl.inbox.until(b"\x04>", HASH_SECONDS)
@@ -120,9 +119,9 @@ def _answer(link: Link, where: str) -> Conversation[bytes]:
 def _hashed(line: str, name: str, folder: str) -> Hashed:
     try:
         # The dots before it said that the board was still at work.
-        path, size, value = literal.value(line.strip().lstrip("."))
+        path, size, value = answers.value(line.strip().lstrip("."))
         if not isinstance(value, bytes) or len(value) > MAX_DIGEST_BYTES:
             raise ValueError("not a digest")
-        return Hashed(paths.below(folder, literal.text(path)), literal.whole(size), name, value.hex())
+        return Hashed(listing.path_below(folder, answers.text(path)), answers.whole(size), name, value.hex())
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="Ask again") from error

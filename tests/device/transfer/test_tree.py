@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fastflight.device import Hashed, Inventory
-from fastflight.device.link import Link
-from fastflight.device.parts import Unfinished, place_all
-from fastflight.device.tree import LOT
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.staging import StagedFile, place_all
+from fastflight.device.transfer.tree import LOT
 from fastflight.errors import (
     DataError,
     DeviceFull,
@@ -97,11 +97,11 @@ def test_a_tree_that_breaks_while_it_is_put_in_place_is_put_there_all_the_same(
 ) -> None:
     """What is on the board then is verified: to take away what is not there yet would leave half of each tree."""
 
-    def word_lost(link: Link, placed: Sequence[Unfinished]) -> Conversation[None]:
+    def word_lost(link: BoardLink, placed: Sequence[StagedFile]) -> Conversation[None]:
         yield from place_all(link, placed)
         raise TransportTimeout("the board's word of it was lost")
 
-    monkeypatch.setattr("fastflight.device.tree.place_all", word_lost)
+    monkeypatch.setattr("fastflight.device.transfer.tree.place_all", word_lost)
     files = {f"{number:02}": b"new" for number in range(LOT + 4)}
     for name in files:
         (tmp_path / name).write_bytes(b"old")

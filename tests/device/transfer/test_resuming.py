@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.device import Inventory, Part, Resumption, Session
+from fastflight.device import Inventory, PartialWrite, Resumption, Session
 from fastflight.errors import DataError, DeviceError, ProtocolError, TransportError
 from tests.device.content import CONTENT, pieces
 
@@ -21,7 +21,7 @@ def breaking(size: int) -> Iterator[bytes]:
     raise DataError("the source broke")
 
 
-def broken_off(session: Session, size: int) -> Part:
+def broken_off(session: Session, size: int) -> PartialWrite:
     with pytest.raises(DataError):
         session.write("/old.bin", breaking(size), keep=True)
     part = session.part("/old.bin")

@@ -1,28 +1,31 @@
-r"""What runs on the board to move files: MicroPython source, as small as it can be.
+r"""The code that moves files on the board: MicroPython source, as short as it can be, since it crosses the line.
 
-Each text defines one function `_ff`, which `resident` keeps on the board under a name of its own. A routine that talks
-begins with `R`, or raises. `{name}` is the global that holds all routines; what else is in braces depends on what the
-board can do.
+Each text defines one function `_ff`. `resident` completes the text for what the board can do, installs the function
+under a name of its own and calls it; `{name}` is the global that holds all of them. A routine that goes on to exchange
+bytes first prints `R`, or raises. `size` is how much it reads or holds at once.
 
-`put(path, part, offset, size, step)` takes blocks (`frames`) into the file `part`, from `offset` on. Every `step`
-bytes are answered by `A`, the last ones of a block when it is written; a failure by `E`, the traceback and `\x04`. What
-still comes then is thrown away until Ctrl-C, lest it be taken for code; each Ctrl-A of it is answered by `E`
-(`remains`). Some ports, such as unix, do not let Ctrl-C interrupt code that reads its input: it is a byte there.
-Content has no such byte (`frames`), so it ends a step too, and a host that recovers such a board sends enough of them
-to fill one (`RawRepl.recover`). At the end come the part's digest, as read back from the storage, and, for an answer
-that begins it in hexadecimal (8 characters), the renaming: a board that lost bytes may take some of a block for the
-end, and the next ones for the answer, and must not put a file in its place for that.
+`put(path, part, offset, size, step)` receives blocks (`frames`) and appends them to the file `part`, from `offset` on.
+It answers `A` for every `step` bytes, and for the last bytes of a block once the block is written. A failure is `E`,
+the traceback and `\x04`; then the routine discards its input until Ctrl-C, because the board's prompt would run it as
+code. It answers `E` to each Ctrl-A meanwhile, by which the next host recognises it (`orphaned_transfer`). On some
+ports, such as unix, Ctrl-C is a byte of the input here and interrupts nothing. Content never contains that byte, so it
+ends a step, and a host that recovers such a board sends enough of them to fill one (`RawRepl.recover`).
 
-`get(path, offset, count, size)` sends blocks: a kind (1 as it is, 2 deflated), a length (2 bytes) and a crc32
-(4 bytes), both little endian, and the bytes. Each crc32 goes on from the one before, and an empty block is the last: a
-line that loses whole blocks, or all that is left, is found out. A negative count means all.
+After the last block `put` reads the part back from the storage and sends its digest. It renames the part only when the
+answer is the digest's beginning, 8 hexadecimal characters: a board that lost bytes may take content for the end and
+for an answer, and must not replace a file because of that.
 
-`zget` does so too, and deflates blocks that shrink by an eighth. After a block that does not it sends ever more of them
-as they are, without trying.
+`get(path, offset, count, size)` sends blocks: a kind (1 plain, 2 deflated), a length (2 bytes) and a crc32 (4 bytes),
+both little endian, then the bytes. Each crc32 continues the one before, and an empty block is the last, so that blocks
+that were lost, or a missing end, are noticed. A negative `count` means all of the file.
 
-`sum(path, count, size)` gives the digest of a file or its first `count` bytes, and writes a dot now and then.
+`zget` is `get` with blocks deflated where that saves an eighth. After a block that does not shrink it sends some
+blocks plain without trying, twice as many after each failure.
 
-`show(paths, count, size)` prints it in hexadecimal, a line for each path.
+`sum(path, count, size)` returns the digest of a file or of its first `count` bytes. It writes a dot now and then, to
+show that it is still at work.
+
+`show(paths, count, size)` prints that digest in hexadecimal, a line for each path.
 
 `tree(path, size)` prints a line for each file below `path`: name, size and digest.
 """

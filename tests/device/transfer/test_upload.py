@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from fastflight.device import Part, Resumption, Transfer, parts, pieces
+from fastflight.device import PartialWrite, Resumption, Transfer, WrittenFile
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.entry import Written
 from fastflight.device.execute import sealed
-from fastflight.device.frames import buffer_bytes, check, end, escaped, header, step_bytes
-from fastflight.device.link import Link
 from fastflight.device.listing import STAT
-from fastflight.device.parts import Unfinished
-from fastflight.device.resident import NAME, request
-from fastflight.device.upload import FRUITLESS_ATTEMPTS, Upload
+from fastflight.device.transfer import staging, statements
+from fastflight.device.transfer.frames import buffer_bytes, check, end, escaped, header, step_bytes
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.resident import NAME, request
+from fastflight.device.transfer.staging import StagedFile
+from fastflight.device.transfer.upload import FRUITLESS_ATTEMPTS, FileUpload
 from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import RawRepl, Send
 from fastflight.testing.memory import Answer, Entry, Silence, play
@@ -30,12 +30,14 @@ STEP = step_bytes(WINDOW)
 PART = "/.fastflight-part"
 
 
-def link() -> Link:
-    return Link(RawRepl(True), BOARD)
+def link() -> BoardLink:
+    return BoardLink(RawRepl(True), BOARD)
 
 
-def run(script: Iterable[Entry], *content: bytes, resume: Resumption | None = None, on: Link | None = None) -> Written:
-    upload = Upload(on or link(), Unfinished("/x"), resume, Transfer())
+def run(
+    script: Iterable[Entry], *content: bytes, resume: Resumption | None = None, on: BoardLink | None = None
+) -> WrittenFile:
+    upload = FileUpload(on or link(), StagedFile("/x"), resume, Transfer())
     return play(upload.run(), script, content=content).result
 
 
@@ -70,7 +72,7 @@ def ended(content: bytes) -> list[Entry]:
     ]
 
 
-def recovered(link: Link, number: int = 1) -> list[Entry]:
+def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
     token = f"ff{number}-{id(link.repl) & 0xFFFFFF:06x}"
     return [
         Send(b"\r\x03\x03\x01"),
@@ -102,7 +104,7 @@ def test_a_short_piece_is_one_step_flushed_and_then_all_is_verified() -> None:
     # After each piece the board is listened to for a moment: it may have given up waiting.
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence()]
     written = run([*script, *ended(b"ab\x03")], b"ab\x03")
-    assert written == Written(3, hashlib.sha256(b"ab\x03").hexdigest(), "crc32")
+    assert written == WrittenFile(3, hashlib.sha256(b"ab\x03").hexdigest(), "crc32")
 
 
 def test_the_steps_on_the_way_fit_the_ring() -> None:
@@ -205,7 +207,7 @@ def test_a_wrong_digest_leaves_the_old_file() -> None:
 
 
 def test_a_board_that_is_at_its_digest_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.device.upload.MOST_DOTS", 100)
+    monkeypatch.setattr("fastflight.device.transfer.upload.MOST_DOTS", 100)
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), Send(end(verify=True))]
     script += [Answer(b"." * 150 + b"D" + crc32(b"abc") + b"\x04\x04>"), *recovered(on)]
@@ -229,12 +231,12 @@ REFUSED = Answer(b"\x04MemoryError: memory allocation failed, allocating 2192 by
 def test_a_heap_that_is_too_small_gets_text_from_then_on() -> None:
     on = link()
     part = {"path": "/x", "part": PART}
-    text: list[Entry] = [*pasted(pieces.OPEN.format(**part, start=0, mode="wb")), Answer(b"\x04\x04>")]
-    text += [*pasted(pieces.statement(b"abc", base64=False, deflating=False).encode()), Answer(b"3\r\n\x04\x04>")]
-    text += [*pasted(pieces.FLUSH), Answer(b"\x04\x04>"), *pasted(pieces.CLOSE), Answer(b"\x04\x04>")]
+    text: list[Entry] = [*pasted(statements.OPEN.format(**part, start=0, mode="wb")), Answer(b"\x04\x04>")]
+    text += [*pasted(statements.statement(b"abc", base64=False, deflating=False).encode()), Answer(b"3\r\n\x04\x04>")]
+    text += [*pasted(statements.FLUSH), Answer(b"\x04\x04>"), *pasted(statements.CLOSE), Answer(b"\x04\x04>")]
     shown = requested("show", (PART,), -1, BLOCK, missing=["sum", "show"], fresh=True)
     digest = Answer(b"R" + crc32(b"abc").hex().encode() + b"\r\n\x04\x04>")
-    renamed = [*pasted(parts.RENAME.format(**part)), Answer(b"\x04\x04>")]
+    renamed = [*pasted(staging.RENAME.format(**part)), Answer(b"\x04\x04>")]
     script = [*called()[:-1], REFUSED, *text, *shown, digest, *renamed]
     assert run(script, b"abc", on=on).verified == "crc32"
     script = [*text, *requested("show", (PART,), -1, BLOCK), digest, *renamed]
@@ -244,9 +246,9 @@ def test_a_heap_that_is_too_small_gets_text_from_then_on() -> None:
 def test_a_wrong_digest_of_what_went_as_text_leaves_the_old_file() -> None:
     on = link()
     script: list[Entry] = [*called()[:-1], REFUSED]
-    script += [*pasted(pieces.OPEN.format(path="/x", part=PART, start=0, mode="wb")), Answer(b"\x04\x04>")]
-    script += [*pasted(pieces.statement(b"abc", base64=False, deflating=False).encode()), Answer(b"3\r\n\x04\x04>")]
-    script += [*pasted(pieces.FLUSH), Answer(b"\x04\x04>"), *pasted(pieces.CLOSE), Answer(b"\x04\x04>")]
+    script += [*pasted(statements.OPEN.format(path="/x", part=PART, start=0, mode="wb")), Answer(b"\x04\x04>")]
+    script += [*pasted(statements.statement(b"abc", base64=False, deflating=False).encode()), Answer(b"3\r\n\x04\x04>")]
+    script += [*pasted(statements.FLUSH), Answer(b"\x04\x04>"), *pasted(statements.CLOSE), Answer(b"\x04\x04>")]
     script += requested("show", (PART,), -1, BLOCK, missing=["sum", "show"], fresh=True)
     script += [Answer(b"R" + crc32(b"abd").hex().encode() + b"\r\n\x04\x04>")]
     with pytest.raises(ProtocolError, match="/x: what the board wrote is not what was sent; the old file is untouched"):
@@ -254,17 +256,17 @@ def test_a_wrong_digest_of_what_went_as_text_leaves_the_old_file() -> None:
 
 
 def test_a_heap_that_is_too_small_is_told_to_who_insists() -> None:
-    upload = Upload(link(), Unfinished("/x"), None, Transfer(method="binary"))
+    upload = FileUpload(link(), StagedFile("/x"), None, Transfer(method="binary"))
     with pytest.raises(DeviceMemory, match="/x: the board ran out of memory"):
         play(upload.run(), [*called()[:-1], REFUSED], content=[b"abc"])
 
 
 def test_resuming_begins_where_the_part_ends() -> None:
     wire = body(b"cd")
-    part = Part(2, "crc32", crc32(b"ab").hex())
+    part = PartialWrite(2, "crc32", crc32(b"ab").hex())
     sha256 = hashlib.sha256(b"abcd").hexdigest()
     script = [*called(2), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abcd")]
-    assert run(script, b"cd", resume=Resumption(part, sha256)) == Written(4, sha256, "crc32")
+    assert run(script, b"cd", resume=Resumption(part, sha256)) == WrittenFile(4, sha256, "crc32")
 
 
 def test_no_routine_grows_beyond_a_small_heap() -> None:

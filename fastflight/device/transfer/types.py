@@ -12,8 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fastflight.device.entry import Written
-
 Method = Literal["auto", "binary", "base64", "literal"]
 
 
@@ -34,7 +32,7 @@ AUTO = Transfer()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartialWrite:
     """What a cut-off write left beside a path: `size` bytes, and the digest that the board took of them.
 
     `algorithm` is `sha256` or `crc32`, `digest` hexadecimal.
@@ -53,7 +51,7 @@ class Resumption:
     it, where the board can take it, and reported as what was written.
     """
 
-    part: Part
+    part: PartialWrite
     sha256: str
 
 
@@ -68,6 +66,15 @@ class Hashed:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A finished write. `verified` says how: `sha256`, `crc32` or `read back`."""
+
+    bytes: int
+    sha256: str
+    verified: str
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenTree:
     """A finished write of several files, in the order given, by their absolute paths.
 
@@ -75,5 +82,5 @@ class WrittenTree:
     both: then they were replaced in several goes.
     """
 
-    files: tuple[tuple[str, Written], ...]
+    files: tuple[tuple[str, WrittenFile], ...]
     at_once: bool

@@ -12,10 +12,10 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from fastflight.device import routines
+from fastflight.device.answers import routine_failure
 from fastflight.device.capabilities import Capabilities
 from fastflight.device.execute import sealed, seals
-from fastflight.device.failure import routine_failure
+from fastflight.device.transfer import routines
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
 

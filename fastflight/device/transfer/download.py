@@ -16,11 +16,12 @@ import binascii
 import struct
 import zlib
 
-from fastflight.device import literal, method
+from fastflight.device import answers
+from fastflight.device.answers import routine_failure
 from fastflight.device.execute import sealed
-from fastflight.device.failure import routine_failure
-from fastflight.device.link import WINDOW_BITS, Link
-from fastflight.device.transfer import AUTO, Transfer
+from fastflight.device.transfer.frames import WINDOW_BITS
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.types import AUTO, Transfer
 from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, Deliver
 
@@ -66,10 +67,10 @@ LINE_LIMIT = 4 * 2048 + 64
 
 
 def download(
-    link: Link, path: str, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
+    link: BoardLink, path: str, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
 ) -> Conversation[None]:
     """Deliver the bytes of the file at `path` from `offset` on, at most `limit`."""
-    reading = _Reading(link, path, method.down(link, transfer, path), offset, limit)
+    reading = _Download(link, path, link.download_method(transfer, path), offset, limit)
     routine = "zget" if reading.form == "binary" and link.deflates(transfer.deflate) else "get"
     fruitless = 0
     while True:
@@ -93,10 +94,10 @@ def download(
     raise link.was_reset(path)
 
 
-class _Reading:
+class _Download:
     """What is left to be read: `limit` bytes (None: all) from `offset` on."""
 
-    def __init__(self, link: Link, path: str, form: str, offset: int, limit: int | None) -> None:
+    def __init__(self, link: BoardLink, path: str, form: str, offset: int, limit: int | None) -> None:
         self.offset = offset
         self.form = form
         self._link = link
@@ -154,7 +155,7 @@ class _Reading:
         yield Deliver(piece)
 
 
-def _binary_block(link: Link, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
+def _binary_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
     """The bytes of a block, and its check, which goes on from the one `before`."""
     inbox = link.repl.inbox
     within = STALL_SECONDS if link.pace is None else link.patience(link.block, True)
@@ -175,12 +176,12 @@ def _inflated(data: bytes, path: str) -> bytes:
         raise _damaged(path) from None
 
 
-def _text_block(link: Link, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
+def _text_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
     """As `_binary_block`, of a line."""
     line = bytes([mark]) + (yield from link.repl.inbox.until(b"\n", STALL_SECONDS, LINE_LIMIT))
     try:
         number, form, said = line.decode("utf-8", "replace").strip().split(" ", 2)
-        data, check = literal.value(said), int(number)
+        data, check = answers.value(said), int(number)
         if form == "b":
             data = binascii.a2b_base64(data)
         if link.capabilities.has("binascii.crc32"):

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from fastflight.device import Transfer
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.download import BASE64, CRC32, FRUITLESS_ATTEMPTS, TEXT, _text_block, download
 from fastflight.device.execute import sealed
-from fastflight.device.link import Link, deflated
-from fastflight.device.resident import NAME, request
-from fastflight.device.transfer import Method
+from fastflight.device.transfer.download import BASE64, CRC32, FRUITLESS_ATTEMPTS, TEXT, _text_block, download
+from fastflight.device.transfer.frames import deflated
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.resident import NAME, request
+from fastflight.device.transfer.types import Method
 from fastflight.errors import FileMissing, ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, RawRepl, Send
 from fastflight.testing.memory import Answer, Entry, Silence, play
@@ -26,8 +27,8 @@ BOARD = Capabilities(FEATURES)
 SIZE = BOARD.block_bytes
 
 
-def link() -> Link:
-    return Link(RawRepl(True), BOARD)
+def link() -> BoardLink:
+    return BoardLink(RawRepl(True), BOARD)
 
 
 def pasted(code: str | bytes) -> list[Entry]:
@@ -53,7 +54,7 @@ def ended(carried: bytes) -> bytes:
     return block(b"", before=carried) + b"\x04\x04>"
 
 
-def recovered(link: Link, number: int = 1) -> list[Entry]:
+def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
     token = f"ff{number}-{id(link.repl) & 0xFFFFFF:06x}"
     return [
         Send(b"\r\x03\x03\x01"),
@@ -69,7 +70,7 @@ ALIVE = [*pasted(NAME.encode()), Answer(b"\x04\x04>")]
 def read(
     script: Iterable[Entry],
     *,
-    on: Link | None = None,
+    on: BoardLink | None = None,
     sizes: Iterable[int] = (),
     offset: int = 0,
     limit: int | None = None,
@@ -153,7 +154,7 @@ def test_what_does_not_inflate_is_asked_for_again() -> None:
 
 
 def test_a_line_of_text_that_nests_too_deep_is_damage() -> None:
-    on = Link(RawRepl(True), Capabilities(frozenset({"os.mkdir"})))
+    on = BoardLink(RawRepl(True), Capabilities(frozenset({"os.mkdir"})))
     deep = Answer(b"1 r " + b"(" * 5000 + b"\n\x04\x04>")
     with pytest.raises(ProtocolError, match="/x: a block of the file was changed"):
         play(_text_block(on, ord("1"), "/x", 0), [deep])
@@ -197,7 +198,7 @@ def test_text(form: Method) -> None:
 @pytest.mark.parametrize("board", [CRC_BOARD, SUM_BOARD], ids=["crc32", "sum"])
 @pytest.mark.parametrize("order", [[1, 2], [0, 2], [1, 0, 2]], ids=["first lost", "one lost", "changed places"])
 def test_lines_of_text_that_are_not_those_of_the_file_are_damage(board: Capabilities, order: list[int]) -> None:
-    on = Link(RawRepl(True), board)
+    on = BoardLink(RawRepl(True), board)
     printed = lines(board, "literal", b"first", b"later")
 
     def reading() -> Conversation[int]:

@@ -7,11 +7,10 @@ from then on.
 
 from __future__ import annotations
 
-import zlib
-
-from fastflight.device.capabilities import Capabilities
-from fastflight.device.resident import Resident
-from fastflight.errors import ProtocolError
+from fastflight.device.capabilities import TINY_HEAP, Capabilities
+from fastflight.device.transfer.resident import Resident
+from fastflight.device.transfer.types import Transfer
+from fastflight.errors import ProtocolError, RequestError
 from fastflight.protocol import RawRepl
 
 # Receive rings of boards, in bytes; a ring holds one less than its size on some.
@@ -32,11 +31,9 @@ NETWORK_SECONDS = 5.0
 # Unless a request says otherwise, blocks are deflated only on lines that are known to carry less: 1 Mbaud, at ten bits
 # a byte. A faster line may carry them sooner than a board packs or unpacks them.
 DEFLATED_BELOW_BYTES_PER_SECOND = 100_000
-# zlib's name for a window of 1 KB, which a board with a small heap has room for.
-WINDOW_BITS = 10
 
 
-class Link:
+class BoardLink:
     """`pace` is the line's bytes per second, None where it is not known."""
 
     def __init__(self, repl: RawRepl, capabilities: Capabilities) -> None:
@@ -85,8 +82,29 @@ class Link:
             return requested
         return self.pace is not None and self.pace < DEFLATED_BELOW_BYTES_PER_SECOND
 
+    def upload_method(self, transfer: Transfer, where: str) -> str:
+        """`binary`, `base64` or `literal`, for content that is sent. `RequestError` if the board cannot take it so."""
+        known = self.capabilities
+        # Firmware without raw paste is too old to know its ring by its name. Nothing interrupts code in the WebAssembly
+        # port: a host that goes away in mid-block would lose the machine.
+        able = known.has("stdin.buffer", "stdout.buffer", "binascii.crc32", "os.stat") and bool(self.repl.paste)
+        able = able and known.platform != "webassembly" and not 0 < known.free_memory < TINY_HEAP
+        # One that had no memory for the routine once is not asked again, unless by name.
+        return self._method(transfer, able and (transfer.method == "binary" or not self.cramped), "take", where)
 
-def deflated(data: bytes) -> bytes:
-    """`data` as a raw deflate stream whose window a board has room for."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -WINDOW_BITS)
-    return packer.compress(data) + packer.flush()
+    def download_method(self, transfer: Transfer, where: str) -> str:
+        """As `upload_method`, for content that is read."""
+        able = self.capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
+        return self._method(transfer, able, "send", where)
+
+    def _method(self, transfer: Transfer, binary: bool, verb: str, where: str) -> str:
+        base64 = self.capabilities.has("binascii.a2b_base64")
+        if transfer.method == "auto":
+            return "binary" if binary else "base64" if base64 else "literal"
+        if (transfer.method == "binary" and not binary) or (transfer.method == "base64" and not base64):
+            raise RequestError(
+                f"the board does not {verb} files as {transfer.method}",
+                where=where,
+                hint="Leave the method to what it can",
+            )
+        return transfer.method

@@ -10,8 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.device import frames
-from fastflight.device.frames import DEFLATED, END, FLUSH, VERIFY, buffer_bytes, escaped, header, step_bytes, steps
+from fastflight.device.transfer import frames
+from fastflight.device.transfer.frames import (
+    DEFLATED,
+    END,
+    FLUSH,
+    VERIFY,
+    buffer_bytes,
+    escaped,
+    header,
+    step_bytes,
+    steps,
+)
 
 
 def taken(wire: bytes) -> tuple[bytes, list[tuple[int, int]]]:

@@ -8,19 +8,28 @@ once, which frees what the old ones took, and the rest follows: `WrittenTree.at_
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from fastflight.device import path as paths
-from fastflight.device.digest import Digest, algorithm, digests
-from fastflight.device.entry import Written
 from fastflight.device.execute import execute
-from fastflight.device.link import Link
-from fastflight.device.parts import WRITE_SECONDS, Unfinished, choose_place, explained, place, place_all, writable
-from fastflight.device.transfer import Transfer, WrittenTree
-from fastflight.device.upload import Upload
-from fastflight.device.verify import damaged, verify
+from fastflight.device.listing import normal_path
+from fastflight.device.transfer.digest import RunningDigest, algorithm, digests
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.staging import (
+    WRITE_SECONDS,
+    StagedFile,
+    choose_place,
+    damaged,
+    explained,
+    place,
+    place_all,
+    verify,
+    writable,
+)
+from fastflight.device.transfer.types import Transfer, WrittenFile, WrittenTree
+from fastflight.device.transfer.upload import FileUpload
 from fastflight.errors import DeviceFull, RequestError
 from fastflight.protocol import Conversation
 
@@ -41,34 +50,34 @@ for p in {folders!r}:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    unfinished: Unfinished
-    sent: Digest
+    staged: StagedFile
+    sent: RunningDigest
 
 
 class Tree:
-    """Files to be written below `folder`: `add` each, then `finish`. `unfinished` is told of every part."""
+    """Files to be written below `folder`: `add` each, then `finish`. `staged` is told of every part."""
 
-    def __init__(self, link: Link, folder: str, transfer: Transfer, unfinished: list[Unfinished]) -> None:
+    def __init__(self, link: BoardLink, folder: str, transfer: Transfer, staged: list[StagedFile]) -> None:
         self._link = link
         self._folder = folder
         self._transfer = transfer
-        self._unfinished = unfinished
+        self._staged = staged
         self._folders = {"/"}
         self._paths: set[str] = set()
         # Complete, and not in their places yet.
         self._stored: list[_Stored] = []
-        self._written: list[tuple[str, Written]] = []
+        self._written: list[tuple[str, WrittenFile]] = []
         self._at_once = True
 
     def add(self, path: str) -> Conversation[None]:
         """Fetch the content of the file at `path` below the folder."""
         full = self._within(path)
         yield from self._make_folders(full)
-        unfinished = Unfinished(full, number=len(self._paths))
-        yield from choose_place(self._link, unfinished)
-        self._unfinished.append(unfinished)
-        upload = Upload(self._link, unfinished, None, self._transfer)
-        with explained(self._link, unfinished):
+        staged = StagedFile(full, number=len(self._paths))
+        yield from choose_place(self._link, staged)
+        self._staged.append(staged)
+        upload = FileUpload(self._link, staged, None, self._transfer)
+        with explained(self._link, staged):
             try:
                 sent = yield from upload.store()
             except DeviceFull:
@@ -78,7 +87,7 @@ class Tree:
                 yield from self._put_in_place()
                 yield from upload.look()
                 sent = yield from upload.store()
-        self._stored.append(_Stored(unfinished, sent))
+        self._stored.append(_Stored(staged, sent))
 
     def finish(self) -> Conversation[WrittenTree]:
         """Verify what was written, and put all of it in its place."""
@@ -86,7 +95,7 @@ class Tree:
         return WrittenTree(tuple(self._written), self._at_once)
 
     def _within(self, path: str) -> str:
-        full = paths.normal(paths.join(self._folder, path.lstrip("/")))
+        full = normal_path(posixpath.join(self._folder, path.lstrip("/")))
         if not full.startswith(self._folder.rstrip("/") + "/"):
             raise RequestError("the path leads out of the folder", where=path, hint="Name a file below it")
         if full in self._paths:
@@ -96,7 +105,7 @@ class Tree:
 
     def _make_folders(self, path: str) -> Conversation[None]:
         missing = []
-        while (path := paths.parent(path)) not in self._folders:
+        while (path := posixpath.dirname(path)) not in self._folders:
             missing.append(path)
             self._folders.add(path)
         if missing and self._link.capabilities.folders:
@@ -108,24 +117,24 @@ class Tree:
         name = algorithm(link)
         if name:
             for lot in lots(stored):
-                found = yield from digests(link, [each.unfinished.part for each in lot], self._folder)
+                found = yield from digests(link, [each.staged.staging_path for each in lot], self._folder)
                 for each, value in zip(lot, found, strict=True):
                     if value != each.sent.hex(name):
-                        raise damaged(each.unfinished.path)
+                        raise damaged(each.staged.path)
         else:
             for each in stored:
-                name = yield from verify(link, each.unfinished, each.sent)
+                name = yield from verify(link, each.staged, each.sent)
         if link.capabilities.has("os.rename"):
             for each in stored:
-                each.unfinished.placing = True
+                each.staged.placing = True
             for lot in lots(stored):
-                yield from place_all(link, [each.unfinished for each in lot])
+                yield from place_all(link, [each.staged for each in lot])
         else:
             for each in stored:
-                yield from place(link, each.unfinished, each.sent.size)
+                yield from place(link, each.staged, each.sent.size)
         for each in stored:
-            self._unfinished.remove(each.unfinished)
-            self._written.append((each.unfinished.path, Written(each.sent.size, each.sent.sha256, name)))
+            self._staged.remove(each.staged)
+            self._written.append((each.staged.path, WrittenFile(each.sent.size, each.sent.sha256, name)))
         self._stored = []
 
 

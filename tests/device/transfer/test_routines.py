@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from fastflight.device import Inventory, Resumption, Transfer, method
+from fastflight.device import Inventory, Resumption, Transfer
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.resident import NAME, source
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.resident import NAME, source
 
 CONTENT = bytes(range(256)) * 40
 TEXT = b"".join(b"%d,%d\n" % (i, i * i) for i in range(2000))
@@ -22,7 +23,7 @@ TEXT = b"".join(b"%d,%d\n" % (i, i * i) for i in range(2000))
 @pytest.fixture
 def in_binary(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the WebAssembly port could be interrupted: it is not offered these routines, because it cannot be."""
-    monkeypatch.setattr(method, "up", lambda link, transfer, where: "binary")
+    monkeypatch.setattr(BoardLink, "upload_method", lambda link, transfer, where: "binary")
 
 
 @pytest.mark.firmware

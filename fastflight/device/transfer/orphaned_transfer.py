@@ -1,4 +1,4 @@
-"""Whether what runs on a board is no program of its own, but what a host that has gone left unfinished.
+"""Whether what runs on a board is no program of its own, but what a host that has gone left staged.
 
 A server that was killed in the middle of a write, or that lost the line, leaves the board waiting for the rest, of
 content or of code. The next host finds that it does not answer at its prompt, and a program that runs is left alone.
@@ -10,7 +10,7 @@ brought it, or a line that made Ctrl-E of a Ctrl-A, begins one in its own way.
 
 from __future__ import annotations
 
-from fastflight.device.link import USUAL_RING
+from fastflight.device.transfer.link import USUAL_RING
 from fastflight.errors import TransportTimeout
 from fastflight.protocol import Conversation, RawRepl, Send
 

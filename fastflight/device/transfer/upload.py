@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 
-from fastflight.device import frames, method, pieces
-from fastflight.device.digest import Digest, algorithm, digest
-from fastflight.device.entry import Written
-from fastflight.device.failure import routine_failure
-from fastflight.device.link import Link
+from fastflight.device.answers import routine_failure
 from fastflight.device.listing import stat
-from fastflight.device.parts import Unfinished, place
-from fastflight.device.resident import sha256
-from fastflight.device.transfer import Resumption, Transfer
-from fastflight.device.verify import damaged, verify
+from fastflight.device.transfer import frames, statements
+from fastflight.device.transfer.digest import RunningDigest, algorithm, digest
+from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.resident import sha256
+from fastflight.device.transfer.staging import StagedFile, damaged, place, verify
+from fastflight.device.transfer.types import Resumption, Transfer, WrittenFile
 from fastflight.errors import DeviceError, DeviceMemory, FileMissing, ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, Fetch, Receive, Send
 
@@ -39,16 +37,16 @@ NO = b"N" * YES_CHARACTERS
 MOST_DOTS = 1 << 20
 
 
-class Upload:
-    """One write to `unfinished`: `run` it, or `store` its content without putting it in its place."""
+class FileUpload:
+    """One write to `staged`: `run` it, or `store` its content without putting it in its place."""
 
-    def __init__(self, link: Link, unfinished: Unfinished, resume: Resumption | None, transfer: Transfer) -> None:
+    def __init__(self, link: BoardLink, staged: StagedFile, resume: Resumption | None, transfer: Transfer) -> None:
         self._link = link
-        self._unfinished = unfinished
+        self._staged = staged
         self._transfer = transfer
-        self._method = method.up(link, transfer, unfinished.path)
+        self._method = link.upload_method(transfer, staged.path)
         # All that is flushed to the board's storage; after it, the piece in hand, of which `done` bytes are written.
-        self._stored = Digest(resume)
+        self._stored = RunningDigest(resume)
         self._piece: bytes | None = None
         self._done = 0
         # What lies on the board is wrong or gone, and cannot be sent again.
@@ -56,16 +54,16 @@ class Upload:
         # The board was told to put the part in its place.
         self._accepted = False
 
-    def run(self) -> Conversation[Written]:
+    def run(self) -> Conversation[WrittenFile]:
         """Fetch content until it ends, and make it the file."""
         verified = (yield from self._binary(alone=True)) if self._method == "binary" else ""
         if not verified:
             yield from self._as_text()
-            verified = yield from verify(self._link, self._unfinished, self._stored)
-            yield from place(self._link, self._unfinished, self._stored.size)
-        return Written(self._stored.size, self._stored.sha256, verified)
+            verified = yield from verify(self._link, self._staged, self._stored)
+            yield from place(self._link, self._staged, self._stored.size)
+        return WrittenFile(self._stored.size, self._stored.sha256, verified)
 
-    def store(self) -> Conversation[Digest]:
+    def store(self) -> Conversation[RunningDigest]:
         """Fetch content until it ends, and leave it as a part; once more after `DeviceFull`, to go on from there."""
         if self._method != "binary" or not (yield from self._binary(alone=False)):
             yield from self._as_text()
@@ -73,7 +71,7 @@ class Upload:
 
     def look(self) -> Conversation[None]:
         """Find out how much lies on the board, before `store` is run again."""
-        yield from self._find(ProtocolError("what was written is not there any more", where=self._unfinished.path))
+        yield from self._find(ProtocolError("what was written is not there any more", where=self._staged.path))
 
     @property
     def goes_on(self) -> bool:
@@ -90,7 +88,7 @@ class Upload:
         able = self._link.capabilities.has("binascii.a2b_base64")
         base64 = able if self._method == "binary" else self._method == "base64"
         form = {"base64": base64, "deflating": deflating}
-        yield from pieces.send(self._link, self._unfinished, self._stored, self._piece, **form)
+        yield from statements.send(self._link, self._staged, self._stored, self._piece, **form)
 
     def _binary(self, *, alone: bool) -> Conversation[str]:
         """How it was verified, or `stored`; empty when the board has no memory for this, and nothing is written."""
@@ -110,7 +108,7 @@ class Upload:
             except (TransportTimeout, ProtocolError) as error:
                 fruitless = 1 if self._at > reached else fruitless + 1
                 if self._link.repl.restarted():
-                    raise self._link.was_reset(self._unfinished.path) from error
+                    raise self._link.was_reset(self._staged.path) from error
                 if fruitless > 1 or self._hopeless:
                     # The routines may have arrived with a fault.
                     self._link.resident.forget()
@@ -122,13 +120,13 @@ class Upload:
 
     def _attempt(self, alone: bool) -> Conversation[str]:
         link = self._link
-        path = link.capabilities.spelled(self._unfinished.path)
-        part = link.capabilities.spelled(self._unfinished.part)
+        path = link.capabilities.spelled(self._staged.path)
+        part = link.capabilities.spelled(self._staged.staging_path)
         if self._piece is None:
             self._piece = yield Fetch()
         deflating = link.inflates(self._transfer.deflate)
         size, step = frames.buffer_bytes(link.block), frames.step_bytes(link.window)
-        yield from link.resident.call("put", path, part, self._at, size, step, where=self._unfinished.path)
+        yield from link.resident.call("put", path, part, self._at, size, step, where=self._staged.path)
         while self._piece:
             yield from self._send(step, deflating)
             yield from self._next()
@@ -148,12 +146,12 @@ class Upload:
             self._link.repl.inbox.put_back((yield Receive(GLANCE_SECONDS)))
         except TransportTimeout:
             return
-        raise ProtocolError("the board stopped waiting for more of the file", where=self._unfinished.path)
+        raise ProtocolError("the board stopped waiting for more of the file", where=self._staged.path)
 
     def _send(self, step: int, deflating: bool) -> Conversation[None]:
         """Send what is left of the piece in hand."""
         link = self._link
-        waiting: deque[frames.Step] = deque()
+        waiting: deque[frames.UploadStep] = deque()
         flying = 0
         for each in frames.steps(self._piece or b"", self._done, link.block, step, deflating):
             while waiting and flying + len(each.wire) > link.window:
@@ -164,7 +162,7 @@ class Upload:
         while waiting:
             flying -= yield from self._answer(waiting, flying)
 
-    def _answer(self, waiting: deque[frames.Step], flying: int) -> Conversation[int]:
+    def _answer(self, waiting: deque[frames.UploadStep], flying: int) -> Conversation[int]:
         """Read the answer to the oldest step; how many bytes are off the line with it."""
         step = waiting.popleft()
         within = self._link.patience(flying, step.done is not None)
@@ -173,7 +171,7 @@ class Upload:
             raise (yield from self._refusal(within))
         if answer != b"A":
             self._link.repl.inbox.put_back(answer)
-            raise ProtocolError(f"the board answered {answer!r} to a part of a file", where=self._unfinished.path)
+            raise ProtocolError(f"the board answered {answer!r} to a part of a file", where=self._staged.path)
         if step.done is not None:
             self._done = step.done
         return len(step.wire)
@@ -181,16 +179,16 @@ class Upload:
     def _refusal(self, within: float) -> Conversation[DeviceError | ProtocolError]:
         """Why the board takes no more. It throws away what still comes until it is interrupted."""
         said = yield from self._link.repl.inbox.until(b"\x04", within)
-        error = routine_failure(said, where=self._unfinished.path, platform=self._link.capabilities.platform)
+        error = routine_failure(said, where=self._staged.path, platform=self._link.capabilities.platform)
         if isinstance(error, DeviceError) and b"ETIMEDOUT" not in said:
             # It is in step when this is raised.
             yield from self._link.repl.recover()
             return error
-        return damaged(self._unfinished.path)
+        return damaged(self._staged.path)
 
     def _verified(self) -> Conversation[str]:
         """Compare the digest that the board takes with that of what was sent, and have it renamed."""
-        inbox, path = self._link.repl.inbox, self._unfinished.path
+        inbox, path = self._link.repl.inbox, self._staged.path
         dots = 0
         while (mark := (yield from inbox.exactly(1, HASH_SECONDS))) == b"." and dots < MOST_DOTS:
             dots += 1
@@ -210,7 +208,7 @@ class Upload:
             self._hopeless = True
             raise damaged(path)
         if not renames:
-            yield from place(self._link, self._unfinished, self._stored.size)
+            yield from place(self._link, self._staged, self._stored.size)
         return name
 
     def _over(self) -> Conversation[None]:
@@ -219,7 +217,7 @@ class Upload:
         yield from inbox.until(b"\x04", HASH_SECONDS)
         stderr = yield from inbox.until(b"\x04>", HASH_SECONDS)
         if stderr:
-            path = self._unfinished.path
+            path = self._staged.path
             raise routine_failure(stderr, where=path, platform=self._link.capabilities.platform)
 
     def _find(self, error: Exception) -> Conversation[bool]:
@@ -230,9 +228,9 @@ class Upload:
         link, resident = self._link, self._link.resident
         if resident.has("put") and not (yield from resident.alive()):
             self._hopeless = True
-            raise link.was_reset(self._unfinished.path) from error
+            raise link.was_reset(self._staged.path) from error
         try:
-            size = (yield from stat(link.repl, link.capabilities, self._unfinished.part)).size
+            size = (yield from stat(link.repl, link.capabilities, self._staged.staging_path)).size
         except FileMissing:
             if (yield from self._is_in_place()):
                 return True
@@ -254,12 +252,12 @@ class Upload:
         if not sent.size or not sent.known(name):
             # Each block was checked before it was written, and all are in the end.
             return True
-        _, found = yield from digest(self._link, self._unfinished.part)
+        _, found = yield from digest(self._link, self._staged.staging_path)
         return found == sent.hex(name)
 
     def _is_in_place(self) -> Conversation[bool]:
         """Whether the board was told to rename, and did: only the word of it was lost."""
         if not self._accepted:
             return False
-        name, found = yield from digest(self._link, self._unfinished.path)
+        name, found = yield from digest(self._link, self._staged.path)
         return found == self._stored.hex(name)

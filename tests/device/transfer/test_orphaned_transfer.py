@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.device import Inventory
-from fastflight.device.remains import CTRL_B, KNOCK, LINE, PASTED_LINE, is_ours
+from fastflight.device.transfer.orphaned_transfer import CTRL_B, KNOCK, LINE, PASTED_LINE, is_ours
 from fastflight.errors import BusyError, TransportError
 from fastflight.protocol import RawRepl, Send
 from fastflight.testing.chaos import ChaosProxy

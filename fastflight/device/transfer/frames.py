@@ -15,10 +15,9 @@ eighth bit set in all its bytes.
 from __future__ import annotations
 
 import binascii
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from fastflight.device.link import deflated
 
 HEADER_BYTES = 3
 CHECK_BYTES = 4
@@ -34,9 +33,12 @@ FLUSH_BYTES = 64 * 1024
 # A payload is deflated if that saves at least an eighth: less is not worth the board's time.
 WORTH = 7 / 8
 
+# zlib's name for a window of 1 KB, which a board with a small heap has room for.
+WINDOW_BITS = 10
+
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class UploadStep:
     """Bytes to be sent in one go and answered by the board; `done` content bytes are written then, if any are."""
 
     wire: bytes
@@ -63,7 +65,7 @@ def step_bytes(window: int) -> int:
     return window // STEPS - HEADER_BYTES
 
 
-def steps(piece: bytes, start: int, block: int, step: int, deflating: bool) -> Iterator[Step]:
+def steps(piece: bytes, start: int, block: int, step: int, deflating: bool) -> Iterator[UploadStep]:
     """What to send for `piece` from `start` on. The board flushes at its end, and now and then before."""
     limit = buffer_bytes(block)
     while start < len(piece):
@@ -85,8 +87,14 @@ def steps(piece: bytes, start: int, block: int, step: int, deflating: bool) -> I
         head = header(kind, len(body))
         for at in range(0, len(body), step):
             last = at + step >= len(body)
-            yield Step(head + body[at : at + step], start if last else None)
+            yield UploadStep(head + body[at : at + step], start if last else None)
             head = b""
+
+
+def deflated(data: bytes) -> bytes:
+    """`data` as a raw deflate stream whose window a board has room for."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -WINDOW_BITS)
+    return packer.compress(data) + packer.flush()
 
 
 def check(payload: bytes) -> bytes:

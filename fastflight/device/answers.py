@@ -1,13 +1,15 @@
-"""The board's tracebacks as typed errors.
+"""Reads what a board printed: values that it wrote with `repr`, and tracebacks, which become typed errors.
 
-Error numbers are those of the port: most use Linux's, the WebAssembly port those of WASI, and some old ports print
-text instead.
+A text that is no such value is a `ValueError`; the caller knows what was asked. Error numbers are those of the port:
+most use Linux's, the WebAssembly port uses WASI's, and some old ports print text instead.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from fastflight.errors import (
     MAX_QUOTED_CHARACTERS,
@@ -18,6 +20,12 @@ from fastflight.errors import (
     FileMissing,
     ProtocolError,
 )
+
+# A block in its text form has 8,256 characters, a long path with its details some hundred. Python's parser takes 450
+# bytes for each item of a tuple: a megabyte of them would hold a loop up for seconds.
+MAX_LITERAL_CHARACTERS = 16 * 1024
+# Sizes, counts and times of any board; what Arrow's columns for them hold.
+WHOLE = range(-(2**63), 2**63)
 
 LINUX = {
     1: "EPERM",
@@ -79,6 +87,31 @@ GARBLED = frozenset({"SyntaxError", "IndentationError", "NameError", "Error"})
 _KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?::\s*(.*))?$")
 # Error numbers are small; Python refuses to read thousands of digits.
 _NUMBER = re.compile(r"-?\d{1,9}")
+
+
+def value(text: str) -> Any:
+    """The literal that `text` is. `ValueError` for anything else, which a board may print as it likes."""
+    if len(text) > MAX_LITERAL_CHARACTERS:
+        raise ValueError("a literal that is too long")
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise ValueError("not a literal") from error
+
+
+def whole(value: Any) -> int:
+    """`value`, which must be a whole number of 64 bits."""
+    if not isinstance(value, int) or value not in WHOLE:
+        raise ValueError("not a whole number")
+    return value
+
+
+def text(value: Any) -> str:
+    """`value`, which must be text that can be written as UTF-8: a literal may hold half a character."""
+    if not isinstance(value, str):
+        raise ValueError("not text")
+    value.encode()
+    return value
 
 
 def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:
