@@ -57,13 +57,13 @@ def test_a_server_without_descriptors_is_overloaded_for_as_long() -> None:
 
 def test_a_shortage_is_told_once_and_not_again_within_a_minute() -> None:
     now, some = 0.0, True
-    lookout = descriptors.Lookout(lambda: some, lambda: now)
+    shortages = descriptors.ShortageLog(lambda: some, lambda: now)
 
     def told(seconds: float, has_some: bool) -> bool:
         nonlocal now, some
         now, some = now + seconds, has_some
         with capture_logs() as lines:
-            lookout.look()
+            shortages.look()
         return [line["log_level"] for line in lines] == ["warning"]
 
     assert not told(2, True)
