@@ -42,7 +42,8 @@ class IdleClaim:
         self._clock = clock
         self._lock = threading.Lock()
         self._used = clock()
-        self._lapsed = False
+        # Whether the holder was told to leave.
+        self.lapsed = False
 
     def use(self) -> None:
         """The holder uses the lock now."""
@@ -56,9 +57,9 @@ class IdleClaim:
         """Somebody else asks for the lock. True when the claim has lapsed, and the holder was told to leave."""
         with self._lock:
             idle = self._clock() - self._used
-            if idle < self.idle_seconds and not self._lapsed:
+            if idle < self.idle_seconds and not self.lapsed:
                 return False
-            first, self._lapsed = not self._lapsed, True
+            first, self.lapsed = not self.lapsed, True
         if first:
             self._leave(idle)
         return True
@@ -75,7 +76,6 @@ class _Waiter:
     # Asks a background holder to give way; None for the others.
     ask: Callable[[], object] | None = None
     granted: bool = False
-    leaving: bool = False
 
 
 class Exclusive:
@@ -93,7 +93,7 @@ class Exclusive:
         self._since = 0.0
         self._waiters: deque[_Waiter] = deque()
         # Background waiters, which come after all others.
-        self._idle: deque[_Waiter] = deque()
+        self._background: deque[_Waiter] = deque()
 
     @property
     def holder(self) -> str | None:
@@ -138,8 +138,10 @@ class Exclusive:
     def release(self) -> None:
         """Hand it to the longest waiting one, or leave it free. Only the holder may call this."""
         with self._lock:
-            if self._current is None:
+            current = self._current
+            if current is None:
                 raise RuntimeError("released, but nobody holds it")
+            self.put_out += current.claim is not None and current.claim.lapsed
             self._hand_over()
 
     @contextlib.contextmanager
@@ -191,7 +193,7 @@ class Exclusive:
     def _enter(self, waiter: _Waiter, timeout: float) -> float:
         """Queue the waiter, or make it the holder. Returns for how many seconds it may wait."""
         with self._lock:
-            (self._waiters if waiter.ask is None else self._idle).append(waiter)
+            (self._waiters if waiter.ask is None else self._background).append(waiter)
             current = self._current
             if current is None:
                 self._hand_over()
@@ -202,9 +204,6 @@ class Exclusive:
                 return max(timeout, GIVE_WAY_SECONDS)
         # Not under the lock, which a holder that leaves may need.
         if waiter.ask is None and current.claim is not None and current.claim.contest():
-            with self._lock:
-                self.put_out += not current.leaving
-                current.leaving = True
             return max(timeout, GIVE_WAY_SECONDS)
         return min(timeout, LASTING_SECONDS) if current.lasting else timeout
 
@@ -228,7 +227,7 @@ class Exclusive:
 
     def _withdraw(self, waiter: _Waiter) -> None:
         """Remove a waiter that has failed: nobody would release a lock that it is handed later."""
-        queue = self._waiters if waiter.ask is None else self._idle
+        queue = self._waiters if waiter.ask is None else self._background
         with self._lock:
             if waiter.granted:
                 self._hand_over()
@@ -238,7 +237,7 @@ class Exclusive:
     def _hand_over(self) -> None:
         """Make the next waiter the holder. `_lock` is held."""
         self._current = None
-        for queue in (self._waiters, self._idle):
+        for queue in (self._waiters, self._background):
             while queue:
                 waiter = queue.popleft()
                 if not _call(waiter.wake):

@@ -1,7 +1,8 @@
-"""Calls that cancellation does not break off: blocking ones away from the loop, and what must come to its end.
+"""Work that goes on when the task that awaits it is cancelled.
 
-`off_loop` runs a function in a thread and awaits its result. A thread cannot be cancelled: when the awaiting task is,
-the call runs on, and its result (an open port, say) goes to `discard`, in a thread as well.
+`off_loop` runs a blocking function in a thread and awaits its result. A thread cannot be cancelled: if the awaiting
+task is, the call runs on, and its result (an open port, say) goes to `discard`, in a thread as well. `unbroken` runs a
+coroutine to its end.
 """
 
 from __future__ import annotations
@@ -28,40 +29,40 @@ async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T]
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        # Nobody awaits it any more: a failure of it is not news.
+        # Nobody awaits it any more: if it fails, asyncio must not report that.
         running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         if call.abandon():
-            # Not by the executor: it may be busy for long, and what waits there when the loop is closed is dropped.
+            # Not in the executor, which may be busy for long, and drops what waits when the loop is closed.
             try:
                 threading.Thread(target=call.dispose, name="discard-offload", daemon=True).start()
-            except RuntimeError:  # there is no thread to be had but those
+            except RuntimeError:  # the system has no other thread left
                 asyncio.get_running_loop().run_in_executor(None, call.dispose)
         raise
 
 
-# What ends a loop, and cancels all that runs there, lets these come to their end.
+# A shard that closes cancels all tasks but these.
 _unbroken: WeakSet[asyncio.Task[Any]] = WeakSet()
 
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to its end, however often cancelled meanwhile: `CancelledError` is raised then, after it."""
+    """Await `work` to its end, however often cancelled meanwhile; then raise `CancelledError` if it was."""
     running = _begin(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        # Once more, by a reader that closes what was stopped: what is given back after `work` would be so during it.
+        # It may be cancelled again, by a reader that closes a stopped source: what follows `work` must not overtake it.
         while not running.done() or inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-            if running.done():  # `asyncio.run` cancels all there is when it ends: this, before its first step
+            if running.done():  # `asyncio.run` cancels all tasks when it ends: this one before its first step
                 running = _begin(work)
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # nobody awaits it any more: a failure of it is not news
+            running.exception()  # nobody awaits it any more: if it failed, asyncio must not report that
         raise
 
 
 def is_unbroken(task: asyncio.Task[Any]) -> bool:
-    """Whether it is the work of an `unbroken`: only who awaits that is to be cancelled."""
+    """Whether it runs the work of an `unbroken`: only the task that awaits it is to be cancelled."""
     return task in _unbroken
 
 
@@ -75,7 +76,7 @@ def _begin(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 class _Call:
-    """One call, and who takes its result: exactly one of the awaiting task and `discard`."""
+    """One call. Its result goes either to the awaiting task or to `discard`, never to both."""
 
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], discard: Callable[[Any], object] | None
@@ -97,7 +98,7 @@ class _Call:
         return result
 
     def abandon(self) -> bool:
-        """Nobody awaits the result. True when it is there already, and the caller must dispose of it."""
+        """Nobody awaits the result. True if there is one already, which the caller must dispose of."""
         with self._lock:
             self._abandoned = True
             return bool(self._results)
