@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from fastflight.errors import DataError, RequestError, nearest
-from fastflight.tables.cells import FewCells
 from fastflight.tables.codec import Layout
+from fastflight.tables.few_rows import FewRows
 from fastflight.tables.fitting import cell_test
 from fastflight.tables.inference import infer_cells
 from fastflight.tables.rows import RowSplitter, cell_pattern, row_pattern
@@ -227,13 +227,15 @@ class _BlockReader:
 
     def __init__(self, header: list[str], schema: pa.Schema, delimiter: bytes) -> None:
         self._schema = schema
-        self._few = FewCells(header, schema, delimiter, TRUE, FALSE)
+        self._header = header
+        self._delimiter = delimiter.decode()
+        self._few = FewRows(schema, TRUE, FALSE)
         self._decimals = any(holds_decimals(field.type) for field in schema)
         self._read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_ONE_BLOCK, column_names=header)
         # Cells with line feeds are for blocks with quotes: looking for them takes time.
         self._plain, self._quoted = (
             pyarrow.csv.ParseOptions(
-                delimiter=delimiter.decode(), newlines_in_values=quoted, ignore_empty_lines=len(header) > 1
+                delimiter=self._delimiter, newlines_in_values=quoted, ignore_empty_lines=len(header) > 1
             )
             for quoted in (False, True)
         )
@@ -249,7 +251,7 @@ class _BlockReader:
         )
 
     def read(self, data: bytes) -> pa.RecordBatch:
-        if (few := self._few.read(data)) is not None:
+        if (few := self._few.from_csv(data, self._header, self._delimiter)) is not None:
             return few
         if data.startswith(_BOM):
             data = _BOM + data  # pyarrow drops one wherever a block starts with it

@@ -21,8 +21,8 @@ Test = Callable[[Any], object]
 _BLANKS = " \t"
 _DAY_SECONDS = 24 * 60 * 60
 # Cells that are numbers for sure, and those that may be times: a cast decides about the others.
-_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII).fullmatch
-_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?", re.ASCII).fullmatch
+WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII).fullmatch
+NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?", re.ASCII).fullmatch
 _MOMENT = re.compile(r"[ \t]*[0-9][0-9TZ:+. -]{3,40}[ \t]*", re.ASCII).fullmatch
 _TIME_OF_DAY = re.compile(r"[ \t]*[0-9]{2}:[0-9]{2}(:[0-9.]{2,12})?[ \t]*", re.ASCII).fullmatch
 
@@ -38,7 +38,7 @@ def cell_test(type_: pa.DataType, true: Sequence[str], false: Sequence[str]) -> 
     if pa.types.is_decimal(type_):
         return lambda cell: _is_decimal(cell.strip(_BLANKS), type_)
     if pa.types.is_duration(type_):
-        return lambda cell: _WHOLE(cell) or _casts(cell.strip(_BLANKS), pa.int64())
+        return lambda cell: WHOLE(cell) or _casts(cell.strip(_BLANKS), pa.int64())
     if pa.types.is_time(type_):
         moment = pa.timestamp(type_.unit)
         return lambda cell: _TIME_OF_DAY(cell) and _casts("1970-01-01T" + cell.strip(_BLANKS).rstrip("."), moment)
@@ -46,7 +46,7 @@ def cell_test(type_: pa.DataType, true: Sequence[str], false: Sequence[str]) -> 
         return lambda cell: _MOMENT(cell) and _casts(cell, type_)
     if pa.types.is_date(type_):
         return lambda cell: _MOMENT(cell) and _casts(cell.strip(_BLANKS), type_)
-    known = {pa.int64(): _WHOLE, pa.float64(): _NUMBER}.get(type_, _never)
+    known = {pa.int64(): WHOLE, pa.float64(): NUMBER}.get(type_, _never)
     return lambda cell: known(cell) or _casts(cell.strip(_BLANKS), type_)
 
 

@@ -27,9 +27,9 @@ import pyarrow.json
 
 from fastflight.errors import DataError, RequestError
 from fastflight.tables.codec import Layout
+from fastflight.tables.few_rows import FewRows
 from fastflight.tables.fitting import Number, Test, value_test
 from fastflight.tables.inference import infer_objects
-from fastflight.tables.objects import FewObjects
 from fastflight.tables.rows import RowSplitter
 from fastflight.tables.schemas import (
     MAX_COLUMNS,
@@ -258,13 +258,13 @@ class _BlockReader:
         # By name: those that are cast.
         self._dates = [field.name for field in schema if field.type != wire.field(field.name).type]
         self._decimals = any(holds_decimals(field.type) for field in schema)
-        self._few = None if strict else FewObjects(schema)
+        self._few = None if strict else FewRows(schema)
 
     def read(self, data: bytes, rows: int) -> pa.RecordBatch:
         """Read `rows` objects, or raise `pa.ArrowInvalid`."""
         if not rows:
             return pa.RecordBatch.from_pylist([], self._schema)
-        if self._few is not None and (few := self._few.read(data, rows)) is not None:
+        if self._few is not None and (few := self._few.from_json(data, rows)) is not None:
             return few
         # One block, so that nothing depends on where pyarrow would cut it.
         whole = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)

@@ -35,7 +35,7 @@ TARGET = Target(
     run,
     modules=(
         "fastflight.tables.csv",
-        "fastflight.tables.cells",
+        "fastflight.tables.few_rows",
         "fastflight.tables.rows",
         "fastflight.tables.text",
         "fastflight.tables.inference",

@@ -35,7 +35,7 @@ TARGET = Target(
     run,
     modules=(
         "fastflight.tables.jsonl",
-        "fastflight.tables.objects",
+        "fastflight.tables.few_rows",
         "fastflight.tables.text",
         "fastflight.tables.inference",
     ),
