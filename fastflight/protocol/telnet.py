@@ -9,33 +9,24 @@ on our side and on theirs. A request that changes nothing is not answered, a ref
 `MAX_CHANGES` an option keeps its state in silence: no peer can keep a negotiation going. Nothing a peer sends is an
 error here: commands without meaning are skipped, a subnegotiation that is too long is dropped.
 
-Speed: a command is an IAC (0xFF) that no second one follows, and a byte 0xFF in the data is a pair of them. Pairs are
-found and taken back by `bytes` as a whole, whatever their share, and Python runs once per command, not per byte.
+A byte 0xFF in the data crosses the wire as a pair of IACs; a single IAC begins a command.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 IAC = b"\xff"
 PAIR = b"\xff\xff"
-# `bytes.replace` costs the same for each find, so long runs, which only 0xFF as data makes, are taken in one piece.
-# From 100 bytes on, CPython searches by an algorithm that is slower here.
-RUN = IAC * 64
-HALF_RUN = IAC * 32
-
 # The longest that means anything here is a SIGNATURE, a line of text. Counted as on the wire.
 MAX_SUBNEGOTIATION_BYTES = 1024
 # Times that one option may change on one side; an honest session needs two.
 MAX_CHANGES = 32
-# Data is looked at in pieces: one in which a command is found costs twice, one without costs a few calls. Small right
-# after a command, where the next one is likely, and doubled each time that there was none.
-FIRST_LOOK_BYTES = 256
-MAX_LOOK_BYTES = 32 * 1024
-# Of each power of two, the longest first: those that the end of a look consists of are the digits of its length.
-_RUNS = [IAC * (1 << digit) for digit in reversed(range(MAX_LOOK_BYTES.bit_length()))]
+# Everything up to the first IAC that is not half of a pair.
+_PLAIN = re.compile(rb"[^\xff]*+(?:(?:\xff\xff)++[^\xff]*+)*+")
 
 
 class Code(IntEnum):
@@ -174,7 +165,7 @@ class Telnet:
         if self._state(Option.BINARY, True) is _State.OFF:
             # RFC 854: a carriage return that is no part of a line's end is followed by NUL.
             data = data.replace(b"\r", b"\r\0")
-        return escape(data)
+        return data.replace(IAC, PAIR)
 
     def feed(self, data: bytes) -> list[Event]:
         """What the peer says with `data`. Then send what `take` gives."""
@@ -184,29 +175,20 @@ class Telnet:
         elif not self._dropping and IAC not in data and self.is_on(Option.BINARY, ours=False):
             return [Data(data)] if data else []
         events = _Events()
-        at, look, end = 0, MAX_LOOK_BYTES, len(data)
+        at, end = 0, len(data)
         while at < end:
             if self._dropping:
                 at = self._drop(data, at)
-            elif data[at] == IAC[0] and data[at + 1 : at + 2] != IAC:
-                after = self._command(data, at, events)
-                look = FIRST_LOOK_BYTES
-                if after == at:
-                    self._unfinished = data[at:]
-                    break
-                at = after
-            else:
-                window = data[at : at + look]
-                if _ends_in_half(window):
-                    window = window[:-1]
-                text = unescape(window)
-                # Every IAC is half of a pair: no command among them.
-                if window.count(IAC) != 2 * (len(window) - len(text)):
-                    window = data[at : _single(data, at, at + len(window))]
-                    text = unescape(window)
-                events.data(self._text(text))
-                at += len(window)
-                look = min(2 * look, MAX_LOOK_BYTES)
+                continue
+            stop = _single(data, at)
+            if stop > at:
+                events.data(self._text(data[at:stop].replace(PAIR, IAC)))
+                at = stop
+                continue
+            at = self._command(data, stop, events)
+            if at == stop:
+                self._unfinished = data[at:]
+                break
         return events.all()
 
     def _text(self, text: bytes) -> bytes:
@@ -236,8 +218,7 @@ class Telnet:
 
     def _subnegotiation(self, data: bytes, at: int, events: _Events) -> int:
         start = at + 2
-        # One more than allowed, and the first half of what ends it.
-        stop = _single(data, start, min(len(data), start + MAX_SUBNEGOTIATION_BYTES + 2))
+        stop = _single(data, start)
         if stop - start > MAX_SUBNEGOTIATION_BYTES:
             self._dropping = True
             return start
@@ -252,7 +233,7 @@ class Telnet:
 
     def _drop(self, data: bytes, at: int) -> int:
         """Pass over the rest of a subnegotiation that is too long."""
-        stop = _single(data, at, len(data))
+        stop = _single(data, at)
         if stop + 1 >= len(data):
             self._unfinished = data[stop:]
             return len(data)
@@ -305,35 +286,8 @@ class _Events:
         return self._events
 
 
-def escape(data: bytes) -> bytes:
-    """`data` with each 0xFF doubled."""
-    if RUN not in data:
-        return data.replace(IAC, PAIR)
-    return (RUN + RUN).join([piece and piece.replace(IAC, PAIR) for piece in data.split(RUN)])
-
-
-def unescape(data: bytes) -> bytes:
-    """`data` with each pair of 0xFF made one."""
-    if RUN not in data:
-        return data.replace(PAIR, IAC)
-    return HALF_RUN.join([piece and piece.replace(PAIR, IAC) for piece in data.split(RUN)])
-
-
-def _ends_in_half(window: bytes) -> bool:
-    """Whether the last byte is the first half of a pair, or begins a command: the IACs at the end are odd in number."""
-    end, odd = len(window), False
-    if window.endswith(IAC):
-        for run in _RUNS:
-            if odd := window.endswith(run, 0, end):
-                end -= len(run)
-    return odd
-
-
-def _single(data: bytes, start: int, end: int) -> int:
-    """Where the first IAC is, from `start` on, that is not half of a pair; `end` if there is none."""
-    at = data.find(IAC, start, end)
-    if at < 0 or data[at + 1 : at + 2] != IAC:
-        return at if at >= 0 else end
-    # Pairs out of the way, and nothing moved.
-    found = data[at:end].replace(PAIR, b"\0\0").find(IAC)
-    return at + found if found >= 0 else end
+def _single(data: bytes, start: int) -> int:
+    """The position of the first IAC, from `start` on, that is not half of a pair; `len(data)` if there is none."""
+    match = _PLAIN.match(data, start)
+    assert match is not None  # it matches nothing as well
+    return match.end()
