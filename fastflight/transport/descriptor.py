@@ -1,7 +1,4 @@
-"""A port on a POSIX file descriptor that can be waited for: a pseudo-terminal.
-
-The descriptor is set non-blocking. `Watch` waits for it on event loops, and lets it change hands.
-"""
+"""A port on a POSIX file descriptor, such as a pseudo-terminal. `Watch` waits for it, on loops and in threads."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from collections.abc import Callable
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES
-from fastflight.transport.watch import Watch, ran_out
+from fastflight.transport.watch import Watch, is_timeout
 
 # What the system says when the other end is gone: EIO from a terminal whose child ended, ENXIO and ENODEV from a
 # serial port that was pulled.
@@ -23,7 +20,7 @@ GONE = frozenset(
 
 
 class DescriptorPort:
-    """Reads and writes `descriptor`; `release` closes it, and whatever stands behind it."""
+    """Reads and writes `descriptor`, which it makes non-blocking. `release` closes it, and what stands behind it."""
 
     def __init__(self, descriptor: int, where: str, release: Callable[[], None]) -> None:
         os.set_blocking(descriptor, False)
@@ -32,13 +29,11 @@ class DescriptorPort:
         self._release = release
         self._closing = threading.Lock()
         self._closed = False
-        self._watch = Watch(descriptor, self._take)
-        # Wakes a thread that waits in `read` or `write` when another one closes the port.
-        self._wake_reader, self._wake_writer = os.pipe()
+        self._watch = Watch(descriptor, self._take, for_threads=True)
 
     @property
     def _watched(self) -> tuple[int, ...]:
-        """More descriptors: a wait ends, as when its time is up, when there is something to read from one."""
+        """More descriptors. A wait times out early when one of them becomes readable."""
         return ()
 
     @property
@@ -46,62 +41,54 @@ class DescriptorPort:
         return None
 
     def read(self, timeout: float) -> bytes:
-        while True:
-            try:
-                left = self._watch.left()
-                return self._received(self._take() if left is None else left)
-            except (BlockingIOError, InterruptedError):
-                self._wait(select.POLLIN, timeout, "sent nothing")
-            except OSError as error:
-                raise self._translated(error) from error
+        try:
+            return self._received(self._watch.read_blocking(timeout, self._watched))
+        except OSError as error:
+            raise self._translated(error, "sent nothing", timeout) from error
 
     def write(self, data: bytes, timeout: float) -> None:
         rest = memoryview(data)
-        while rest:
-            written = self._try_write(rest)
-            rest = rest[written:]
-            if rest and not written:
-                self._wait(select.POLLOUT, timeout, "took no byte")
+        try:
+            while rest:
+                written = self._try_write(rest)
+                rest = rest[written:]
+                if rest and not written:
+                    self._watch.wait_blocking(select.POLLOUT, timeout, self._watched)
+        except OSError as error:
+            raise self._translated(error, "took no byte", timeout) from error
 
     def close(self) -> None:
         with self._closing:
             if self._closed:
                 return
             self._closed = True
-        os.write(self._wake_writer, b"x")
-        self._watch.end()
-        try:
-            self._release()
-        finally:
-            os.close(self._wake_writer)
-            os.close(self._wake_reader)
+        self._watch.close()
+        self._release()
 
     async def aread(self, timeout: float) -> bytes:
         try:
             return self._received(await self._watch.read(timeout))
         except OSError as error:
-            if ran_out(error):
-                raise self._timed_out("sent nothing", timeout) from None
-            raise self._translated(error) from error
+            raise self._translated(error, "sent nothing", timeout) from error
 
     async def apour(self, give: Callable[[bytes], object]) -> None:
         try:
             ended = await self._watch.pour(give)
         except OSError as error:
-            raise self._translated(error) from error
+            raise self._translated(error, "sent nothing", 0) from error
         if ended:
             self._received(b"")
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         rest = memoryview(data)
-        while rest:
-            written = self._try_write(rest)
-            rest = rest[written:]
-            if rest and not written:
-                try:
+        try:
+            while rest:
+                written = self._try_write(rest)
+                rest = rest[written:]
+                if rest and not written:
                     await self._watch.room(timeout)
-                except TimeoutError:
-                    raise self._timed_out("took no byte", timeout) from None
+        except OSError as error:
+            raise self._translated(error, "took no byte", timeout) from error
 
     async def aclose(self) -> None:
         self.close()
@@ -125,22 +112,10 @@ class DescriptorPort:
             return os.write(self._open(), data)
         except (BlockingIOError, InterruptedError):
             return 0
-        except OSError as error:
-            raise self._translated(error) from error
 
-    def _wait(self, event: int, timeout: float, what: str) -> None:
-        poll = select.poll()
-        poll.register(self._descriptor, event)
-        poll.register(self._wake_reader, select.POLLIN)
-        for each in self._watched:
-            poll.register(each, select.POLLIN)
-        if not {descriptor for descriptor, _ in poll.poll(timeout * 1000)}.difference(self._watched):
-            raise self._timed_out(what, timeout)
-
-    def _timed_out(self, what: str, timeout: float) -> TransportTimeout:
-        return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
-
-    def _translated(self, error: OSError) -> TransportError:
+    def _translated(self, error: OSError, what: str, timeout: float) -> TransportError:
+        if is_timeout(error):
+            return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
         if self._closed:
             return TransportClosed("the line was closed on this side", where=self._where)
         if error.errno in GONE:

@@ -1,26 +1,35 @@
 """`serial:///dev/ttyACM0?baud=115200`, or `serial:?serial_number=E66141`: a serial port, by name or by identity.
 
-Opening does not reset a board. POSIX systems assert DTR and RTS when a port is opened, and pyserial leaves them so:
-USB consoles of boards speak only while DTR is asserted, and the auto-reset circuit of ESP boards does nothing while
-both lines are the same. `dtr` and `rts` change them, RTS first: by way of DTR asserted and RTS not, which holds no
-board in reset; the other order would pulse the reset of an ESP board.
+pyserial opens the port. Opening does not reset a board: POSIX systems assert DTR and RTS when a port is opened, and
+pyserial leaves them so. USB consoles of boards speak only while DTR is asserted, and the auto-reset circuit of ESP
+boards does nothing while both lines are the same. `dtr` and `rts` change the lines, RTS first: DTR asserted without RTS
+holds no board in reset; the other order would pulse the reset of an ESP board.
+
+`SerialAddress.open` returns the port that the rest of the package uses. `aopen_streams` returns pyserial-asyncio's
+streams on a port that is opened in the same way.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from dataclasses import dataclass, field, replace
 
 import serial
+import serial_asyncio
 
+from fastflight.concurrency import off_loop
 from fastflight.errors import TransportError
 from fastflight.transport.identity import Identity, Ports, described, identify, system_ports
 from fastflight.transport.pacing import DEFAULT, Pacing
 from fastflight.transport.port import LineSettings
 from fastflight.transport.serial_lines import FAILURES
 from fastflight.transport.serial_port import SerialPort
+from fastflight.transport.serial_posix import PosixSerialPort
+from fastflight.transport.serial_windows import ThreadedSerialPort
 
+PortClass: type[SerialPort] = PosixSerialPort if os.name == "posix" else ThreadedSerialPort
 DEFAULT_BAUD = LineSettings().baud
 
 
@@ -42,12 +51,30 @@ class SerialAddress:
     ports: Ports = field(default=system_ports, compare=False, repr=False)
 
     def open(self, timeout: float) -> SerialPort:
+        port = self.open_pyserial()
+        try:
+            return PortClass(port, self.url, self.pacing)
+        except FAILURES as error:  # it went away just now
+            port.close()
+            raise self._not_opened(error) from error
+
+    async def aopen_streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """pyserial-asyncio's streams on the port. Closing the writer closes the port."""
+        port = await off_loop(self.open_pyserial, discard=serial.Serial.close)
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await serial_asyncio.connection_for_serial(loop, lambda: protocol, port)
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    def open_pyserial(self) -> serial.Serial:
+        """The port, open and set as this address says."""
         port = serial.Serial()
         port.port = self._present_name()
         port.baudrate = self.baud
         port.exclusive = True
         if os.name == "posix":
-            # By way of VMIN = 1: a read that finds nothing says so. With pyserial's 0 it looks like an unplugged port.
+            # This sets VMIN = 1: a read that finds nothing says so. With pyserial's 0 it looks like an unplugged port.
             port.inter_byte_timeout = 0
         if self.rts is not None:
             port.rts = self.rts
@@ -57,20 +84,16 @@ class SerialAddress:
         try:
             port.open()
         except FAILURES as error:
-            # pyserial's SerialException is an OSError whose errno is that of the system, where there was one.
-            raise TransportError(
-                "cannot open the serial port", where=self.url, hint=self._advice(getattr(error, "errno", None))
-            ) from error
-        opened = SerialPort(port, self.url, self.pacing)
+            raise self._not_opened(error) from error
         if self.dtr is not None and os.name != "nt":
             try:
                 port.dtr = self.dtr
             except OSError as error:
-                # A port without these lines resets nobody. pyserial forgives the same while it opens.
+                # A port without these lines resets no board. pyserial ignores the same error while it opens.
                 if error.errno not in (errno.ENOTTY, errno.EINVAL):
-                    opened.close()
+                    port.close()
                     raise TransportError("cannot set DTR of the serial port", where=self.url) from error
-        return opened
+        return port
 
     def identity(self) -> Identity | None:
         """What this port keeps when it is plugged in again, perhaps under another name. Ask while it is there.
@@ -89,7 +112,7 @@ class SerialAddress:
         return replace(self, name=name, wanted=None)
 
     def missing(self) -> str:
-        """Say that the port is not there, and which are; empty where it is. It may be plugged in later."""
+        """Says that the port is not there, and which ports are; empty where it is. It may be plugged in later."""
         name = self.wanted.find(self.ports()) if self.wanted is not None else self.name
         if os.name == "posix":
             found = name is not None and os.path.exists(name)
@@ -114,6 +137,11 @@ class SerialAddress:
                 hint=f"Check the cable. Ports found here: {described(self.ports())}",
             )
         return found
+
+    def _not_opened(self, error: Exception) -> TransportError:
+        # pyserial's SerialException is an OSError whose errno is that of the system, where there was one.
+        code = getattr(error, "errno", None)
+        return TransportError("cannot open the serial port", where=self.url, hint=self._advice(code))
 
     def _advice(self, code: int | None) -> str:
         if code == errno.EACCES:

@@ -1,19 +1,15 @@
-"""What can be done with an open port of pyserial's: blocking reads and writes, line settings, control lines, modem
-lines, purge.
+"""Control of an open pyserial port: line settings, control lines, modem lines, purge.
 
 All calls block for as long as the driver takes, for a USB adapter usually a millisecond or two. Failures are
-`TransportError`; `where` names the port. A port without modem lines (a pseudo-terminal) refuses to set DTR and RTS,
-and says of the lines that the other side would drive that none is asserted: nobody drives them.
+`TransportError`; `where` names the port. A port without modem lines, such as a pseudo-terminal, refuses to set DTR and
+RTS and to read the modem lines.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import select
 from collections.abc import Callable
-from typing import TypeVar
 
 import serial
 
@@ -28,82 +24,16 @@ except ImportError:  # not a POSIX system, where pyserial raises OSError only
         """Never raised here."""
 
 
-T = TypeVar("T")
-
-# The system can wait for a port by its descriptor. Where it cannot, as on Windows, pyserial does, in the driver.
-BY_DESCRIPTOR = os.name == "posix"
-
-# What a system says of a request that this kind of port does not know.
+# What a system answers to a request that this kind of port does not know.
 UNKNOWN_REQUEST = frozenset({errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP})
 
-# What pyserial raises: OSError from the system, ValueError for what it does not know itself, termios' own error from
-# setting a line, TypeError when the port is closed under a call, OverflowError for a speed beyond 31 bits.
+# What pyserial raises: OSError from the system, ValueError for values that it does not know, termios' own error from
+# setting a line, TypeError when the port is closed during a call, OverflowError for a speed beyond 31 bits.
 FAILURES = (OSError, ValueError, TerminalError, TypeError, OverflowError)
 
 
-def send(port: serial.Serial, chunk: bytearray, timeout: float | None) -> int:
-    """Wait for room, then let the system take what it does; how much that was. 0 after `port.cancel_write()`.
-
-    `TimeoutError` when there was no room for `timeout` seconds; None waits for ever. pyserial's own `write` would spin
-    in a full port, and not tell how far it came. On Windows it waits in the driver, for all of `chunk`.
-    """
-    if not BY_DESCRIPTOR:
-        return port.write(bytes(chunk)) or 0
-    cancelled = port.pipe_abort_write_r
-    if cancelled is None:
-        raise serial.PortNotOpenError
-    room = select.poll()
-    room.register(port.fileno(), select.POLLOUT)
-    room.register(cancelled, select.POLLIN)
-    ready = [descriptor for descriptor, _ in room.poll(None if timeout is None else timeout * 1000)]
-    if not ready:
-        raise TimeoutError
-    if cancelled in ready:
-        os.read(cancelled, 1000)
-        return 0
-    try:
-        return os.write(port.fileno(), chunk)
-    except BlockingIOError:
-        return 0
-
-
-def receive(port: serial.Serial, most: int, timeout: float | None) -> bytes:
-    """Wait for data, and give what has come, `most` bytes of it. Nothing after `timeout` or `port.cancel_read()`.
-
-    None waits for ever. pyserial's own `read` asks `select`, which refuses descriptors from 1024 on, as a server with
-    many connections has. On Windows it waits in the driver, and `port.timeout` is what counts.
-    """
-    if not BY_DESCRIPTOR:
-        data: bytes = port.read(1)
-        return data + port.read(min(port.in_waiting, most - len(data))) if data else data
-    if not readable(port, timeout):
-        return b""
-    try:
-        data = os.read(port.fileno(), most)
-    except BlockingIOError:  # somebody else got it
-        return b""
-    if not data:
-        raise serial.SerialException("the device says that there is data, and has none: it was unplugged")
-    return data
-
-
-def readable(port: serial.Serial, timeout: float | None) -> bool:
-    """Wait until data is there, and leave it there. False after `timeout` or `port.cancel_read()`. Not on Windows."""
-    cancelled = port.pipe_abort_read_r
-    if cancelled is None:
-        raise serial.PortNotOpenError
-    coming = select.poll()
-    coming.register(port.fileno(), select.POLLIN)
-    coming.register(cancelled, select.POLLIN)
-    ready = [descriptor for descriptor, _ in coming.poll(None if timeout is None else timeout * 1000)]
-    if cancelled in ready:
-        os.read(cancelled, 1000)
-        return False
-    return bool(ready)
-
-
 class Lines:
-    """The lines of an open `port`."""
+    """The settings and lines of an open `port`."""
 
     def __init__(self, port: serial.Serial, where: str) -> None:
         self._port = port
@@ -115,7 +45,7 @@ class Lines:
         return LineSettings(port.baudrate, port.bytesize, port.parity, port.stopbits)  # type: ignore[arg-type]
 
     def configure(self, settings: LineSettings) -> None:
-        """All of `settings`, or `TransportError` and the settings that were."""
+        """Apply all of `settings`; on `TransportError` the port keeps the settings that it had."""
         self._check()
         # A speed of 0 is how a terminal is told to hang up.
         if settings.baud < 1:
@@ -150,7 +80,7 @@ class Lines:
             raise self._failed("cannot purge the port", error) from error
 
     def modem(self) -> ModemLines:
-        """The lines that the other side drives. `TransportError` where there are none, as on a pseudo-terminal."""
+        """The lines that the other side drives. `TransportError` where the port has none."""
         port = self._port
         try:
             return ModemLines(cts=port.cts, dsr=port.dsr, ri=port.ri, cd=port.cd)

@@ -1,11 +1,11 @@
-"""An open serial port: pyserial from threads, and a channel from event loops, pyserial-asyncio's or two threads.
+"""An open serial port: what the ports of all systems have in common.
 
-Writes from a loop are gathered (`Pacing`) and go out when enough is together, when time is up, and at once when
-somebody waits for bytes, drains or closes. What goes wrong meanwhile is told by the next call, which drops what it
-names as not sent. A write that is cancelled takes back what the system does not have yet, and never what earlier calls
-wrote.
+Writes of coroutines are gathered (`Pacing`). They go out when enough bytes are together, when the time is up, and at
+once when somebody waits for bytes, drains or closes. If sending fails meanwhile, the next call raises the error, says
+how many bytes were not sent, and drops them. A cancelled write takes back those of its own bytes that the system does
+not have yet, and never those of earlier calls.
 
-A thread may use the port when no coroutine does: it sends what was gathered first, and gets what came.
+A thread may use the port when no coroutine does. It sends first what was gathered, and its writes are not gathered.
 """
 
 from __future__ import annotations
@@ -14,67 +14,101 @@ import asyncio
 import contextlib
 import threading
 import time
-from typing import NoReturn
+from abc import ABC, abstractmethod
 
 import serial
 
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
-from fastflight.errors import TransportClosed, TransportTimeout
-from fastflight.transport.outbox import Outbox
-from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
-from fastflight.transport.port import READ_BYTES, LineSettings, ModemLines
-from fastflight.transport.serial_aio import AioChannel
-from fastflight.transport.serial_lines import BY_DESCRIPTOR, FAILURES, Lines, receive, send
-from fastflight.transport.serial_pump import Pump
-from fastflight.transport.watch import ran_out
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport.pacing import DEFAULT, LIMITS, Outbox, Pacing
+from fastflight.transport.port import LineSettings, ModemLines
+from fastflight.transport.serial_lines import FAILURES, Lines
+from fastflight.transport.watch import is_timeout
 
-# What is not sent yet when the port is closed has this long without progress. A driver that still had some of it would
-# wait in `close` by itself, for 30 s on Linux while the flow is stopped.
+# Closing waits this long without progress for bytes that are not sent yet, and then drops them. A driver that still has
+# some waits in `close` by itself, for 30 s on Linux while the flow is stopped.
 CLOSE_SECONDS = 1.0
 CLOSE_POLL_SECONDS = 0.01
+# What a device did that a call waited for in vain.
+SENT_NOTHING, TOOK_NOTHING = "sent nothing", "took no byte"
 
 
-class SerialPort:
-    """An open serial port; a `SerialControl` too."""
+class SerialPort(ABC):
+    """An open serial port: a `Port`, a `SerialControl` and `Gathering`. A subclass moves the bytes.
+
+    The hooks of a subclass raise `OSError`, and `TimeoutError` when the time is up; this class translates both.
+    """
 
     def __init__(self, port: serial.Serial, where: str, pacing: Pacing = DEFAULT) -> None:
         self._port = port
         self._where = where
         self._pacing = pacing
         self._lines = Lines(port, where)
-        self._received = bytearray()
         self._outbox = Outbox()
-        self._channel: AioChannel | None = None
-        self._pump: Pump | None = None
-        # Calls of a thread have left their timeouts on the port.
-        self._blocking = False
+        # What ended the port; every later call raises it.
+        self._error: OSError | None = None
         self._closed = False
         self._closing = threading.Lock()
-        self._follow()
+        self._limit_chunk()
+
+    @abstractmethod
+    def _receive(self, timeout: float) -> bytes:
+        """At least one byte."""
+
+    @abstractmethod
+    async def _areceive(self, timeout: float) -> bytes:
+        """As `_receive`."""
+
+    @abstractmethod
+    def _send(self, timeout: float) -> None:
+        """Hand the whole outbox to the system. `timeout` bounds the time without progress."""
+
+    @abstractmethod
+    async def _asend(self, timeout: float) -> None:
+        """As `_send`."""
+
+    @abstractmethod
+    def _begin_sending(self, within: float) -> None:
+        """Begin to send the outbox within so many seconds, and return at once. Called on a loop."""
+
+    @property
+    @abstractmethod
+    def _is_read(self) -> bool:
+        """Whether a coroutine waits for bytes now."""
+
+    @property
+    @abstractmethod
+    def _unsent(self) -> int:
+        """How many bytes the system may not have yet."""
+
+    @abstractmethod
+    def _drop_unsent(self) -> None:
+        """Empty the outbox, and wake the calls that wait for it."""
+
+    @abstractmethod
+    def _drop_received(self) -> None:
+        """Forget the bytes that were taken from the system and not read yet."""
+
+    @abstractmethod
+    def _stop(self) -> None:
+        """Wake every call that waits, and stop using the port. May be called from any thread."""
 
     @property
     def bytes_per_second(self) -> float | None:
-        return self._lines.settings.bytes_per_second
+        return self.settings.bytes_per_second
 
     @property
     def settings(self) -> LineSettings:
         return self._lines.settings
 
     def read(self, timeout: float) -> bytes:
-        if self._outbox:
+        if self._unsent:
             self.drain(timeout)
         try:
-            data = self._taken() or (self._pumped(timeout) if self._pump else self._read(timeout))
+            return self._receive(timeout)
         except FAILURES as error:
-            if isinstance(error, OSError) and ran_out(error):
-                self._timed_out("sent nothing", timeout)
-            self._gone(error)
-        if self._closed:
-            raise self._closed_here()
-        if not data:
-            self._timed_out("sent nothing", timeout)
-        return data
+            raise self._translated(error, SENT_NOTHING, timeout) from error
 
     def write(self, data: bytes, timeout: float) -> None:
         self._outbox.put(data)
@@ -82,73 +116,55 @@ class SerialPort:
 
     def drain(self, timeout: float) -> None:
         """Hand what was gathered to the system. `timeout` bounds the time without progress."""
-        if self._pump is None and self._channel is not None and self._outbox:
-            # Its loop may be about to send the same.
-            self._channel.detach()
-            self._channel = None
         try:
-            if self._pump is not None:
-                self._pump.flush_blocking(timeout)
-            else:
-                self._write(timeout)
-        except (TimeoutError, serial.SerialTimeoutException):
-            self._timed_out("took no byte", timeout)
+            self._send(timeout)
         except FAILURES as error:
-            self._gone(error)
+            raise self._translated(error, TOOK_NOTHING, timeout) from error
 
     def close(self) -> None:
         try:
-            if self._outbox and not self._closed:
+            if self._unsent and not self._closed:
                 self.drain(CLOSE_SECONDS)
         finally:
             self._shut()
 
     async def aread(self, timeout: float) -> bytes:
-        channel = self._attached()
-        if self._outbox:
-            # Whoever waits for an answer wants the question sent.
-            channel.submit()
-        elif self._received or channel.poll():
-            return self._taken()
+        self._check()
+        if self._unsent:
+            # A task that waits for an answer wants the question sent.
+            self._begin_sending(0)
         try:
-            await channel.receive(timeout)
-        except OSError as error:
-            if ran_out(error):
-                self._timed_out("sent nothing", timeout)
-            self._gone(error)
-        return self._taken()
+            return await self._areceive(timeout)
+        except FAILURES as error:
+            raise self._translated(error, SENT_NOTHING, timeout) from error
 
     async def awrite(self, data: bytes, timeout: float) -> None:
-        channel = self._attached()
-        mark = self._outbox.put(data)
+        self._check()
+        position = self._outbox.put(data)
         if len(self._outbox) < self._pacing.drain:
-            channel.submit(within=0 if channel.awaited else self._pacing.drain_ms / 1000)
-            return
-        channel.submit()
-        if not self._outbox:
+            self._begin_sending(0 if self._is_read else self._pacing.drain_ms / 1000)
             return
         try:
             await self.adrain(timeout)
         except asyncio.CancelledError:
             # Nobody waits for the rest, and nobody may be surprised by it later.
-            self._outbox.withdraw(mark)
+            self._outbox.withdraw(position)
             raise
 
     async def adrain(self, timeout: float) -> None:
         """As `drain`."""
+        self._check()
         try:
-            await self._attached().flush(timeout)
-        except OSError as error:
-            if ran_out(error):
-                self._timed_out("took no byte", timeout)
-            self._gone(error)
+            await self._asend(timeout)
+        except FAILURES as error:
+            raise self._translated(error, TOOK_NOTHING, timeout) from error
 
     async def aclose(self) -> None:
         try:
-            if self._outbox and not self._closed:
+            if self._unsent and not self._closed:
                 await self.adrain(CLOSE_SECONDS)
         finally:
-            # Closing waits in the driver: that is not for the loop to wait for.
+            # The driver may wait while it closes; the loop must not.
             await unbroken(off_loop(self._shut))
 
     def configure(self, settings: LineSettings, timeout: float) -> None:
@@ -163,18 +179,16 @@ class SerialPort:
 
     def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         if unsent:
-            self._outbox.withdraw()
-        if received and self._pump is not None:
-            self._pump.purge()
-        elif received:
-            self._received.clear()
+            self._drop_unsent()
         self._lines.purge(received=received, unsent=unsent)
+        if received:
+            self._drop_received()
 
     def modem(self, timeout: float) -> ModemLines:
         return self._lines.modem()
 
-    # A USB adapter that does not answer blocks its driver for seconds: that is not for the loop to wait for. Who is
-    # cancelled meanwhile waits for it all the same: what was set later than what comes next would stay.
+    # The driver of a USB adapter that does not answer blocks for seconds, so these calls leave the loop. When they are
+    # cancelled they still wait for the driver: a setting that takes effect later would overtake the next caller's.
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
         await self.adrain(timeout)
@@ -187,104 +201,32 @@ class SerialPort:
         await unbroken(off_loop(lambda: self._lines.assign(dtr=dtr, rts=rts, sending_break=sending_break)))
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        # Calls that no driver waits in, on buffers that belong to the loop.
+        # No driver waits in these calls, and the buffers belong to the loop.
         self.purge(timeout, received=received, unsent=unsent)
-        if unsent:
-            self._attached().emptied()
 
     async def amodem(self, timeout: float) -> ModemLines:
         return await off_loop(self._lines.modem)
 
     def _configure(self, settings: LineSettings) -> None:
         self._lines.configure(settings)
-        self._follow()
+        self._limit_chunk()
 
-    def _follow(self) -> None:
-        """Never hand over more at once than the line carries in a second: deadlines are for no progress."""
-        speed = int(self._lines.settings.bytes_per_second)
-        self._chunk = max(min(self._pacing.chunk, speed), LIMITS["chunk"][0])
-        for channel in (self._channel, self._pump):
-            if channel is not None:
-                channel.chunk = self._chunk
-
-    def _attached(self) -> AioChannel | Pump:
-        """What moves bytes for the running loop. Raises what ended it."""
-        if self._closed:
-            raise self._closed_here()
-        try:
-            channel = self._pump or self._channel_here()
-        except FAILURES as error:  # it begins with settings of its own, which a port that is gone refuses
-            self._gone(error)
-        if channel.error is not None:
-            self._gone(channel.error)
-        return channel
-
-    def _channel_here(self) -> AioChannel | Pump:
-        if self._pacing.writer == "thread":
-            self._pump = Pump(self._port, self._received, self._outbox, self._chunk)
-            return self._pump
-        loop = asyncio.get_running_loop()
-        if self._channel is None or self._channel.home is not loop:
-            if self._channel is not None:
-                self._channel.detach()
-            self._channel = AioChannel(loop, self._port, self._received, self._outbox, self._chunk)
-        if self._blocking:
-            # Blocking calls in between gave the port timeouts.
-            self._blocking = False
-            self._port.timeout = 0
-            self._port.write_timeout = 0
-        return self._channel
-
-    def _read(self, timeout: float) -> bytes:
-        self._blocking = True
-        # Setting it reconfigures the port, so only when it changed, and only where `receive` needs it.
-        if not BY_DESCRIPTOR and self._port.timeout != timeout:
-            self._port.timeout = timeout
-        return receive(self._port, READ_BYTES, timeout)
-
-    def _pumped(self, timeout: float) -> bytes:
-        assert self._pump is not None
-        self._pump.receive_blocking(timeout)
-        return self._taken()
-
-    def _write(self, timeout: float) -> None:
-        self._blocking = True
-        if self._port.write_timeout != timeout:
-            self._port.write_timeout = timeout
-        while chunk := self._outbox.lend(self._chunk):
-            taken = 0
-            try:
-                taken = send(self._port, chunk, timeout)
-            finally:
-                self._outbox.settle(taken)
-            if self._closed:
-                raise self._closed_here()
-
-    def _taken(self) -> bytes:
-        # A reader thread may add to it at any time.
-        data = bytes(self._received)
-        del self._received[: len(data)]
-        if self._pump is not None:
-            self._pump.taken()
-        return data
+    def _limit_chunk(self) -> None:
+        """Never hand over more at once than the line carries in a second: a chunk is the smallest visible progress."""
+        self._chunk = max(min(self._pacing.chunk, int(self.settings.bytes_per_second)), LIMITS["chunk"][0])
 
     def _shut(self) -> None:
         with self._closing:
             if self._closed:
                 return
             self._closed = True
-        if self._pump is not None:
-            self._pump.stop()
-        if self._channel is not None:
-            self._channel.detach()
-        self._port.cancel_read()
-        self._port.cancel_write()
+        self._stop()
         with contextlib.suppress(*FAILURES):  # it is gone, or cannot tell
             self._discard_unsent()
         self._port.close()
 
     def _discard_unsent(self) -> None:
-        """Wait until the driver has sent what it took, and throw away what it does not get rid of."""
+        """Wait until the driver has sent what it took, and throw away what it cannot send."""
         left, since = self._port.out_waiting, time.monotonic()
         while left and time.monotonic() - since < CLOSE_SECONDS:
             time.sleep(CLOSE_POLL_SECONDS)
@@ -294,20 +236,28 @@ class SerialPort:
         if left:
             self._port.reset_output_buffer()
 
-    def _timed_out(self, what: str, timeout: float) -> NoReturn:
-        unsent = self._outbox.withdraw() if what.startswith("took") else 0
-        # A call that was cut off does not tell how far it came.
-        hint = f"Up to {unsent} bytes were not sent" if unsent else ""
-        raise TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where, hint=hint) from None
-
-    def _gone(self, error: Exception) -> NoReturn:
-        unsent = self._outbox.withdraw()
+    def _check(self) -> None:
         if self._closed:
-            raise self._closed_here() from error
+            raise self._closed_here()
+        if self._error is not None:
+            raise self._translated(self._error, "", 0)
+
+    def _translated(self, error: Exception, what: str, timeout: float) -> TransportError:
+        """The error to raise. Bytes that it reports as not sent are dropped."""
+        if isinstance(error, OSError) and is_timeout(error):
+            unsent = self._give_up_unsent() if what == TOOK_NOTHING else 0
+            hint = f"Up to {unsent} bytes were not sent" if unsent else ""
+            return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where, hint=hint)
+        unsent = self._give_up_unsent()
+        if self._closed:
+            return self._closed_here()
         lost = f", up to {unsent} bytes were not sent" if unsent else ""
-        raise TransportClosed(
-            f"the serial port went away ({error}){lost}", where=self._where, hint="Plug it in again"
-        ) from error
+        return TransportClosed(f"the serial port went away ({error}){lost}", where=self._where, hint="Plug it in again")
+
+    def _give_up_unsent(self) -> int:
+        unsent = self._unsent
+        self._drop_unsent()
+        return unsent
 
     def _closed_here(self) -> TransportClosed:
         return TransportClosed("the line was closed on this side", where=self._where)

@@ -18,7 +18,7 @@ from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES, LineSettings
-from fastflight.transport.watch import Watch, ran_out
+from fastflight.transport.watch import Watch, is_timeout
 
 # A host that vanished is noticed after a minute: half of it silent, the rest asking. Systems spell the first of these
 # in two ways; what one does not have is left out.
@@ -149,8 +149,8 @@ class SocketPort:
     def read(self, timeout: float) -> bytes:
         try:
             self._stream.settimeout(timeout)
-            left = self._watch.left()
-            return self._received(self._take() if left is None else left)
+            unread = self._watch.unread()
+            return self._received(self._take() if unread is None else unread)
         except OSError as error:
             raise self._translated(error, "sent nothing", timeout) from error
 
@@ -226,7 +226,7 @@ class SocketPort:
         return data
 
     def _translated(self, error: OSError, what: str, timeout: float) -> TransportError:
-        if ran_out(error):
+        if is_timeout(error):
             return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
         return TransportClosed(
             f"the connection was lost ({error.strerror or error})",

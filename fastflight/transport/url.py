@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from fastflight.errors import RequestError, nearest
 from fastflight.transport.exec import ExecAddress
 from fastflight.transport.identity import Identity
-from fastflight.transport.pacing import DEFAULT, LIMITS, WRITERS, Pacing
+from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
 from fastflight.transport.port import Address
 from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.rfc2217 import Rfc2217Address
@@ -34,6 +34,8 @@ EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://host:2218, rfc2217://hos
 SERIAL_OPTIONS = ("baud", "dtr", "rts", "serial_number", "location", "writer", *LIMITS)
 SOCKET_OPTIONS = ("baud",)
 RFC2217_OPTIONS = ("baud", "dtr", "rts")
+# Values of `writer`. It has no effect: the system decides what moves the bytes. URLs of earlier versions may have it.
+WRITERS = ("asyncio", "thread")
 EXEC_OPTIONS = ("cwd",)
 SIM_NUMBERS = ("baud", "ring", "capacity", "heap", "no-raw-paste", "no-interrupt", "seed")
 SIM_OPTIONS = ("files", "telemetry", "fault", "without", *SIM_NUMBERS)
@@ -130,12 +132,11 @@ def _serial(url: str, rest: str) -> Address:
 
 
 def _pacing(url: str, options: Mapping[str, str]) -> Pacing:
-    named = options.get("writer", DEFAULT.writer)
-    writer = next((writer for writer in WRITERS if writer == named), None)
-    if writer is None:
-        raise RequestError(f"unknown writer {named!r}", where=f"device URL {url!r}", hint=nearest(named, WRITERS))
+    writer = options.get("writer")
+    if writer is not None and writer not in WRITERS:
+        raise RequestError(f"unknown writer {writer!r}", where=f"device URL {url!r}", hint=nearest(writer, WRITERS))
     sizes = {name: _between(url, name, options[name], *LIMITS[name]) for name in LIMITS if name in options}
-    return replace(DEFAULT, writer=writer, **sizes)
+    return replace(DEFAULT, **sizes)
 
 
 def _socket(url: str, rest: str) -> Address:

@@ -1,60 +1,74 @@
-"""A descriptor's readiness on whichever event loop runs, for a port that is read by calls which do not wait.
+"""How bytes wait: the one place that waits for a descriptor, on any event loop or in a thread.
 
-`read` takes what is there, and waits for more only when nothing is. The watch for bytes stays with the loop from one
-wait to the next: two calls of the system are saved for each answer of a device. Bytes that come while nobody waits are
-left where they are, and end the watch until the next wait, so a loop is woken by them once. When a wait ends, the bytes
-are taken at once; a reader that is cancelled just then leaves them in the watch, and whoever reads next, from a thread
-too, begins with `left`. `pour` has no reader to be woken: what comes is given away as soon as it is taken.
+The owner of a descriptor (a socket, a terminal, a serial port) gives its `Watch` a function that reads what is there
+without waiting. The watch calls it first and waits only when nothing is there.
 
-Nobody waits before the descriptor had nothing left to take. libuv tells of an error once, in one event with the bytes
-before it, and watches no more: who waits with bytes still there, as of a peer that reset behind them, waits for ever.
+On a loop, the registration for bytes stays from one wait to the next, which saves two system calls for each answer of
+a device. Bytes that arrive while nobody reads stay in the system and end the registration, so they wake the loop once.
+When a wait ends, the watch takes the bytes at once. If the reader is cancelled just then, the watch keeps them, and the
+next reader gets them first. `pour` hands on what it takes without waking a reader.
 
-One task may read while another waits for `room`. `end` comes before the descriptor is closed, from whatever thread: a
-loop that still watched it could not watch its next one with the same number.
+The watch always reads until nothing is left before it waits: libuv reports an error of the descriptor once, in one
+event with the bytes before it, and a reader that waits with bytes still unread would miss the error and wait for ever.
 
-Needs a loop that watches descriptors: any but Windows' proactor loop.
+One task may read while others wait for `room`. Call `end` or `close` before the descriptor is closed, from any thread:
+a loop that still watches a closed descriptor cannot watch the next one with the same number.
+
+Loops must be able to watch descriptors, which the proactor loop of Windows cannot.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import os
+import select
 import threading
 from collections.abc import Callable
 
-from fastflight.transport.alarm import Alarm
-
-# So many reads in a row find something without a turn of the loop: then the loop's other tasks have theirs.
+# So many reads in a row may succeed without a turn of the loop; then the other tasks run.
 TURN_READS = 16
-# Who gives away what comes waits for as long as it takes: a timer that fires once an hour.
+# `pour` waits without a deadline: its timer fires once an hour.
 QUIET_SECONDS = 3600.0
-# A loop that does not come around in this time is stuck: nobody waits longer for it.
-END_SECONDS = 2.0
+# A loop that does not run a callback within this time is stuck, and `run_on_loop` stops waiting for it.
+STUCK_LOOP_SECONDS = 2.0
 
 
 class Watch:
-    """Waits for `descriptor`. `take` reads it without waiting, and raises `BlockingIOError` when nothing is there."""
+    """Waits for `descriptor`. `take` reads it without waiting, and raises `BlockingIOError` when nothing is there.
 
-    def __init__(self, descriptor: int, take: Callable[[], bytes]) -> None:
+    With `for_threads`, threads can wait as well, in `read_blocking` and `wait_blocking`. That takes two descriptors,
+    which `close` gives back.
+    """
+
+    def __init__(self, descriptor: int, take: Callable[[], bytes], *, for_threads: bool = False) -> None:
         self._descriptor = descriptor
         self._take = take
-        self._left: bytes | Exception | None = None
+        self._unread: bytes | Exception | None = None
         self._give: Callable[[bytes], object] | None = None
         self._reads = 0
-        self._stay: _Stay | None = None
+        self._here: _LoopWatch | None = None
+        # Readable once `close` was called: wakes the threads that wait.
+        self._closed = os.pipe() if for_threads else None
 
-    def left(self) -> bytes | None:
-        """What was taken for a reader that is gone, once. Raises what reading raised for it."""
-        left, self._left = self._left, None
-        if isinstance(left, Exception):
-            raise left
-        return left
+    @property
+    def is_read(self) -> bool:
+        """Whether a task waits for bytes now."""
+        return self._here is not None and self._here.is_read
+
+    def unread(self) -> bytes | None:
+        """The bytes taken for a reader that was cancelled, or None. Raises what `take` raised for it."""
+        unread, self._unread = self._unread, None
+        if isinstance(unread, Exception):
+            raise unread
+        return unread
 
     async def read(self, timeout: float) -> bytes:
-        """What `take` gives, and raises; `TimeoutError` when that is nothing for `timeout` seconds."""
+        """What `take` returns or raises; `TimeoutError` when nothing arrives for `timeout` seconds."""
         self._reads += 1
         while True:
-            if self._left is not None and (data := self.left()) is not None:
+            if self._unread is not None and (data := self.unread()) is not None:
                 return data
             if self._reads > TURN_READS:
                 self._reads = 0
@@ -65,12 +79,12 @@ class Watch:
             except (BlockingIOError, InterruptedError):
                 pass
             self._reads = 0
-            await self._here().readable(timeout)
+            await self._on_this_loop().readable(timeout)
 
     async def pour(self, give: Callable[[bytes], object]) -> bool:
-        """Have `give` called on the loop with all that `take` gives: what was taken was given.
+        """Call `give` on the loop with all that `take` returns; whatever was taken was given.
 
-        Returns false soon after `give` returned true, and true when `take` gives no bytes; raises what it raises.
+        Returns false soon after `give` returned true, and true when `take` returns no bytes. Raises what they raise.
         """
         self._give = give
         try:
@@ -78,7 +92,7 @@ class Watch:
                 try:
                     data = await self.read(QUIET_SECONDS)
                 except TimeoutError as error:
-                    if ran_out(error):
+                    if is_timeout(error):
                         continue
                     raise
                 if not data:
@@ -90,136 +104,203 @@ class Watch:
 
     async def room(self, timeout: float) -> None:
         """Return when the descriptor may be writable; `TimeoutError` after `timeout` seconds."""
-        await self._here().writable(timeout)
+        await self._on_this_loop().writable(timeout)
+
+    def call_with_room(self, act: Callable[[], None]) -> None:
+        """Call `act` on the running loop as soon as the descriptor may be writable. `end` takes this back."""
+        self._on_this_loop().call_with_room(act)
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` on the running loop within `seconds`; with the first of several calls. `end` takes this back."""
+        self._on_this_loop().call_later(seconds, act)
+
+    def read_blocking(self, timeout: float, also: tuple[int, ...] = ()) -> bytes:
+        """As `read`, for a thread. Times out as well when one of the descriptors `also` becomes readable."""
+        while True:
+            try:
+                unread = self.unread()
+                return self._take() if unread is None else unread
+            except (BlockingIOError, InterruptedError):
+                self.wait_blocking(select.POLLIN, timeout, also)
+
+    def wait_blocking(self, event: int, timeout: float, also: tuple[int, ...] = ()) -> None:
+        """Wait in a thread for `event`, one of `select.poll`'s, or for `close`. Times out as `read_blocking` does.
+
+        `select.select` would refuse descriptors from 1024 on.
+        """
+        assert self._closed is not None
+        poll = select.poll()
+        poll.register(self._descriptor, event)
+        for each in (self._closed[0], *also):
+            poll.register(each, select.POLLIN)
+        if not {descriptor for descriptor, _ in poll.poll(timeout * 1000)}.difference(also):
+            raise TimeoutError
 
     def end(self) -> None:
-        """Leave the loop: nothing of it touches the descriptor after this. Those that wait are woken, and find out."""
-        stay, self._stay = self._stay, None
-        if stay is not None:
-            carry_out(stay.home, stay.leave)
+        """Leave the loop: no callback touches the descriptor any more. Tasks that wait are woken, and look again."""
+        here, self._here = self._here, None
+        if here is not None:
+            run_on_loop(here.loop, here.leave)
 
-    def _here(self) -> _Stay:
+    def close(self) -> None:
+        """As `end`, and wake the threads that wait. Call it once; `take` must raise from now on."""
+        if self._closed is not None:
+            os.write(self._closed[1], b"x")
+        self.end()
+        if self._closed is not None:
+            for each in self._closed:
+                os.close(each)
+
+    def _on_this_loop(self) -> _LoopWatch:
         loop = asyncio.get_running_loop()
-        if self._stay is None or self._stay.home is not loop:
+        if self._here is None or self._here.loop is not loop:
             self.end()
-            self._stay = _Stay(loop, self._descriptor, self._came)
-        return self._stay
+            self._here = _LoopWatch(loop, self._descriptor, self._take_for_reader)
+        return self._here
 
-    def _came(self) -> bool:
-        """Take it, for the reader that is about to be woken. False when there is nothing for it to do."""
+    def _take_for_reader(self) -> bool:
+        """Take what is there for the reader that is about to be woken. False when it need not be."""
         for _ in range(TURN_READS):
             try:
                 data = self._take()
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError as error:
-                self._left = error
+                self._unread = error
                 return True
             if self._give is None or not data:
-                self._left = data
+                self._unread = data
                 return True
             try:
                 full = self._give(data)
-            except Exception as error:  # the loop's edge: the reader is told
-                self._left = error
+            except Exception as error:  # the loop's edge: the reader raises it
+                self._unread = error
                 return True
             if full:
                 break
         return True
 
 
-class _Stay:
-    """What a watch has on one loop, used there only. `came` takes the bytes; false when nobody need be woken."""
+class _LoopWatch:
+    """What a watch has registered on one loop. All but the constructor runs on that loop.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, came: Callable[[], bool]) -> None:
-        self.home = loop
+    `take` takes the bytes that have arrived, and returns false when the reader need not be woken for them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, take: Callable[[], bool]) -> None:
+        self.loop = loop
         self._descriptor = descriptor
-        self._came = came
+        self._take = take
         self._watching = False
-        # Their results say whether time is up. Never an exception: a cancelled task would leave that unseen.
+        # The results of these futures say whether the time is up. An exception would stay unseen in a cancelled task.
         self._reader: asyncio.Future[bool] | None = None
-        self._writer: asyncio.Future[bool] | None = None
-        self._limit = Alarm(loop, self._expire)
+        self._writers: set[asyncio.Future[bool]] = set()
+        self._act_with_room: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_read(self) -> bool:
+        return self._reader is not None
 
     async def readable(self, timeout: float) -> None:
-        """Return when `came` was true, or after `leave`."""
-        reader = self._reader = self.home.create_future()
+        """Return when `take` returned true, or after `leave`."""
+        reader = self._reader = self.loop.create_future()
         if not self._watching:
-            self.home.add_reader(self._descriptor, self._read_ready)
+            self.loop.add_reader(self._descriptor, self._read_ready)
             self._watching = True
-        self._limit.set(timeout)
+        timer = self.loop.call_later(timeout, _settle, reader, True)
         try:
             if await reader:
                 raise TimeoutError
         finally:
-            # A reader that comes before a cancelled one is gone has set these for itself.
+            timer.cancel()
+            # The next reader may have begun before this one, which was cancelled, comes here.
             if self._reader is reader:
                 self._reader = None
-                self._limit.clear()
 
     async def writable(self, timeout: float) -> None:
-        """Return when there is room, or after `leave`. A line without pace seldom makes anybody wait for it."""
-        writer = self._writer = self.home.create_future()
-        timer = self.home.call_later(timeout, _settle, writer, True)
-        self.home.add_writer(self._descriptor, self._write_ready)
+        """Return when there is room, or after `leave`."""
+        writer = self.loop.create_future()
+        timer = self.loop.call_later(timeout, _settle, writer, True)
+        self._watch_room()
+        self._writers.add(writer)
         try:
             if await writer:
                 raise TimeoutError
         finally:
             timer.cancel()
-            if self._writer is writer:
-                self._stop_writing()
+            if writer in self._writers:
+                self._writers.remove(writer)
+                self._unwatch_room()
+
+    def call_with_room(self, act: Callable[[], None]) -> None:
+        self._watch_room()
+        self._act_with_room = act
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(seconds, self._call_timed, act)
 
     def leave(self) -> None:
-        """Give up the descriptor, and wake those that wait."""
-        # A loop that is closed watches nothing, and cannot be told.
-        if self.home.is_closed():
+        """Remove everything from the loop, and wake the tasks that wait."""
+        # A closed loop watches nothing, and accepts no call.
+        if self.loop.is_closed():
             return
         self._stop_reading()
-        self._limit.cancel()
-        reader, writer = self._reader, self._writer
-        self._stop_writing()
-        for waiter in (reader, writer):
-            if waiter is not None:
-                _settle(waiter, False)
+        self._act_with_room = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._reader is not None:
+            _settle(self._reader, False)
+        self._wake_writers()
 
     def _read_ready(self) -> None:
         if self._reader is None or self._reader.done():
             self._stop_reading()
-        elif self._came():
+        elif self._take():
             self._reader.set_result(False)
 
     def _write_ready(self) -> None:
-        writer = self._writer
-        self._stop_writing()
-        if writer is not None:
-            _settle(writer, False)
+        act, self._act_with_room = self._act_with_room, None
+        self._wake_writers()
+        if act is not None:
+            act()
+
+    def _call_timed(self, act: Callable[[], None]) -> None:
+        self._timer = None
+        act()
 
     def _stop_reading(self) -> None:
         if self._watching:
             self._watching = False
-            self.home.remove_reader(self._descriptor)
+            self.loop.remove_reader(self._descriptor)
 
-    def _stop_writing(self) -> None:
-        if self._writer is not None:
-            self._writer = None
-            self.home.remove_writer(self._descriptor)
+    def _watch_room(self) -> None:
+        if not self._writers and self._act_with_room is None:
+            self.loop.add_writer(self._descriptor, self._write_ready)
 
-    def _expire(self) -> None:
-        if self._reader is not None:
-            _settle(self._reader, True)
+    def _unwatch_room(self) -> None:
+        if not self._writers and self._act_with_room is None:
+            self.loop.remove_writer(self._descriptor)
+
+    def _wake_writers(self) -> None:
+        writers, self._writers = self._writers, set()
+        self._unwatch_room()
+        for writer in writers:
+            _settle(writer, False)
 
 
-def ran_out(error: OSError) -> bool:
-    """Whether the time to wait ran out, or there was none: the line may be well.
+def is_timeout(error: OSError) -> bool:
+    """Whether a wait ran out of time, or was not to wait at all: the line may be well.
 
-    The system has an error of the same class, for a connection that is lost because its peer does not answer any more.
+    The system reports a lost connection whose peer no longer answers with the same class of error.
     """
     return isinstance(error, TimeoutError | BlockingIOError) and error.errno != errno.ETIMEDOUT
 
 
-def carry_out(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    """Do `act` on `loop`, from whatever thread, and return when it is done; here and now if `loop` does not run."""
+def run_on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    """Call `act` on `loop`, from any thread, and return when that is done. Calls it here if `loop` does not run."""
     if loop.is_closed() or not loop.is_running() or runs_here(loop):
         act()
         return
@@ -229,16 +310,9 @@ def carry_out(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
         act()
         done.set()
 
-    try:
+    with contextlib.suppress(RuntimeError):  # closed meanwhile, and its watches with it
         loop.call_soon_threadsafe(act_there)
-    except RuntimeError:  # It was closed meanwhile, and its watches with it.
-        return
-    done.wait(END_SECONDS)
-
-
-def _settle(waiter: asyncio.Future[bool], expired: bool) -> None:
-    if not waiter.done():
-        waiter.set_result(expired)
+        done.wait(STUCK_LOOP_SECONDS)
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
@@ -247,3 +321,8 @@ def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
+
+
+def _settle(waiter: asyncio.Future[bool], expired: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(expired)

@@ -1,4 +1,4 @@
-"""Serial ports to test. Both writers are held to the same, unless a test names one."""
+"""Serial ports to test. The ports of both systems are held to the same, unless a test names one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ from dataclasses import replace
 
 import pytest
 
-from fastflight.transport import parse_url, serial_pump
-from fastflight.transport.pacing import Pacing, Writer
+from fastflight.transport import parse_url
+from fastflight.transport.pacing import Pacing
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_port import SerialPort
 
-from .serial_bench import NEVER_MS, PATIENCE, Bench
+from .serial_bench import NEVER_MS, PATIENCE, Bench, ThreadedAddress
 
 
-@pytest.fixture(params=["asyncio", "thread", "thread that reads first"])
-def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Writer:
-    """The last one takes bytes as on Windows, where nothing waits for them but a read."""
-    if request.param == "thread that reads first":
-        monkeypatch.setattr(serial_pump, "BY_DESCRIPTOR", False)
-    return "asyncio" if request.param == "asyncio" else "thread"
+@pytest.fixture(params=["posix", "windows"])
+def system(request: pytest.FixtureRequest) -> str:
+    """Whose port it is."""
+    return str(request.param)
 
 
 @pytest.fixture
-def opening(writer: Writer) -> Iterator[Callable[..., Bench]]:
+def opening(system: str) -> Iterator[Callable[..., Bench]]:
     ports: list[SerialPort] = []
     descriptors: list[int] = []
 
@@ -35,11 +33,14 @@ def opening(writer: Writer) -> Iterator[Callable[..., Bench]]:
         ours, theirs = os.openpty()
         tty.setraw(theirs)
         descriptors.extend((ours, theirs))
-        parsed = parse_url(f"serial://{os.ttyname(theirs)}")
-        assert isinstance(parsed, SerialAddress)
-        address = replace(parsed, pacing=Pacing(drain, drain_ms, chunk, writer))
-        ports.append(address.open(PATIENCE))
-        return Bench(ports[-1], address, ours)
+        name, pacing = os.ttyname(theirs), Pacing(drain, drain_ms, chunk)
+        if system == "windows":
+            ports.append(ThreadedAddress(f"serial:{name}", name, pacing).open(PATIENCE))
+        else:
+            address = parse_url(f"serial:{name}")
+            assert isinstance(address, SerialAddress)
+            ports.append(replace(address, pacing=pacing).open(PATIENCE))
+        return Bench(ports[-1], ours)
 
     yield open_port
     for port in ports:

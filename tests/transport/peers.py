@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from fastflight.transport import Address, parse_url
+from tests.transport.serial_bench import ThreadedAddress
 
 GOODBYE = b"\x00goodbye\x00"
 
@@ -70,13 +71,13 @@ def socket_peer(echo: bool) -> Iterator[Address]:
 
 
 @contextmanager
-def serial_peer(echo: bool, options: str = "") -> Iterator[Address]:
+def terminal_peer(echo: bool, address: Callable[[str], Address]) -> Iterator[Address]:
+    """The address that `address` makes for the name of a terminal."""
     ours, theirs = os.openpty()
     tty.setraw(theirs)
-    address = parse_url(f"serial://{os.ttyname(theirs)}{options}")
     peer = Echo(ours) if echo else None
     try:
-        yield address
+        yield address(os.ttyname(theirs))
     finally:
         os.close(theirs)
         if peer is None:
@@ -85,8 +86,12 @@ def serial_peer(echo: bool, options: str = "") -> Iterator[Address]:
             peer.stop()
 
 
-def serial_thread_peer(echo: bool) -> AbstractContextManager[Address]:
-    return serial_peer(echo, "?writer=thread")
+def serial_peer(echo: bool) -> AbstractContextManager[Address]:
+    return terminal_peer(echo, lambda name: parse_url(f"serial://{name}"))
+
+
+def serial_windows_peer(echo: bool) -> AbstractContextManager[Address]:
+    return terminal_peer(echo, lambda name: ThreadedAddress(f"serial://{name}", name))
 
 
 ECHO_PROGRAM = f"""
@@ -109,6 +114,6 @@ def exec_peer(echo: bool) -> Iterator[Address]:
 PEERS: dict[str, Callable[[bool], AbstractContextManager[Address]]] = {
     "socket": socket_peer,
     "serial": serial_peer,
-    "serial-thread": serial_thread_peer,
+    "serial-windows": serial_windows_peer,
     "exec": exec_peer,
 }

@@ -15,8 +15,8 @@ import pytest
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import AsyncAddress, Port, parse_url
 from fastflight.transport.child import ChildPort
-from fastflight.transport.descriptor import DescriptorPort
 from fastflight.transport.sim import _accept
+from fastflight.transport.watch import Watch
 
 PATIENCE = 20.0
 
@@ -103,7 +103,7 @@ def test_a_child_that_there_is_no_descriptor_left_to_wait_for_is_ended(monkeypat
     pipe = os.pipe
 
     def taken() -> tuple[int, int]:
-        if sys._getframe(1).f_code is DescriptorPort.__init__.__code__:
+        if sys._getframe(1).f_code is Watch.__init__.__code__:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return pipe()
 

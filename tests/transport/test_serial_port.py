@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import tty
 from collections.abc import Awaitable, Callable
 
 import pytest
 import serial
+import serial_asyncio
 
 from fastflight.errors import TransportClosed, TransportError
-from fastflight.transport import LineSettings, SerialControl, parse_url, serial_pump
-from fastflight.transport.serial_lines import Lines, receive
+from fastflight.transport import LineSettings, SerialControl, parse_url
+from fastflight.transport.serial import SerialAddress
+from fastflight.transport.serial_lines import Lines
 
 from .serial_bench import PATIENCE, SHORT, Bench, alone, awaited
 
@@ -73,7 +76,7 @@ def test_a_port_without_control_lines_says_so(bench: Bench) -> None:
 def test_received_bytes_can_be_thrown_away(bench: Bench) -> None:
     def old_bytes() -> None:
         bench.give(b"old")
-        while not (bench.port._received or bench.port._port.in_waiting):
+        while not (getattr(bench.port, "_received", b"") == b"old" or bench.port._port.in_waiting == 3):
             pass
 
     async def main() -> None:
@@ -88,31 +91,6 @@ def test_received_bytes_can_be_thrown_away(bench: Bench) -> None:
     bench.port.purge(PATIENCE, received=True)
     bench.give(b"third")
     assert bench.port.read(PATIENCE) == b"third"
-
-
-@pytest.mark.parametrize("writer", ["thread"])
-def test_what_is_just_being_taken_is_thrown_away_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A byte that the reader thread had in its hand stayed, and began the next answer."""
-    in_hand, go_on = threading.Event(), threading.Event()
-
-    def slow(port: serial.Serial, most: int, timeout: float | None) -> bytes:
-        data = receive(port, most, timeout)
-        if data:
-            in_hand.set()
-            go_on.wait(PATIENCE)
-        return data
-
-    monkeypatch.setattr(serial_pump, "receive", slow)
-    bench.port._attached()
-    bench.give(b"o")
-    assert in_hand.wait(PATIENCE)
-    purging = threading.Thread(target=bench.port.purge, args=(PATIENCE,), kwargs={"received": True})
-    purging.start()
-    purging.join(SHORT)
-    go_on.set()
-    purging.join(PATIENCE)
-    bench.give(b"new")
-    assert bench.port.read(PATIENCE) == b"new"
 
 
 def test_a_closed_port_cannot_be_controlled(bench: Bench) -> None:
@@ -135,6 +113,32 @@ def test_a_closed_port_cannot_be_controlled(bench: Bench) -> None:
     for acall in acalls:
         with pytest.raises(TransportClosed, match="closed on this side"):
             asyncio.run(awaited(acall))
+
+
+def test_a_coroutine_gets_the_streams_of_pyserial_asyncio() -> None:
+    ours, theirs = os.openpty()
+    tty.setraw(theirs)
+    address = parse_url(f"serial:{os.ttyname(theirs)}?baud=9600")
+    assert isinstance(address, SerialAddress)
+
+    async def main() -> None:
+        reader, writer = await address.aopen_streams()
+        assert isinstance(writer.transport, serial_asyncio.SerialTransport)
+        assert writer.transport.serial.baudrate == 9600
+        writer.write(b"question")
+        await writer.drain()
+        assert await asyncio.to_thread(os.read, ours, 8) == b"question"
+        os.write(ours, b"answer")
+        assert await reader.readexactly(6) == b"answer"
+        with pytest.raises(TransportError, match="Another program has it open"):
+            await address.aopen_streams()
+        writer.close()
+        await writer.wait_closed()
+        assert not writer.transport.serial
+
+    asyncio.run(main())
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_a_cancelled_call_does_not_leave_settings_on_their_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

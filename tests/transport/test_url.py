@@ -66,7 +66,7 @@ def test_how_a_serial_port_gathers_writes() -> None:
     assert address.pacing == DEFAULT
     address = parse_url("serial:///dev/ttyACM0?drain=512&drain_ms=0&chunk=256&writer=thread")
     assert isinstance(address, SerialAddress)
-    assert address.pacing == Pacing(drain=512, drain_ms=0, chunk=256, writer="thread")
+    assert address.pacing == Pacing(drain=512, drain_ms=0, chunk=256)
 
 
 def test_a_socket_may_say_how_fast_the_line_behind_it_is() -> None:

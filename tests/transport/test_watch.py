@@ -11,7 +11,7 @@ from typing import Any, TypeVarTuple, Unpack
 import pytest
 
 from fastflight.concurrency.loops import KINDS
-from fastflight.transport.watch import TURN_READS, Watch, carry_out
+from fastflight.transport.watch import TURN_READS, Watch, run_on_loop
 
 PATIENCE = 20.0
 
@@ -123,8 +123,8 @@ def test_a_reader_that_is_cancelled_as_bytes_are_taken_leaves_them(line: Line, r
             await reading
 
     runner.run(cancelled())
-    assert line.watch.left() == b"taken"
-    assert line.watch.left() is None
+    assert line.watch.unread() == b"taken"
+    assert line.watch.unread() is None
     runner.run(cancelled())
     assert runner.run(line.watch.read(PATIENCE)) == b"taken"
     assert line.taken == [b"taken", b"taken"]
@@ -232,9 +232,9 @@ def test_its_end_after_its_loop_is_nothing(line: Line) -> None:
 def test_carrying_out_on_a_loop_that_stands_still_is_done_here() -> None:
     loop = asyncio.new_event_loop()
     done: list[bool] = []
-    carry_out(loop, lambda: done.append(True))
+    run_on_loop(loop, lambda: done.append(True))
     loop.close()
-    carry_out(loop, lambda: done.append(True))
+    run_on_loop(loop, lambda: done.append(True))
     assert done == [True, True]
 
 
