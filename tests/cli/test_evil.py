@@ -298,12 +298,23 @@ def test_answers_do_not_command_the_terminal(evil: EvilServer, typed: Typed, fil
         assert SEEN in told
 
 
-@pytest.mark.parametrize("refuses", ["plain", "not found", "device.exception", "busy", "device.file_missing"])
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if "JSON" not in verb])
+REFUSALS = ["plain", "not found", "device.exception", "busy", "device.file_missing"]
+
+
+@pytest.mark.parametrize("refuses", REFUSALS)
+@pytest.mark.parametrize("verb", ["ls", "put", "info"])
 def test_errors_do_not_command_the_terminal(
     evil: EvilServer, typed: Typed, files: None, verb: str, refuses: str
 ) -> None:
+    """Every kind of error, of each of the three ways to ask: reading, writing and an action."""
     evil.refuses = refuses
+    assert SEEN in typed(evil.location, *VERBS[verb])
+
+
+@pytest.mark.parametrize("term", ["dumb"])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if "JSON" not in verb])
+def test_every_verb_shows_its_error_so(evil: EvilServer, typed: Typed, files: None, verb: str) -> None:
+    evil.refuses = "device.exception"
     assert SEEN in typed(evil.location, *VERBS[verb])
 
 
