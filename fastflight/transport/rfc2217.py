@@ -27,9 +27,9 @@ from fastflight.protocol.rfc2217 import (
 )
 from fastflight.protocol.rfc2217_client import Request, Rfc2217Client
 from fastflight.transport.port import LineSettings, ModemLines
+from fastflight.transport.rfc2217_connection import Rfc2217Connection
 from fastflight.transport.run import arun, run
 from fastflight.transport.socket import SocketAddress, SocketPort
-from fastflight.transport.wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +89,21 @@ class Rfc2217Port:
     def __init__(self, stream: SocketPort, where: str) -> None:
         self._where = where
         self._client = Rfc2217Client(where)
-        self._wire = Wire(stream, self._client)
+        self._connection = Rfc2217Connection(stream, self._client)
 
     def begin(self, requests: Sequence[Request], timeout: float) -> None:
         """Agree with the server on RFC 2217, and have it carry out `requests`."""
-        run(self._client.open(requests, timeout), self._wire, timeout=timeout)
+        run(self._client.open(requests, timeout), self._connection, timeout=timeout)
 
     async def abegin(self, requests: Sequence[Request], timeout: float) -> None:
         """As `begin`."""
-        await arun(self._client.open(requests, timeout), self._wire, timeout=timeout)
+        await arun(self._client.open(requests, timeout), self._connection, timeout=timeout)
 
     @property
     def bytes_per_second(self) -> float | None:
         if self._client.baud is None:
             return None
-        settings = self.settings
-        start_bit, parity_bit = 1, int(settings.parity != "N")
-        return settings.baud / (start_bit + settings.data_bits + parity_bit + settings.stop_bits)
+        return self.settings.bytes_per_second
 
     @property
     def settings(self) -> LineSettings:
@@ -121,62 +119,62 @@ class Rfc2217Port:
     def read(self, timeout: float) -> bytes:
         with self._within(timeout, "sent nothing") as left:
             while not (data := self._client.read()):
-                self._wire.read(left())
+                self._connection.read(left())
         return data
 
     def write(self, data: bytes, timeout: float) -> None:
         with self._within(timeout, "took no byte") as left:
             while self._client.suspended:
-                self._wire.read(left())
-            self._wire.write_text(self._client.encode(data), timeout)
+                self._connection.read(left())
+            self._connection.write_text(self._client.encode(data), timeout)
 
     def close(self) -> None:
-        self._wire.close()
+        self._connection.close()
 
     def configure(self, settings: LineSettings, timeout: float) -> None:
-        run(self._client.insist(_settings(settings), timeout), self._wire, timeout=timeout)
+        run(self._client.insist(_settings(settings), timeout), self._connection, timeout=timeout)
 
     def assign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
-        run(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._wire, timeout=timeout)
+        run(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._connection, timeout=timeout)
 
     def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         if received or unsent:
-            run(self._client.purge(Purge(received, unsent), timeout), self._wire, timeout=timeout)
+            run(self._client.purge(Purge(received, unsent), timeout), self._connection, timeout=timeout)
 
     def modem(self, timeout: float) -> ModemLines:
-        return _lines(run(self._client.modem(timeout), self._wire, timeout=timeout))
+        return _lines(run(self._client.modem(timeout), self._connection, timeout=timeout))
 
     async def aread(self, timeout: float) -> bytes:
         with self._within(timeout, "sent nothing") as left:
             while not (data := self._client.read()):
-                await self._wire.aread(left())
+                await self._connection.aread(left())
         return data
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         with self._within(timeout, "took no byte") as left:
             while self._client.suspended:
-                await self._wire.aread(left())
-            await self._wire.awrite_text(self._client.encode(data), timeout)
+                await self._connection.aread(left())
+            await self._connection.awrite_text(self._client.encode(data), timeout)
 
     async def aclose(self) -> None:
         self.close()
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
-        await arun(self._client.insist(_settings(settings), timeout), self._wire, timeout=timeout)
+        await arun(self._client.insist(_settings(settings), timeout), self._connection, timeout=timeout)
 
     async def aassign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
-        await arun(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._wire, timeout=timeout)
+        await arun(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._connection, timeout=timeout)
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         if received or unsent:
-            await arun(self._client.purge(Purge(received, unsent), timeout), self._wire, timeout=timeout)
+            await arun(self._client.purge(Purge(received, unsent), timeout), self._connection, timeout=timeout)
 
     async def amodem(self, timeout: float) -> ModemLines:
-        return _lines(await arun(self._client.modem(timeout), self._wire, timeout=timeout))
+        return _lines(await arun(self._client.modem(timeout), self._connection, timeout=timeout))
 
     @contextmanager
     def _within(self, timeout: float, what: str) -> Iterator[Callable[[], float]]:

@@ -51,7 +51,7 @@ def test_an_rfc2217_server_that_vanishes_is_noticed_within_a_minute() -> None:
     with rfc2217_peer(echo=True) as address:
         port = address.open(SOON)
         assert isinstance(port, Rfc2217Port)
-        noticed(port._wire._stream._stream)
+        noticed(port._connection._stream._stream)
         port.close()
 
 

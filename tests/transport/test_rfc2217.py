@@ -362,7 +362,7 @@ def test_a_server_that_talks_only_telnet_leaves_the_loop_to_others() -> None:
         fed_twice = asyncio.Event()
 
         def look() -> None:
-            if port._wire._fed < 2:
+            if port._connection._fed < 2:
                 asyncio.get_running_loop().call_soon(look)
             else:
                 fed_twice.set()

@@ -1,12 +1,11 @@
-"""The stream below an RFC 2217 port: raw bytes from and to the server, on behalf of several callers at once.
+"""The connection below an RFC 2217 port: bytes from and to the server, for several callers at once.
 
-What comes is fed to the client, and one caller at a time reads: whoever waits meanwhile finds, when its turn comes,
-that the client was fed, and looks whether what it needs is there. So `read` returns when the client was fed, by
-whomever, with nothing: the bytes are the client's.
+Received bytes are fed to the client, by one caller at a time. A caller that waits meanwhile returns when the client was
+fed, and then asks the client whether it has what the caller needs. So `read` returns no bytes: they are the client's.
 
-What goes out must not be torn: a command cut off in the middle would swallow the bytes sent after it. One caller at a
-time writes, and when a write fails or is cancelled its command is finished by the next one. The client's own answers
-are sent by whoever made them necessary, or by the one who is writing just then.
+A command that is cut off would swallow the bytes sent after it. So one caller at a time writes, and when a write fails
+or is cancelled, the next write finishes its command first. The client's own answers are sent by the caller that read
+what they answer, or by the caller that is writing just then.
 """
 
 from __future__ import annotations
@@ -25,32 +24,32 @@ from fastflight.transport.socket import SocketPort
 IAC = b"\xff"
 
 
-class Wire:
-    """`stream`, feeding `client`. A `Port` for conversations of that client."""
+class Rfc2217Connection:
+    """Feeds `client` from `stream`. A `Port` for the client's conversations."""
 
     def __init__(self, stream: SocketPort, client: Rfc2217Client) -> None:
         self._stream = stream
         self._client = client
-        # Who reads: a task in its turn, or the one thread that found nobody reading.
+        # The reader is a task in its turn, or the one thread that found no other reading.
         self._reading = _Turn()
         self._change = threading.Condition()
         self._being_read = False
         self._writing = _Turn()
-        # How often the client was fed, and how often it had been when each thread last looked.
+        # How often the client was fed, in all and until each thread last looked.
         self._fed = 0
         self._seen = threading.local()
         # The rest of a command that a failed write cut off.
-        self._owed = b""
+        self._unfinished = b""
 
     @property
     def bytes_per_second(self) -> float | None:
         return self._stream.bytes_per_second
 
     def read(self, timeout: float) -> bytes:
-        """Return when the client was fed once more, or may have been since this thread's last call."""
+        """Return when the client was fed since this thread's last call."""
         deadline = time.monotonic() + timeout
         with self._change:
-            # This thread looked at the client after its last call: what came since then is news to it.
+            # This thread has seen what the client had at the end of its last call.
             seen = getattr(self._seen, "fed", None)
             if not self._change.wait_for(lambda: self._fed != seen or not self._being_read, timeout):
                 raise TransportTimeout("another thread waited for the server, and nothing came")
@@ -71,7 +70,7 @@ class Wire:
         return b""
 
     def write(self, data: bytes, timeout: float) -> None:
-        """Send commands: all of `data`, if need be with the next write."""
+        """Send commands. What a failed write leaves of them goes with the next write."""
         self._write(data, timeout, commands=True)
 
     def write_text(self, data: bytes, timeout: float) -> None:
@@ -105,13 +104,13 @@ class Wire:
         self.close()
 
     def _write(self, data: bytes, timeout: float, *, commands: bool) -> None:
-        with self._writing.of_thread(timeout), self._whole(data, commands) as whole:
+        with self._writing.of_thread(timeout), self._with_unfinished(data, commands) as whole:
             self._stream.write(whole, timeout)
         self._answer()
 
     async def _awrite(self, data: bytes, timeout: float, *, commands: bool) -> None:
         async with self._writing.of_task(timeout):
-            with self._whole(data, commands) as whole:
+            with self._with_unfinished(data, commands) as whole:
                 await self._stream.awrite(whole, timeout)
         await self._aanswer()
 
@@ -120,35 +119,35 @@ class Wire:
         self._fed += 1
 
     def _answer(self) -> None:
-        """Send what the client has to say, unless somebody is writing, who then will."""
+        """Send the client's answers, unless another caller is writing, which then sends them."""
         while self._client.unsent and self._writing.is_free:
-            with self._writing.of_thread(WRITE_SECONDS), self._whole(self._client.take(), True) as whole:
+            with self._writing.of_thread(WRITE_SECONDS), self._with_unfinished(self._client.take(), True) as whole:
                 self._stream.write(whole, WRITE_SECONDS)
 
     async def _aanswer(self) -> None:
         while self._client.unsent and self._writing.is_free:
             async with self._writing.of_task(WRITE_SECONDS):
-                with self._whole(self._client.take(), True) as whole:
+                with self._with_unfinished(self._client.take(), True) as whole:
                     await self._stream.awrite(whole, WRITE_SECONDS)
 
     @contextmanager
-    def _whole(self, data: bytes, commands: bool) -> Iterator[bytes]:
-        """`data` after what is owed; what this write leaves owed, should it fail."""
-        whole, owed, before = self._owed + data, len(self._owed), self._stream.written
+    def _with_unfinished(self, data: bytes, commands: bool) -> Iterator[bytes]:
+        """The unfinished command, then `data`. Afterwards, keeps what this write left unfinished."""
+        whole, old, before = self._unfinished + data, len(self._unfinished), self._stream.written
         try:
             yield whole
         finally:
             sent = self._stream.written - before
-            if commands or sent < owed:
-                self._owed = whole[sent : None if commands else owed]
+            if commands or sent < old:
+                self._unfinished = whole[sent : None if commands else old]
             else:
-                text = whole[owed:sent]
-                # Half of a pair: an odd number of them ends what was sent.
-                self._owed = IAC if (len(text) - len(text.rstrip(IAC))) % 2 else b""
+                text = whole[old:sent]
+                # In data, IAC stands twice. After an odd number of them, the second half of a pair is missing.
+                self._unfinished = IAC if (len(text) - len(text.rstrip(IAC))) % 2 else b""
 
 
 class _Turn:
-    """A lock for threads, and for the tasks of whichever loop runs: a port is used from one world at a time."""
+    """A lock for threads, and for the tasks of the running loop. A port is used by one of the two kinds at a time."""
 
     def __init__(self) -> None:
         self._thread = threading.Lock()
