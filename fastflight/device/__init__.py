@@ -1,4 +1,4 @@
-"""Boards: sessions with one owner at a time, files, and the inventory of a process."""
+"""Boards: an `Inventory` holds the `Device`s of a process, and a lease of a device gives a `Session` with its board."""
 
 from fastflight.device.capabilities import Capabilities, DeviceInfo
 from fastflight.device.device import Device

@@ -1,8 +1,11 @@
 """Everything that can be asked of one open board, as conversations.
 
-A `OpenBoard` lives as long as its line. It keeps what must be known between two conversations: what the board can do,
-whether its REPL is in step (`dirty` is set while a conversation runs and stays set when it breaks), and which temporary
-file a broken write left behind.
+A conversation is a generator that yields what to send and to receive (`fastflight.protocol`); sessions run it over a
+port. `Device` makes an `OpenBoard` for each opening of its line, runs `wake` and `learn` first and `end` last.
+
+An `OpenBoard` keeps what must be known between two conversations: what the board can do, which files of broken writes
+lie on it, and whether its prompt is where we expect it. `dirty` is set while a conversation runs, and stays set when
+the conversation breaks; the next one then begins with `mend`.
 """
 
 from __future__ import annotations
@@ -86,17 +89,17 @@ class OpenBoard:
 
     @property
     def hung_by_probe(self) -> bool:
-        """Whether the board stopped answering when it was asked for raw paste (the WebAssembly port does)."""
+        """Whether the board stopped answering when it was asked for raw paste, as the WebAssembly port does."""
         return self._paste is None and self.repl.paste is False and self._link is None
 
     def wake(self, *, interrupt: bool) -> Conversation[None]:
         """Make the board ready for other conversations.
 
-        A program that runs on it is stopped only with `interrupt`; without, `BusyError`. What a host that has gone left
-        running there in the middle of a write is no such program.
+        A program that runs on it is stopped only with `interrupt`; without, `BusyError`. A transfer that another host
+        abandoned is always stopped (`orphaned_transfer`).
         """
         if self.dirty:
-            # What runs there is ours, or was when the line broke.
+            # The board runs code of ours, or did when the line broke.
             yield from self.mend()
         else:
             try:

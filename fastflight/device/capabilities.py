@@ -1,4 +1,8 @@
-"""What a board can do: asked once per connection, by trying and not by guessing from its name."""
+"""What a board can do, and what it says of itself.
+
+`PROBE` runs on the board once per connection. It tries each feature, because a board's name does not tell which ones
+its firmware has. `parse` turns its output into `Capabilities`, from which all other modules choose their way.
+"""
 
 from __future__ import annotations
 

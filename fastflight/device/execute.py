@@ -1,8 +1,9 @@
-"""Running code of ours on a board: with its failures typed, and sure that it arrived as it was sent.
+"""Runs a short piece of our own code on a board and returns its output, or raises its traceback as a typed error.
 
-A serial line may change a byte, and neither the raw REPL nor raw paste would notice: a changed path is as good a path
-as any. So code is sealed: sent as a literal beside its crc32, and run when the board finds the same. Boards without
-crc32 or raw paste get it as it is: the latter are sent code in pieces, and a literal in a literal would be too long.
+A serial line may change a byte of the code, and neither the raw REPL nor raw paste would notice: a changed path is a
+valid path. So code is sealed: sent as a literal beside its crc32, and run when the board computes the same crc32.
+Boards without crc32 get the code as it is. So do boards without raw paste: they receive code in pieces as literals, and
+a literal within a literal would be too long.
 """
 
 from __future__ import annotations

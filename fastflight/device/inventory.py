@@ -1,4 +1,4 @@
-"""The devices of a process, by name."""
+"""The devices of a process, by name: made from URLs at the start, closed together at the end."""
 
 from __future__ import annotations
 

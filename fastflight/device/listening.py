@@ -1,8 +1,9 @@
 """Reads a board's output while nobody has the board.
 
-What is read goes to the tap on the line and nowhere else. The reading gives way to whoever wants the device, between
-two reads, so that nothing is lost. While the line cannot be opened, it is tried again with a growing delay. Any failure
-is reported by `abandon` and tried again; one that is no `TransportError` is a defect here, and is logged as well.
+`Device.listen` runs `listen` on the device's loop. What is read goes to the tap of the line. The task holds the
+device's lock while it reads, and gives it up between two reads when somebody else asks, so that no byte is lost. A line
+that fails is given to `abandon` and opened again, with a growing delay. An error that is no `TransportError` is a
+defect of ours: it is logged and treated the same.
 """
 
 from __future__ import annotations

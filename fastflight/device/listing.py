@@ -1,4 +1,8 @@
-"""Listing a board's folders and looking at single entries, as conversations."""
+"""Paths on a board, and conversations that list a folder or look at one entry.
+
+Paths are absolute, with `/` for the root. A board may list anything: names and paths that lead elsewhere, sizes and
+times that cannot be, and listings without end are a `ProtocolError` or `RequestError`.
+"""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_a_line_that_found_no_descriptor_is_tried_again(tmp_path: Path, monkeypa
 def test_a_request_does_not_wait_for_a_line_that_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = threading.Event()
     with inventory("socket://127.0.0.1:9") as demo:
-        address = demo._address
+        address = demo.address
         assert isinstance(address, SocketAddress)
         opened = address.aopen
 

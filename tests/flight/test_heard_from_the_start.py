@@ -33,7 +33,7 @@ def received(client: FastFlightClient) -> int:
 def all_that_waited(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Take the first `size` bytes for what had waited, however long they take."""
     monkeypatch.setattr("fastflight.transport.tapped.WAITED_SECONDS", SOON)
-    monkeypatch.setattr("fastflight.device.device.WAITED_SECONDS", SOON)
+    monkeypatch.setattr("fastflight.device.line.WAITED_SECONDS", SOON)
     monkeypatch.setattr("fastflight.transport.tapped.MAX_WAITED_BYTES", size)
 
 

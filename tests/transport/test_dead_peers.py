@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from fastflight.device.device import _aopen
+from fastflight.device.line import open_port
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import AsyncAddress, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Port
@@ -76,14 +76,14 @@ def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent(on_a_loop:
 
 def test_many_rfc2217_servers_that_do_not_answer_take_no_thread_on_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server tries each device that is missing again and again; threads that wait would be missed elsewhere."""
-    monkeypatch.setattr("fastflight.device.device.OPEN_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.device.line.OPEN_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0), backlog=100) as mute:
         url = f"rfc2217://127.0.0.1:{mute.getsockname()[1]}"
         before = threading.active_count()
 
         async def listen() -> int:
             with pytest.raises(TransportError):
-                await asyncio.gather(*(_aopen(parse_url(url)) for _ in range(20)))
+                await asyncio.gather(*(open_port(parse_url(url)) for _ in range(20)))
             return threading.active_count()
 
         assert asyncio.run(listen()) == before
