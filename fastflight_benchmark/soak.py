@@ -33,7 +33,7 @@ import pandas as pd
 import typer
 
 from fastflight.client import FastFlightClient
-from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import ending, machine, output
 from fastflight_benchmark.live.fleet import printing
 from fastflight_benchmark.live.printing import Options

@@ -15,7 +15,7 @@ from fastflight.bridge.connection import Connection
 from fastflight.bridge.dialect import Dialect
 from fastflight.bridge.line import Channel, State
 from fastflight.errors import TransportError
-from fastflight.transport.tap import Gap, TapReader
+from fastflight.transport.chunk_buffer import Gap, TapReader
 
 # What a client sent before it left still goes to the device, as with a serial port that is closed: for so long.
 DRAIN_SECONDS = 10.0

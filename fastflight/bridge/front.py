@@ -20,7 +20,7 @@ from fastflight.concurrency import Exclusive
 from fastflight.device import Device
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.transport import Port
-from fastflight.transport.tap import TapReader
+from fastflight.transport.chunk_buffer import TapReader
 
 
 class Front(Protocol):

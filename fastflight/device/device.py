@@ -27,8 +27,9 @@ from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import ProtocolError, TransportClosed, TransportError
 from fastflight.transport import Address, Port, arun, run
+from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.relayed import RelayedAddress
-from fastflight.transport.tap import Tap, TapReader
+from fastflight.transport.tap import Tap
 
 log = structlog.get_logger(__name__)
 

@@ -22,7 +22,7 @@ from fastflight.gateway.columns import Columns, Point
 from fastflight.gateway.hearing import Ear, Hear
 from fastflight.gateway.view import PageView, PageViewer
 from fastflight.runtime.failure import numbered
-from fastflight.transport.tap import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk, Gap
 
 TICK_SECONDS = 0.1
 # From one look at the devices' state to the next.

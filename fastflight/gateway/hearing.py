@@ -19,7 +19,7 @@ from fastflight.device import Inventory
 from fastflight.errors import FastFlightError
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.transport.tap import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk, Gap
 
 # What of the past a chart begins with, as far as a line's tap has kept it.
 SINCE_SECONDS = 60

@@ -17,7 +17,7 @@ from fastflight.service.source import Noted, Summary
 from fastflight.sources.reading import Lot
 from fastflight.sources.session_rows import SessionRows
 from fastflight.tables.bare import empty
-from fastflight.transport.tap import Chunk, Gap, TapReader
+from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
 
 LIMIT = "limit reached"
 GONE = "device gone"

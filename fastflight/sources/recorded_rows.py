@@ -28,7 +28,8 @@ from fastflight.sources.reading import Lot
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
-from fastflight.transport.tap import REQUEST_CUTS, Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.tap import REQUEST_CUTS
 
 KEPT_SCHEMA = pa.schema(
     [

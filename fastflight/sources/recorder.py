@@ -26,7 +26,7 @@ from fastflight.device import Device
 from fastflight.errors import FastFlightError, SequenceConflict
 from fastflight.log import AsyncLog, Ticket
 from fastflight.sources.recorded_rows import BEGAN, kept
-from fastflight.transport.tap import KEPT_BYTES, Chunk, Gap
+from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, Gap
 
 log = structlog.get_logger(__name__)
 

@@ -30,7 +30,7 @@ from fastflight.log.store import Log
 from fastflight.log.viewer import LogReader
 from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept, place
 from fastflight.sources.recorder import Recorder
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 
 log = structlog.get_logger(__name__)
 

@@ -27,7 +27,8 @@ from fastflight.sources.misfits import MisfitNotice
 from fastflight.tables import LineParser, Rejected
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
-from fastflight.transport.tap import AFTER_REQUEST, REQUEST_CUTS, Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.tap import AFTER_REQUEST, REQUEST_CUTS
 
 # Output without line ends is cut into rows of this length, or set aside where lines are parsed.
 MAX_LINE_BYTES = 64 * 1024

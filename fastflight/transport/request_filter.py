@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable
 
 from fastflight.protocol.raw_repl import PROMPT, RawRepl
-from fastflight.transport.tap import Direction, Tap
+from fastflight.transport.chunk_buffer import Direction
+from fastflight.transport.tap import Tap
 
 # A board answers Ctrl-B within milliseconds. After this it was reset or does not answer, and what comes is its own.
 LEAVE_SECONDS = 1.0

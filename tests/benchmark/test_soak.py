@@ -23,7 +23,7 @@ from fastflight.errors import BusyError, FastFlightError
 from fastflight.log.compacted import Compacted, Places, parquet_names
 from fastflight.log.disk import LocalDisk
 from fastflight.log.segment import segment_name
-from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import soak
 from fastflight_benchmark.live.recorded import Kept
 from fastflight_benchmark.soaking import coming as soaking_coming

@@ -27,7 +27,7 @@ from fastflight.client import FastFlightClient, Missed
 from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.log import Store
 from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 
 from .conftest import Run
 

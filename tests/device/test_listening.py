@@ -19,8 +19,8 @@ import pytest
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import BusyError, Stopped, TransportClosed, TransportError
+from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
 from fastflight.transport.socket import SocketAddress
-from fastflight.transport.tap import Chunk, Gap, TapReader
 from fastflight_benchmark.live.fleet import printing
 from fastflight_benchmark.live.printing import Options
 

@@ -24,7 +24,7 @@ from fastflight.cli.recording_settings import RecordingSettings
 from fastflight.cli.settings import ServeSettings
 from fastflight.log import Store
 from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

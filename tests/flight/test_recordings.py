@@ -32,7 +32,7 @@ from fastflight.sources import recorder as recorder_module
 from fastflight.sources.figures import recording_figures
 from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
 from fastflight.sources.recordings import RUN, Tidying
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 from tests.log.disks import FailingDisk
 
 from .conftest import Board, ticket

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.transport.tap import CHUNK_BYTES, KEPT_BYTES
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 
 from .conftest import SOON, Board, Peer, Serve, command, ticket
 from .live import SESSION, TELEMETRY, messages, said

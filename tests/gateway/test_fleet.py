@@ -17,7 +17,7 @@ from fastflight.gateway.callers import Caller
 from fastflight.gateway.fleet import Fleet, Watched
 from fastflight.gateway.hearing import MAX_HEARD, Heard, sessions
 from fastflight.gateway.view import MAX_WAITING, PageViewer
-from fastflight.transport.tap import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk, Gap
 
 SECOND = 1_000_000_000
 

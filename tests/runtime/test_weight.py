@@ -9,7 +9,7 @@ from fastflight.runtime.weight import weight
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import AsyncReading, Noted
 from fastflight.sources.session_rows import SessionRows
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 
 
 def test_a_line_of_a_live_session_weighs_what_is_kept_for_it_and_not_its_values_alone() -> None:

@@ -15,7 +15,8 @@ from fastflight.device import Device
 from fastflight.log import AsyncLog, Missing, Rows, Store
 from fastflight.sources.recorded_rows import KEPT_SCHEMA
 from fastflight.sources.recorder import Recorder
-from fastflight.transport.tap import KEPT_BYTES, Tap
+from fastflight.transport.chunk_buffer import KEPT_BYTES
+from fastflight.transport.tap import Tap
 from tests.log.disks import FailingDisk, MemoryDisk
 
 # For waits that end as soon as something happens; reached only when it does not.

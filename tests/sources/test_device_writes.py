@@ -17,7 +17,7 @@ from fastflight.service.source import Sent, Writer
 from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 
 SOON = 20.0
 # For minutes of the line at hand.

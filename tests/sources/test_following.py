@@ -9,7 +9,8 @@ import pytest
 from fastflight.device import Device
 from fastflight.service.requests import DeviceSession
 from fastflight.sources.following import Following
-from fastflight.transport.tap import CHUNK_BYTES, Tap, TapReader
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, TapReader
+from fastflight.transport.tap import Tap
 from tests.sources.test_session_rows import told
 
 

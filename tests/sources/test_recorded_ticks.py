@@ -10,7 +10,7 @@ from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted
 from fastflight.sources.recorded_rows import Replay, kept
 from fastflight.sources.session_rows import SessionRows
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 
 KEYS = {"format": "csv", "schema": {"ms": "int64"}, "ticks": "ms"}
 

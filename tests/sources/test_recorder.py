@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastflight.log import Rows, Store
 from fastflight.sources import recorder as module
 from fastflight.sources.recorded_rows import BEGAN
-from fastflight.transport.tap import CHUNK_BYTES, UNTAKEN_TIMES
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, UNTAKEN_TIMES
 
 from .recording_parts import SOON, Disk, Line, SlowDisk, recording, told
 

@@ -15,7 +15,7 @@ from fastflight.log import Store
 from fastflight.service.requests import Recording
 from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
 from fastflight.sources.recording import RecordingSource
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 from tests.sources.test_session_rows import told
 
 CSV = {"format": "csv", "schema": {"a": "int64", "b": "int64"}}

@@ -19,7 +19,7 @@ from fastflight.log import LogStatistics, Store
 from fastflight.sources import recordings
 from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
 from fastflight.sources.recordings import RUN, WORK_SECONDS, Recordings, Tidying, first_of_run
-from fastflight.transport.tap import Chunk
+from fastflight.transport.chunk_buffer import Chunk
 
 from .recording_parts import SOON, Line, SlowDisk
 

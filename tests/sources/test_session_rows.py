@@ -15,7 +15,7 @@ from fastflight.errors import RequestError
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted
 from fastflight.sources.session_rows import MAX_LINE_BYTES, SessionRows
-from fastflight.transport.tap import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk, Gap
 
 READINGS = {"ms": "int64", "celsius": "double"}
 

@@ -11,7 +11,8 @@ import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import Address, Port
-from fastflight.transport.tap import Chunk, Tap
+from fastflight.transport.chunk_buffer import Chunk
+from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import tapped
 from tests.transport.peers import GOODBYE, PEERS
 from tests.transport.rfc2217_peers import rfc2217_peer

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.protocol.raw_repl import RawRepl
+from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.request_filter import LEAVE_SECONDS, RequestFilter
-from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST, Chunk, Tap
+from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST, Tap
 
 BANNER = b'\r\nMicroPython v1.27.0 on 2026-01-01; a board\r\nType "help()" for more information.\r\n>>> '
 ENTER = b"\r\nraw REPL; CTRL-B to exit\r\n>"

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
-from fastflight.transport.tap import CHUNK_BYTES, LOT_CHUNKS, UNTAKEN_BYTES, Chunk, Gap, Tap, TapReader
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, LOT_CHUNKS, UNTAKEN_BYTES, Chunk, Gap, TapReader
+from fastflight.transport.tap import Tap
 
 SOON = 10.0
 
@@ -354,7 +355,7 @@ def test_a_line_does_not_wait_for_a_recorder_that_has_ended(ending: Callable[[Ta
 
 
 def test_a_line_waits_once_for_a_recorder_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.transport.tap.PACE_SECONDS", 0.01)
+    monkeypatch.setattr("fastflight.transport.chunk_buffer.PACE_SECONDS", 0.01)
     tap, recorder = flooded()
     tap.pace()
     assert not tap.is_ahead

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from fastflight.transport import LineSettings, ModemLines, SerialControl
+from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.port import Gathering
-from fastflight.transport.tap import Chunk, Tap
+from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import tapped
 from tests.transport.peers import socket_peer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastflight.service.requests import DeviceSession, Ticks
 from fastflight.service.source import Noted
 from fastflight.sources.session_rows import SessionRows
-from fastflight.transport.tap import Chunk, Direction, Gap
+from fastflight.transport.chunk_buffer import Chunk, Direction, Gap
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 
