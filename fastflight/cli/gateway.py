@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arenas import hold_little
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.descriptors import raise_limit
 from fastflight.cli.ending import END_SECONDS, bounded, leave
@@ -50,7 +49,6 @@ def gateway(
         raise typer.BadParameter(str(error)) from error
     with told_in_one_line():
         raise_limit()
-        hold_little()
         with (
             on_signals() as wait_for_signal,
             contextlib.ExitStack() as ending,

@@ -15,7 +15,6 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arenas import hold_little
 from fastflight.cli.bridge import listed
 from fastflight.cli.compose import open_server
 from fastflight.cli.descriptors import raise_limit, watched
@@ -166,7 +165,6 @@ def serve(
     _warn_of_missing_ports(settings.devices)
     with told_in_one_line():
         raise_limit()
-        hold_little()
         with (
             on_signals() as wait_for_signal,
             contextlib.ExitStack() as ending,
