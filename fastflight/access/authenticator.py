@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -19,8 +20,21 @@ from fastflight.errors import FastFlightError
 
 log = structlog.get_logger(__name__)
 
+
 # A look is a `stat` of one file.
 LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The certificate chain and key of a server, as PEM.
+
+    With `client_ca`, only clients with a certificate that one of these authorities has issued may make calls.
+    """
+
+    chain: bytes
+    key: bytes = field(repr=False)
+    client_ca: bytes | None = None
 
 
 class Authenticator:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastflight.access.authenticator import Authenticator
+from fastflight.access.authenticator import Authenticator, Tls
 from fastflight.access.authority import Authority
 from fastflight.cli.access_settings import AccessSettings
 from fastflight.cli.token_file import TokenFile
 from fastflight.errors import RequestError
-from fastflight.server import Tls
 
 # A chain of certificates is some kilobytes, a bundle of CAs some hundred.
 MAX_PEM_BYTES = 1024 * 1024

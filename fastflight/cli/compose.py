@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 import pyarrow as pa
+from prometheus_client.metrics_core import Metric
 
 from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
@@ -20,7 +21,7 @@ from fastflight.cli.access_settings import check_location
 from fastflight.cli.running import (
     GATEWAY_SECONDS,
     RunningServer,
-    bridge_figures,
+    bridge_metrics,
     drain,
     gateway,
     listening,
@@ -31,21 +32,20 @@ from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import Stopped
-from fastflight.runtime.metrics import Sample
+from fastflight.runtime.metrics import FunctionCollector
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
 from fastflight.sources import (
     DefaultRecordings,
     Recordings,
     device_actions,
-    device_figures,
     device_sources,
     mock,
     recording_actions,
-    recording_figures,
     recording_source,
 )
-from fastflight.sources.state_actions import own_figures, state_actions
+from fastflight.sources.metrics import device_metrics, recording_metrics
+from fastflight.sources.state_actions import server_metrics, state_actions
 
 # For a bridge to tell its clients and hang up.
 BRIDGE_SECONDS = 5.0
@@ -76,10 +76,10 @@ def open_server(settings: ServeSettings) -> RunningServer:
             catalog.add(source)
         on_devices = [*device_actions(inventory), *recording_actions(recordings)]
         registry = StreamRegistry(settings.limits)
-        figures = own_figures(registry, shards)
-        figures.add(lambda: device_figures(inventory))
-        figures.add(lambda: _recording_figures(recordings))
-        state = state_actions(registry, shards, figures)
+        metrics = server_metrics(registry, shards)
+        metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
+        metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
+        state = state_actions(registry, shards, metrics)
         authority = Authority(inventory.names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
         server = listening(catalog, on_devices, shards, settings.location, registry, access, state, settings.trace)
@@ -87,7 +87,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         opened_bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
         }
-        figures.add(lambda: bridge_figures(opened_bridges))
+        metrics.register(FunctionCollector(lambda: bridge_metrics(opened_bridges)))
         bridges = {name: bridge.ports for name, bridge in opened_bridges.items()}
         # Closed before the server, which takes the shards with it.
         http = None
@@ -104,9 +104,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
     raise AssertionError("the stack keeps no error to itself")
 
 
-def _recording_figures(recordings: Recordings | DefaultRecordings | None) -> Iterable[Sample]:
+def _recording_metrics(recordings: Recordings | DefaultRecordings | None) -> Iterable[Metric]:
     opened = recordings.opened if isinstance(recordings, DefaultRecordings) else recordings
-    return () if opened is None else recording_figures(opened)
+    return () if opened is None else recording_metrics(opened)
 
 
 def _recordings(

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 import structlog
+from prometheus_client.metrics_core import Metric
 
 from fastflight.access.action import Action
 from fastflight.access.actions import Actions
@@ -23,7 +24,7 @@ from fastflight.cli.settings import ServeSettings
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
-from fastflight.runtime.metrics import Sample, labelled
+from fastflight.runtime.metrics import device_labels, family
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -88,18 +89,15 @@ def drain(
     concurrent.futures.wait(draining, max(0.0, until - time.monotonic()))
 
 
-def bridge_figures(bridges: Mapping[str, Bridge]) -> Iterator[Sample]:
+def bridge_metrics(bridges: Mapping[str, Bridge]) -> Iterator[Metric]:
     """Of each bridge: how many browsers it refused."""
-    return labelled(
-        (
-            name,
-            [
-                Sample("fastflight_bridge_browsers_total", bridge.refused[protocol], {"protocol": protocol})
-                for protocol in OPENINGS
-            ],
-        )
+    labels = device_labels(bridges)
+    refused = [
+        ((labels[name], protocol), bridge.refused[protocol])
         for name, bridge in bridges.items()
-    )
+        for protocol in OPENINGS
+    ]
+    yield family("fastflight_bridge_browsers_total", refused)
 
 
 def location_of(settings: ServeSettings, server: FlightServer) -> str:

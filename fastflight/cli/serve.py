@@ -16,7 +16,6 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.bridge import listed
-from fastflight.cli.compose import open_server
 from fastflight.cli.descriptors import raise_limit, watched
 from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
@@ -134,6 +133,9 @@ def serve(
 
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
+    # The server takes longer to load than most commands take to run.
+    from fastflight.cli.compose import open_server
+
     log_to_stderr(as_json=log_json, debug=log_debug)
     limits = {
         "streams": max_streams,

@@ -17,7 +17,6 @@ from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.target import AsJson
 from fastflight.client.meaning import text, understood
-from fastflight.runtime.metrics import all_told
 
 # From one look to the next.
 WATCH_SECONDS = 1.0
@@ -32,7 +31,7 @@ LIMITS = {
     "identity": "of one client",
     "waiting": "waiting",
 }
-Figures = Mapping[str, Sequence[tuple[Mapping[str, str], Any]]]
+Metrics = Mapping[str, Sequence[tuple[Mapping[str, str], Any]]]
 
 
 @asynchronous
@@ -53,7 +52,7 @@ async def stats(
             return
         console = screen.Screen()
         with Live(console=console, screen=console.is_terminal and not json, auto_refresh=False) as live:
-            before: Figures = {}
+            before: Metrics = {}
             while True:
                 told = await client.stats()
                 if json:
@@ -62,56 +61,63 @@ async def stats(
                     live.update(shown(server.location, told, before), refresh=True)
                 else:
                     screen.show(shown(server.location, told, before))
-                before = all_told(told)
+                before = metrics_of(told)
                 await asyncio.sleep(WATCH_SECONDS)
 
 
-def shown(server: str, told: Mapping[str, Any], before: Figures) -> Group:
-    """All of it, for a person. `before`: the figures of a second ago, for rates."""
+def metrics_of(stats: Mapping[str, Any]) -> dict[str, list[tuple[dict[str, str], Any]]]:
+    """The metrics in an answer of `stats`, by name: pairs of labels and value."""
+    return {
+        name: [(dict(labels), value) for labels, value in samples] for name, samples in stats.get("figures", {}).items()
+    }
+
+
+def shown(server: str, told: Mapping[str, Any], before: Metrics) -> Group:
+    """All of it, for a person. `before`: the metrics of a second ago, for rates."""
     with understood("what the server says of itself", server):
-        figures = all_told(told)
-        for samples in figures.values():
+        metrics = metrics_of(told)
+        for samples in metrics.values():
             for labels, _ in samples:
                 for label in labels.values():
                     text(label)
-        parts: list[Any] = [_head(server, told, figures), _limits(figures), _streams(figures, before)]
-        parts += [_devices(figures, before), _recordings(figures), _shards(figures)]
+        parts: list[Any] = [_head(server, told, metrics), _limits(metrics), _streams(metrics, before)]
+        parts += [_devices(metrics, before), _recordings(metrics), _shards(metrics)]
     spaced = [each for part in parts if part is not None for each in (part, Text())]
     return Group(*spaced[:-1])
 
 
-def _head(server: str, told: Mapping[str, Any], figures: Figures) -> Text:
+def _head(server: str, told: Mapping[str, Any], metrics: Metrics) -> Text:
     words = [
-        f"{screen.size(int(_sum(figures, 'process_resident_memory_bytes')))} of memory",
-        f"{_sum(figures, 'process_open_fds'):.0f} of {_sum(figures, 'process_max_fds'):.0f} descriptors",
+        f"{screen.size(int(_sum(metrics, 'process_resident_memory_bytes')))} of memory",
+        f"{_sum(metrics, 'process_open_fds'):.0f} of {_sum(metrics, 'process_max_fds'):.0f} descriptors",
         f"{told['threads']['all']} threads",
     ]
     text = screen.cell(server, "bold").append("  " + ", ".join(words), style="not bold")
-    if ended := _ended(figures):
+    if ended := _ended(metrics):
         text.append("\nended: " + ", ".join(ended), style="not bold")
     return text
 
 
-def _ended(figures: Figures) -> list[str]:
+def _ended(metrics: Metrics) -> list[str]:
     """Whom the server did not wait for any longer."""
-    overdue = _by(figures, "fastflight_overdue_total", "client")
+    overdue = _by(metrics, "fastflight_overdue_total", "client")
     counts = {
         "took nothing": overdue.get("reader", 0),
         "said nothing": overdue.get("writer", 0),
-        "had a device and did not use it": _sum(figures, "fastflight_device_put_out_total"),
+        "had a device and did not use it": _sum(metrics, "fastflight_device_put_out_total"),
     }
     words = [f"{count:,.0f} that {what}" for what, count in counts.items() if count]
-    cut = _sum(figures, "fastflight_connections_cut_total")
-    browsers = _sum(figures, "fastflight_bridge_browsers_total")
+    cut = _sum(metrics, "fastflight_connections_cut_total")
+    browsers = _sum(metrics, "fastflight_bridge_browsers_total")
     words += [f"{browsers:,.0f} browsers at bridges"] if browsers else []
     return words + ([f"{cut:,.0f} connections cut"] if cut else [])
 
 
-def _limits(figures: Figures) -> Table:
+def _limits(metrics: Metrics) -> Table:
     table = _table("limit", ">used", ">of", "", ">refused")
-    refused = _by(figures, "fastflight_refused_total", "limit")
-    used = _by(figures, "fastflight_limit_used", "limit", max)
-    for limit, size in _by(figures, "fastflight_limit", "limit", max).items():
+    refused = _by(metrics, "fastflight_refused_total", "limit")
+    used = _by(metrics, "fastflight_limit_used", "limit", max)
+    for limit, size in _by(metrics, "fastflight_limit", "limit", max).items():
         part = used.get(limit, 0) / size if size else 0.0
         refusals = refused.get(limit)
         table.add_row(
@@ -124,18 +130,18 @@ def _limits(figures: Figures) -> Table:
     return table
 
 
-def _streams(figures: Figures, before: Figures) -> Table | None:
-    names = sorted(_by(figures, "fastflight_streams_open", "source"))
+def _streams(metrics: Metrics, before: Metrics) -> Table | None:
+    names = sorted(_by(metrics, "fastflight_streams_open", "source"))
     if not names:
         return None
     table = _table("streams", ">open", ">finished", ">failed", ">cancelled", ">rows", ">bytes", ">a second")
-    opened = _by(figures, "fastflight_streams_open", "source")
-    rows, size = (_by(figures, name, "source") for name in ("fastflight_rows_total", "fastflight_bytes_total"))
+    opened = _by(metrics, "fastflight_streams_open", "source")
+    rows, size = (_by(metrics, name, "source") for name in ("fastflight_rows_total", "fastflight_bytes_total"))
     earlier = _by(before, "fastflight_bytes_total", "source")
     for name in names:
         ended = {
             labels["outcome"]: value
-            for labels, value in figures.get("fastflight_streams_total", ())
+            for labels, value in metrics.get("fastflight_streams_total", ())
             if labels["source"] == name
         }
         rate = f"{screen.size(int((size[name] - earlier[name]) / WATCH_SECONDS))}" if name in earlier else "-"
@@ -145,16 +151,16 @@ def _streams(figures: Figures, before: Figures) -> Table | None:
     return table
 
 
-def _devices(figures: Figures, before: Figures) -> Table | None:
-    opened = _by(figures, "fastflight_device_open", "device")
+def _devices(metrics: Metrics, before: Metrics) -> Table | None:
+    opened = _by(metrics, "fastflight_device_open", "device")
     if not opened:
         return None
     table = _table("devices", "line", ">said", ">received", ">a second", ">sent", ">outages", ">missed")
     of = {
-        name: _by(figures, f"fastflight_device_{name}", "device")
+        name: _by(metrics, f"fastflight_device_{name}", "device")
         for name in ("held", "in_trouble", "data_age_seconds", "outages_total", "missed_total")
     }
-    crossed = {way: _crossed(figures, way) for way in ("rx", "tx")}
+    crossed = {way: _crossed(metrics, way) for way in ("rx", "tx")}
     earlier = _crossed(before, "rx")
     for name in list(opened)[:MAX_LISTED]:
         state = "lost" if of["in_trouble"].get(name) else "in use" if of["held"].get(name) else "open"
@@ -172,13 +178,13 @@ def _devices(figures: Figures, before: Figures) -> Table | None:
     return _cut(table, len(opened))
 
 
-def _recordings(figures: Figures) -> Table | None:
-    rows = _by(figures, "fastflight_recording_rows", "device")
+def _recordings(metrics: Metrics) -> Table | None:
+    rows = _by(metrics, "fastflight_recording_rows", "device")
     if not rows:
         return None
     table = _table("recordings", ">rows", ">bytes", ">newest", ">lost", ">failures", ">damage")
     of = {
-        name: _by(figures, f"fastflight_recording_{name}", "device")
+        name: _by(metrics, f"fastflight_recording_{name}", "device")
         for name in ("bytes", "age_seconds", "lost", "failures_total", "damage")
     }
     for name in list(rows)[:MAX_LISTED]:
@@ -192,12 +198,12 @@ def _recordings(figures: Figures) -> Table | None:
     return _cut(table, len(rows))
 
 
-def _shards(figures: Figures) -> Table:
+def _shards(metrics: Metrics) -> Table:
     table = _table("event loops", ">streams", ">tasks", ">late", ">at worst", ">stuck")
     columns = ["streams", "tasks", "lag_seconds", "longest_lag_seconds", "stuck_total"]
     found: dict[tuple[str, ...], list[float]] = {}
     for column in columns:
-        for labels, value in figures.get(f"fastflight_shard_{column}", ()):
+        for labels, value in metrics.get(f"fastflight_shard_{column}", ()):
             found.setdefault(tuple(reversed(list(labels.values()))), []).append(value)
     for names, (streams, tasks, late, worst, stuck) in found.items():
         lags = (f"{1000 * each:.1f} ms" for each in (late, worst))
@@ -226,21 +232,21 @@ def _cut(table: Table, count: int) -> Table:
     return table
 
 
-def _by(figures: Figures, name: str, label: str, together: Any = sum) -> dict[str, float]:
+def _by(metrics: Metrics, name: str, label: str, together: Any = sum) -> dict[str, float]:
     """A figure by one label; summed over the others."""
     found: dict[str, list[float]] = {}
-    for labels, value in figures.get(name, ()):
+    for labels, value in metrics.get(name, ()):
         found.setdefault(labels[label], []).append(value)
     return {each: together(values) for each, values in found.items()}
 
 
-def _crossed(figures: Figures, direction: str) -> dict[str, float]:
-    given = figures.get("fastflight_device_bytes_total", ())
+def _crossed(metrics: Metrics, direction: str) -> dict[str, float]:
+    given = metrics.get("fastflight_device_bytes_total", ())
     return {labels["device"]: value for labels, value in given if labels["direction"] == direction}
 
 
-def _sum(figures: Figures, name: str) -> float:
-    return float(sum(value for _, value in figures.get(name, ())))
+def _sum(metrics: Metrics, name: str) -> float:
+    return float(sum(value for _, value in metrics.get(name, ())))
 
 
 def _whole(number: int) -> str:

@@ -25,8 +25,7 @@ from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.formats import encoder_of
 from fastflight.gateway.front import FrontApplication
 from fastflight.gateway.hearing import Hear
-from fastflight.gateway.metered import Edge
-from fastflight.gateway.metrics import Metrics
+from fastflight.gateway.metrics import EdgeMetrics, ServerMetrics
 from fastflight.gateway.page import Page
 from fastflight.gateway.repl import Repls
 from fastflight.gateway.session import Sessions
@@ -70,7 +69,7 @@ def application(
 
     `hear` is how the live page hears devices, by their sessions if None; `plots` a folder of PNGs that it shows.
     """
-    metrics = Metrics(backend, registry)
+    metrics = ServerMetrics(backend, registry)
 
     async def health(caller: Caller) -> Made:
         try:
@@ -112,7 +111,7 @@ def application(
     front = FrontApplication(
         door or Door(), small, page, sockets, Callers(backend), {"/health", "/health/ready", *page.paths}
     )
-    registry.register(Edge(front.answers, front.connections, sockets, live, viewers))
+    registry.register(EdgeMetrics(front.answers, front.connections, sockets, live, viewers))
     return front
 
 

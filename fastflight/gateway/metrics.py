@@ -1,30 +1,34 @@
-"""`/metrics`: the figures of the server, as Prometheus reads them. They are those that `stats` tells.
-
-The backend is asked when somebody reads; the registry that is passed in gets one collector, which gives what the
-backend said last.
-"""
+"""`/metrics`: the metrics of the server, which `stats` tells, and those of the gateway itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fastflight.concurrency import off_loop
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
+from fastflight.gateway.connections import Connections
+from fastflight.gateway.session import Sessions
 from fastflight.gateway.small import Made
-from fastflight.runtime.metrics import TABLE, Figure, all_told
+from fastflight.gateway.sockets import Sockets
+from fastflight.gateway.viewers import Viewers
+from fastflight.runtime.metrics import from_json
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics(Collector):
-    """The collector of one gateway."""
+class ServerMetrics(Collector):
+    """Collects what the server behind `backend` tells, and makes the page of all that `registry` holds.
+
+    The backend is asked each time the page is made; `collect` gives its last answer.
+    """
 
     def __init__(self, backend: Backend, registry: CollectorRegistry) -> None:
         self._backend = backend
@@ -37,33 +41,72 @@ class Metrics(Collector):
         (self._stats,) = await self._backend.act("stats", b"", caller)
         return Made(await off_loop(generate_latest, self._registry), MEDIA_TYPE)
 
-    def describe(self) -> list[Metric]:
-        """Nothing: what there is depends on the sources that were asked."""
-        return []
+    def collect(self) -> Iterable[Metric]:
+        return from_json(self._stats)
+
+
+class EdgeMetrics(Collector):
+    """Collects what the gateway itself counts: answers, connections, WebSockets and viewers of the page.
+
+    Another thread than the one that counts reads them: each number was true a moment ago. `answers`: how many there
+    were of each method and status.
+    """
+
+    def __init__(
+        self,
+        answers: Counter[tuple[str, int]],
+        connections: Connections,
+        sockets: Sockets,
+        sessions: Sessions,
+        viewers: Viewers,
+    ) -> None:
+        self._answers = answers
+        self._connections = connections
+        self._sockets = sockets
+        self._sessions = sessions
+        self._viewers = viewers
 
     def collect(self) -> Iterator[Metric]:
-        told = all_told(self._stats)
-        for name, figure in TABLE.items():
-            if name not in told:
-                continue
-            labels = list(figure.labels)
-            family = _family(name, figure, labels)
-            for given, value in told[name]:
-                values = [str(given[label]) for label in labels]
-                if isinstance(family, HistogramMetricFamily):
-                    family.add_metric(values, [(bound, count) for bound, count in value["buckets"]], value["sum"])
-                else:
-                    family.add_metric(values, value)
-            yield family
-
-
-def _family(
-    name: str, figure: Figure, labels: list[str]
-) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
-    match figure.kind:
-        case "counter":
-            return CounterMetricFamily(name, figure.help, labels=labels)
-        case "gauge":
-            return GaugeMetricFamily(name, figure.help, labels=labels)
-        case "histogram":
-            return HistogramMetricFamily(name, figure.help, labels=labels)
+        answered = CounterMetricFamily(
+            "fastflight_http_answers", "Answers that were begun, refusals among them.", labels=["method", "status"]
+        )
+        for (method, status), count in list(self._answers.items()):
+            answered.add_metric([method, str(status)], count)
+        yield answered
+        yield GaugeMetricFamily("fastflight_http_connections", "Open connections.", value=self._connections.open)
+        yield GaugeMetricFamily(
+            "fastflight_http_connections_unasked",
+            "Of these, ones that have asked nothing yet.",
+            value=self._connections.unasked,
+        )
+        ended = CounterMetricFamily(
+            "fastflight_http_connections_cut", "Connections that the gateway ended.", labels=["why"]
+        )
+        ended.add_metric(["too many"], self._connections.refused)
+        ended.add_metric(["crowded out"], self._connections.crowded_out)
+        ended.add_metric(["late"], self._connections.late)
+        ended.add_metric(["not read"], self._connections.not_read)
+        yield ended
+        opened = GaugeMetricFamily("fastflight_websockets_open", "Open WebSockets.", labels=["kind"])
+        for kind, count in self._sockets.open().items():
+            opened.add_metric([kind], count)
+        yield opened
+        yield CounterMetricFamily(
+            "fastflight_websockets_put_out",
+            "WebSockets that were ended because a proof held no more.",
+            value=self._sockets.put_out,
+        )
+        yield CounterMetricFamily(
+            "fastflight_websocket_missed_chunks",
+            "Chunks of live sessions that WebSocket clients were too slow for.",
+            value=self._sessions.missed,
+        )
+        viewers = list(self._viewers.all())
+        yield GaugeMetricFamily(
+            "fastflight_page_waiting",
+            "Messages that wait for the page that is furthest behind.",
+            value=max((viewer.waiting for viewer in viewers), default=0),
+        )
+        yield CounterMetricFamily(
+            "fastflight_page_skipped", "Messages that pages were too slow for.", value=self._viewers.skipped
+        )

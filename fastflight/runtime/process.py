@@ -1,41 +1,57 @@
-"""What this process uses of its computer. Where the system does not say (it is not Linux), there is less of it."""
+"""What this process has open: its descriptors, and its threads by what they are for.
+
+Where the system lists all threads of a process (Linux), those that Python does not know are `other`: gRPC's pollers and
+Arrow's pools. Elsewhere only Python's own threads are counted.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-import time
-from collections.abc import Iterator
+import threading
+from collections import Counter
 from pathlib import Path
 
-from fastflight.runtime.metrics import Sample
-
-_PROCESS = Path("/proc/self")
-# Nearly every process has it. Where it is not open that is no shortage.
+DESCRIPTORS = Path("/proc/self/fd")
+# Nearly every process has it. Where it is not open there is no shortage.
 _ANY = 2
-
-
-def figures() -> Iterator[Sample]:
-    """Memory, descriptors, processor time."""
-    yield Sample("process_cpu_seconds_total", round(time.process_time(), 3))
-    try:
-        pages = int((_PROCESS / "statm").read_text().split()[1])
-        yield Sample("process_resident_memory_bytes", pages * os.sysconf("SC_PAGE_SIZE"))
-        kinds = [_target(entry) for entry in (_PROCESS / "fd").iterdir()]
-    except (OSError, ValueError, AttributeError):
-        return
-    yield Sample("process_open_fds", len(kinds) - 1)  # but for the one that lists them
-    yield Sample("process_open_sockets", sum(kind.startswith("socket:") for kind in kinds))
-    yield Sample("process_max_fds", _most_descriptors())
+# A directory with an entry for each thread.
+TASKS = "/proc/self/task"
+# Part of a thread's name, and its kind; the first that fits. A stream is a thread of its own, and some have another.
+KINDS = (
+    ("-offload", "offload"),
+    ("-watchdog", "watchers"),
+    ("deadlines", "watchers"),
+    ("shard-", "shards"),
+    ("acks", "beside_handlers"),
+    ("upload-writer", "beside_handlers"),
+    ("interruption", "beside_handlers"),
+    ("exchange-input", "beside_handlers"),
+    ("session-input", "beside_handlers"),
+    ("held-line", "beside_handlers"),
+    ("serial ", "lines"),
+    ("log-", "recordings"),
+    ("recordings-", "recordings"),
+    ("gateway", "gateway"),
+    ("MainThread", "main"),
+)
 
 
 def has_descriptors() -> bool:
-    """Whether it may open one more: a connection, a file, a line."""
+    """Whether the process may open one more descriptor: a connection, a file, a line."""
     try:
         os.close(os.dup(_ANY))
     except OSError as error:
         return error.errno not in (errno.EMFILE, errno.ENFILE)
     return True
+
+
+def open_sockets() -> int | None:
+    """How many of the open descriptors are sockets; None where the system does not say."""
+    try:
+        return sum(_target(entry).startswith("socket:") for entry in DESCRIPTORS.iterdir())
+    except OSError:
+        return None
 
 
 def _target(entry: Path) -> str:
@@ -45,7 +61,21 @@ def _target(entry: Path) -> str:
         return ""
 
 
-def _most_descriptors() -> int:
-    import resource  # there is none on Windows, which has no /proc either
+def threads_by_kind(handlers: int) -> dict[str, int]:
+    """How many threads there are, in `all` and of each kind. `handlers`: those that serve streams or wait to."""
+    counts = Counter({"handlers": handlers})
+    for thread in threading.enumerate():
+        # A handler's thread is not Python's own, but may be known to it.
+        if not isinstance(thread, threading._DummyThread):
+            counts[_kind(thread.name)] += 1
+    known = counts.total()
+    try:
+        everything = max(known, len(os.listdir(TASKS)))
+    except OSError:
+        everything = known
+    counts["other"] += everything - known
+    return {"all": everything, **counts}
 
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+def _kind(name: str) -> str:
+    return next((kind for part, kind in KINDS if part in name), "other")

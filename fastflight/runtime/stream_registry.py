@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
+from prometheus_client.metrics_core import Metric
+
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import DEFAULT_LIMITS, LIMITED, Admission, CallTicket, Limits
-from fastflight.runtime.metrics import Histogram, Sample
-from fastflight.runtime.process import has_descriptors
+from fastflight.runtime.metrics import DurationHistogram, family, histogram, single
+from fastflight.runtime.process import has_descriptors, threads_by_kind
 from fastflight.runtime.request_log import RequestLog, code_of
 from fastflight.runtime.stream import Stream
-from fastflight.runtime.threads import by_kind
 from fastflight.runtime.tracing import current
 from fastflight.service.resolve import ResolvedRequest
 
@@ -45,7 +46,7 @@ class StreamRegistry:
         self._emptying = 0
         self._admission = Admission(limits, lock=self._lock)
         self._counts: dict[str, dict[str, int]] = {}
-        self._durations: dict[str, Histogram] = {}
+        self._durations: dict[str, DurationHistogram] = {}
         self._calls: Counter[tuple[str, str]] = Counter()
         self._errors: Counter[str] = Counter()
         self._overdue: Counter[str] = Counter()
@@ -129,7 +130,7 @@ class StreamRegistry:
             counts["bytes"] += stream.bytes
             counts["rejected"] += stream.rejected
             if stream.began:
-                self._durations[stream.asked.request.type].add(time.perf_counter() - stream.began)
+                self._durations[stream.asked.request.type].observe(time.perf_counter() - stream.began)
             if stream.error is not None:
                 self._errors[code_of(stream.error)] += 1
             if self._emptying and not self._admission.streams:
@@ -248,7 +249,7 @@ class StreamRegistry:
             "calls": calls,
             "waiting": waiting,
             "refused": refused,
-            "threads": by_kind(handlers),
+            "threads": threads_by_kind(handlers),
             "sources": {name: {key: counts[key] for key in COUNTED} for name, counts in sources.items()},
         }
 
@@ -294,7 +295,7 @@ class StreamRegistry:
             return list(self._streams())
 
     def _counted(self, stream: Stream) -> dict[str, int]:
-        self._durations[stream.asked.request.type] = Histogram()
+        self._durations[stream.asked.request.type] = DurationHistogram()
         return self._counts.setdefault(stream.asked.request.type, dict.fromkeys((*ENDED, "rejected"), 0))
 
     def _count_call(self, name: str, outcome: str, failure: BaseException | None) -> None:
@@ -303,40 +304,34 @@ class StreamRegistry:
             if failure is not None:
                 self._errors[code_of(failure)] += 1
 
-    def figures(self) -> Iterator[Sample]:
+    def metrics(self) -> Iterator[Metric]:
         """Streams and calls, and the limits on them."""
-        told = self.stats()
+        stats = self.stats()
         with self._lock:
-            durations = {name: each.told() for name, each in self._durations.items()}
-            rejected = {name: counts["rejected"] for name, counts in self._counts.items()}
-            calls, errors = dict(self._calls), dict(self._errors)
-            limits = list(self._admission.levels())
-            overdue, cut = dict(self._overdue), self._cut
-            refused = dict(self._admission.refusals)
-        for source, counts in told["sources"].items():
-            of = {"source": source}
-            yield Sample("fastflight_streams_open", counts["open"], of)
-            for outcome in OUTCOMES:
-                yield Sample("fastflight_streams_total", counts[outcome], {**of, "outcome": outcome})
-            yield Sample("fastflight_rows_total", counts["rows"], of)
-            yield Sample("fastflight_bytes_total", counts["bytes"], of)
-            yield Sample("fastflight_rejected_rows_total", rejected.get(source, 0), of)
-        for source, duration in durations.items():
-            yield Sample("fastflight_stream_duration_seconds", duration, {"source": source})
-        for code, count in errors.items():
-            yield Sample("fastflight_errors_total", count, {"code": code})
-        for client in OVERDUE:
-            yield Sample("fastflight_overdue_total", overdue.get(client, 0), {"client": client})
-        yield Sample("fastflight_connections_cut_total", cut)
-        yield Sample("fastflight_calls_open", told["calls"])
-        for (name, outcome), count in calls.items():
-            yield Sample("fastflight_calls_total", count, {"call": name, "outcome": outcome})
-        yield Sample("fastflight_waiting", told["waiting"])
-        for limit, size, used in limits:
-            yield Sample("fastflight_limit", size, {"limit": limit})
-            yield Sample("fastflight_limit_used", used, {"limit": limit})
-        for limit in LIMITED:
-            yield Sample("fastflight_refused_total", refused.get(limit, 0), {"limit": limit})
-        for kind, count in told["threads"].items():
-            if kind != "all":
-                yield Sample("fastflight_threads", count, {"kind": kind})
+            durations = [((source,), each.buckets(), each.sum) for source, each in self._durations.items()]
+            rejected = [((source,), counts["rejected"]) for source, counts in self._counts.items()]
+            calls = list(self._calls.items())
+            errors = [((code,), count) for code, count in self._errors.items()]
+            levels = list(self._admission.levels())
+            overdue = [((client,), self._overdue[client]) for client in OVERDUE]
+            cut = self._cut
+            refused = [((limit,), self._admission.refusals.get(limit, 0)) for limit in LIMITED]
+        sources = stats["sources"].items()
+        threads = stats["threads"].items()
+        ended = [((source, outcome), counts[outcome]) for source, counts in sources for outcome in OUTCOMES]
+        yield family("fastflight_streams_open", (((source,), counts["open"]) for source, counts in sources))
+        yield family("fastflight_streams_total", ended)
+        yield histogram("fastflight_stream_duration_seconds", durations)
+        yield family("fastflight_rows_total", (((source,), counts["rows"]) for source, counts in sources))
+        yield family("fastflight_bytes_total", (((source,), counts["bytes"]) for source, counts in sources))
+        yield family("fastflight_rejected_rows_total", rejected)
+        yield family("fastflight_errors_total", errors)
+        yield family("fastflight_overdue_total", overdue)
+        yield single("fastflight_connections_cut_total", cut)
+        yield single("fastflight_calls_open", stats["calls"])
+        yield family("fastflight_calls_total", calls)
+        yield single("fastflight_waiting", stats["waiting"])
+        yield family("fastflight_limit", (((limit,), size) for limit, size, _ in levels))
+        yield family("fastflight_limit_used", (((limit,), used) for limit, _, used in levels))
+        yield family("fastflight_refused_total", refused)
+        yield family("fastflight_threads", (((kind,), count) for kind, count in threads if kind != "all"))

@@ -1,7 +1,7 @@
 """The Arrow Flight server: an edge in front of the catalog's sources."""
 
 from fastflight.access.action import Action, RawAction
+from fastflight.access.authenticator import Tls
 from fastflight.server.flight import DEFAULT_LOCATION, FlightServer
-from fastflight.server.tls import Tls
 
 __all__ = ["DEFAULT_LOCATION", "Action", "FlightServer", "RawAction", "Tls"]

@@ -20,7 +20,7 @@ import structlog
 
 from fastflight.access.action import Action, RawAction
 from fastflight.access.actions import Actions
-from fastflight.access.authenticator import Authenticator
+from fastflight.access.authenticator import Authenticator, Tls
 from fastflight.access.authority import Authority
 from fastflight.access.identity import ANYBODY, Identity, unproven
 from fastflight.concurrency import Shard, Shards
@@ -35,7 +35,6 @@ from fastflight.server.descriptions import Allowing, Descriptions
 from fastflight.server.headers import Headers, begin
 from fastflight.server.interruption import InContext
 from fastflight.server.status import mapped, mapped_plainly
-from fastflight.server.tls import Tls
 from fastflight.service import Catalog
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest

@@ -16,7 +16,6 @@ from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import DeviceListings
 from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
-from fastflight.sources.figures import device_figures, recording_figures
 from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.listed import Listed
 from fastflight.sources.recording import RecordingSource
@@ -27,10 +26,8 @@ __all__ = [
     "DefaultRecordings",
     "Recordings",
     "device_actions",
-    "device_figures",
     "device_sources",
     "recording_actions",
-    "recording_figures",
     "recording_source",
 ]
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import Metric
+
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.concurrency import Shards
-from fastflight.runtime import process
-from fastflight.runtime.metrics import Figures, Sample
+from fastflight.runtime.metrics import FunctionCollector, as_json, collect_process, family
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import Verb
 
 
-def state_actions(registry: StreamRegistry, shards: Shards, figures: Figures | None = None) -> list[Action]:
-    """What every server says of itself, whatever it serves. `figures` are those that it has; else its streams'."""
-    given = figures or own_figures(registry, shards)
+def state_actions(registry: StreamRegistry, shards: Shards, metrics: CollectorRegistry | None = None) -> list[Action]:
+    """The actions that every server has. `metrics` is told by `stats`; by default that of `server_metrics`."""
+    collected = metrics or server_metrics(registry, shards)
 
     def health(_: EmptyBody) -> Iterator[Mapping[str, Any]]:
         yield {"status": registry.state}
 
     def stats(_: EmptyBody) -> Iterator[Mapping[str, Any]]:
-        yield {**registry.stats(), "shards": shards.stats(), "figures": given.told()}
+        yield {**registry.stats(), "shards": shards.stats(), "figures": as_json(collected)}
 
     return [
         Action(
@@ -55,23 +57,22 @@ def state_actions(registry: StreamRegistry, shards: Shards, figures: Figures | N
     ]
 
 
-def own_figures(registry: StreamRegistry, shards: Shards) -> Figures:
-    """What every server counts; more may be added."""
-    figures = Figures()
-    figures.add(registry.figures)
-    figures.add(lambda: _of_shards(shards))
-    figures.add(process.figures)
-    return figures
+def server_metrics(registry: StreamRegistry, shards: Shards) -> CollectorRegistry:
+    """Collects what every server counts. More collectors may be registered."""
+    metrics = CollectorRegistry()
+    metrics.register(FunctionCollector(registry.metrics))
+    metrics.register(FunctionCollector(lambda: _shard_metrics(shards)))
+    collect_process(metrics)
+    return metrics
 
 
-def _of_shards(shards: Shards) -> Iterator[Sample]:
-    for told in shards.stats():
-        of = {"shard": told["name"]}
-        yield Sample("fastflight_shard_tasks", told["tasks"], of)
-        yield Sample("fastflight_shard_streams", told["streams"], of)
-        yield Sample("fastflight_shard_lag_seconds", told["lag_ms"] / 1000, of)
-        yield Sample("fastflight_shard_longest_lag_seconds", told["longest_lag_ms"] / 1000, of)
-        yield Sample("fastflight_shard_stuck_total", told["times_stuck"], of)
+def _shard_metrics(shards: Shards) -> Iterator[Metric]:
+    found = [((stats["name"],), stats) for stats in shards.stats()]
+    yield family("fastflight_shard_tasks", ((of, stats["tasks"]) for of, stats in found))
+    yield family("fastflight_shard_streams", ((of, stats["streams"]) for of, stats in found))
+    yield family("fastflight_shard_lag_seconds", ((of, stats["lag_ms"] / 1000) for of, stats in found))
+    yield family("fastflight_shard_longest_lag_seconds", ((of, stats["longest_lag_ms"] / 1000) for of, stats in found))
+    yield family("fastflight_shard_stuck_total", ((of, stats["times_stuck"]) for of, stats in found))
 
 
 def _described(identity: Identity) -> Mapping[str, Any]:

@@ -36,8 +36,9 @@ def test_a_picture_against_the_boards_own_time(run: Run, tmp_path: Path) -> None
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_other_commands_need_not_wait_for_what_draws() -> None:
-    code = "import sys, fastflight.cli.main; print('matplotlib' in sys.modules)"
+@pytest.mark.parametrize("module", ["matplotlib", "prometheus_client"])
+def test_other_commands_need_not_wait_for_what_draws_or_serves(module: str) -> None:
+    code = f"import sys, fastflight.cli.main; print('{module}' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
-from fastflight.cli.stats import shown
+from fastflight.cli.stats import metrics_of, shown
 from fastflight.client import FastFlightClient
 from fastflight.errors import ProtocolError
-from fastflight.runtime.metrics import TABLE, all_told
+from fastflight.runtime.metrics import DEFINITIONS
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import Mock
 
@@ -27,7 +27,7 @@ def test_all_figures_are_told_as_json(run: Run, location: str) -> None:
     with FastFlightClient(location) as client:
         list(client.read_request(Mock(total_rows=10)))
     figures = json.loads(run("stats", "--json").stdout)["figures"]
-    assert set(figures) <= set(TABLE)
+    assert set(figures) <= set(DEFINITIONS)
     (rows,) = (value for labels, value in figures["fastflight_rows_total"] if labels == {"source": "mock"})
     assert rows >= 10
     assert figures["fastflight_device_open"] == [[{"device": "demo"}, 1]]
@@ -47,7 +47,7 @@ def test_it_fits_a_terminal(run: Run, width: int) -> None:
     told = json.loads(run("stats", "--json").stdout)
     console = Console(width=width, force_terminal=False)
     with console.capture() as captured:
-        console.print(shown("grpc://127.0.0.1:8815", told, all_told(told)))
+        console.print(shown("grpc://127.0.0.1:8815", told, metrics_of(told)))
     assert "…" not in captured.get()
     assert all(len(line) <= width for line in captured.get().splitlines())
 

@@ -14,7 +14,6 @@ from fastflight import FastFlightClient
 from fastflight.cli.compose import open_server
 from fastflight.cli.settings import ServeSettings
 from fastflight.device import listening as device_listening
-from fastflight.runtime.metrics import all_told
 from fastflight.transport.socket import SocketPort
 from fastflight.transport.tapped import TappedPort
 from tests.flight.conftest import SOON, Board, Peer, Serve, command, ticket
@@ -26,8 +25,8 @@ ANYWHERE = "grpc://127.0.0.1:0"
 
 def received(client: FastFlightClient) -> int:
     """How many bytes the server has received of its device."""
-    figures = all_told(client.stats())
-    return sum(int(value) for labels, value in figures["fastflight_device_bytes_total"] if labels["direction"] == "rx")
+    metrics = client.stats()["figures"]
+    return sum(int(value) for labels, value in metrics["fastflight_device_bytes_total"] if labels["direction"] == "rx")
 
 
 def all_that_waited(monkeypatch: pytest.MonkeyPatch, size: int) -> None:

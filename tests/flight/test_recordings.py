@@ -29,7 +29,7 @@ from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.sources import Recordings, device_actions, device_sources, recording_actions, recording_source
 from fastflight.sources import recorder as recorder_module
-from fastflight.sources.figures import recording_figures
+from fastflight.sources.metrics import recording_metrics
 from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
 from fastflight.sources.recordings import RUN, Tidying
 from fastflight.transport.chunk_buffer import Chunk
@@ -318,9 +318,9 @@ def test_what_was_lost_is_one_count_wherever_it_is_shown_and_survives_a_restart(
             (listed,) = board.act("recordings")
             seen = [note for _, note in messages(board, **RECORDING) if note]
             gaps = [note["gap"] for note in seen if "gap" in note]
-            figures = {sample.name: sample.value for sample in recording_figures(recordings)}
+            metrics = {each.name: each.samples[0].value for each in recording_metrics(recordings)}
             lost.append(sum(gap["last"] - gap["first"] + 1 for gap in gaps))
-            assert listed["lost"] == seen[-1]["lost"] == figures["fastflight_recording_lost"] == lost[-1]
+            assert listed["lost"] == seen[-1]["lost"] == metrics["fastflight_recording_lost"] == lost[-1]
         assert StoreReader(tmp_path).log("demo").statistics().lost == lost[-1]
     assert 0 < lost[0] < lost[1]
 

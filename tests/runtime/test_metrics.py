@@ -1,74 +1,122 @@
-"""Figures: the table, histograms and labels of devices."""
+"""Metrics: their definitions, what is collected, and the JSON of it."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
+from fastflight.concurrency import Shards
 from fastflight.errors import ResourceExhausted
 from fastflight.runtime.admission import OVERLOADED_SECONDS, Admission, AdmissionTicket, Limits
-from fastflight.runtime.metrics import BEYOND, MAX_DEVICE_LABELS, TABLE, Figures, Histogram, Sample, all_told, labelled
-from fastflight.runtime.process import figures as of_process
+from fastflight.runtime.metrics import (
+    BEYOND,
+    DEFINITIONS,
+    MAX_DEVICE_LABELS,
+    DurationHistogram,
+    FunctionCollector,
+    as_json,
+    collect_process,
+    device_labels,
+    family,
+    from_json,
+    histogram,
+    single,
+)
+from fastflight.runtime.stream_registry import StreamRegistry
+from fastflight.sources.state_actions import server_metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
-    for name, figure in TABLE.items():
+    for name, definition in DEFINITIONS.items():
         assert re.fullmatch(r"(fastflight|process)_[a-z_]+", name)
-        assert (figure.kind == "counter") == name.endswith("_total"), name
-        assert figure.help.endswith(".")
+        assert (definition.kind == "counter") == name.endswith("_total"), name
+        assert definition.help.endswith(".")
 
 
-def test_the_page_lists_the_table_and_nothing_else() -> None:
+def test_the_page_lists_the_definitions_and_nothing_else() -> None:
     rows = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.M)
     listed = {name: (kind, labels.strip(), text.strip()) for name, kind, labels, text in rows}
     assert listed == {
         name: (each.kind, ", ".join(f"`{label}`" for label in each.labels) or "–", each.help)
-        for name, each in TABLE.items()
+        for name, each in DEFINITIONS.items()
     }
 
 
-def test_what_is_not_in_the_table_cannot_be_told() -> None:
-    figures = Figures()
-    figures.add(lambda: [Sample("fastflight_calls_open", 1)])
-    assert figures.told() == {"fastflight_calls_open": [({}, 1)]}
-    figures.add(lambda: [Sample("fastflight_calls_open", 1, {"more": "x"})])
+def test_a_metric_must_be_defined_and_have_its_labels() -> None:
+    with pytest.raises(KeyError):
+        single("fastflight_unknown", 1)
     with pytest.raises(AssertionError):
-        figures.told()
+        family("fastflight_calls_open", [(("more",), 1)])
 
 
 def test_a_histogram_counts_up() -> None:
-    durations = Histogram()
+    durations = DurationHistogram()
     for seconds in (0.001, 0.002, 5000.0):
-        durations.add(seconds)
-    told = durations.told()
-    assert (told["count"], told["sum"]) == (3, 5000.003)
-    assert told["buckets"][:2] == [("0.001", 1), ("0.005", 2)] and told["buckets"][-1] == ("+Inf", 3)
+        durations.observe(seconds)
+    buckets = durations.buckets()
+    assert durations.sum == 5000.003
+    assert buckets[:2] == [("0.001", 1), ("0.005", 2)] and buckets[-1] == ("+Inf", 3)
 
 
-def test_devices_beyond_the_maximum_are_one() -> None:
-    samples = [Sample("fastflight_device_open", 1), Sample("fastflight_device_data_age_seconds", 2.0)]
-    found = list(labelled((f"d{number}", samples) for number in range(MAX_DEVICE_LABELS + 3)))
-    assert len(found) == 2 * MAX_DEVICE_LABELS + 2
-    assert found[-2:] == [
-        Sample("fastflight_device_open", 3, {"device": BEYOND}),
-        Sample("fastflight_device_data_age_seconds", 2.0, {"device": BEYOND}),
+def test_what_is_collected_survives_json_and_reads_the_same_on_the_page() -> None:
+    durations = DurationHistogram()
+    durations.observe(0.25)
+    metrics = CollectorRegistry()
+    found = [
+        single("fastflight_calls_open", 1),
+        family("fastflight_calls_total", [(("devices", "finished"), 2), (("devices", "failed"), 1)]),
+        histogram("fastflight_stream_duration_seconds", [(("mock",), durations.buckets(), durations.sum)]),
+    ]
+    metrics.register(FunctionCollector(lambda: found))
+    told = json.loads(json.dumps(as_json(metrics)))
+    assert told["fastflight_calls_open"] == [[{}, 1]]
+    assert told["fastflight_calls_total"][1] == [{"call": "devices", "outcome": "failed"}, 1]
+    ((labels, value),) = told["fastflight_stream_duration_seconds"]
+    assert (labels, value["count"], value["sum"]) == ({"source": "mock"}, 1, 0.25)
+    assert ["0.1", 0] in value["buckets"] and ["0.5", 1] in value["buckets"]
+    again = CollectorRegistry()
+    again.register(FunctionCollector(lambda: from_json({"figures": told})))
+    assert generate_latest(again) == generate_latest(metrics)
+
+
+def test_devices_beyond_the_maximum_share_a_label() -> None:
+    labels = device_labels(f"d{number}" for number in range(MAX_DEVICE_LABELS + 3))
+    assert list(labels.values())[-4:] == [f"d{MAX_DEVICE_LABELS - 1}", BEYOND, BEYOND, BEYOND]
+    opened = family("fastflight_device_open", (((label,), 1) for label in labels.values()))
+    ages = family("fastflight_device_data_age_seconds", (((label,), 2.0) for label in labels.values()))
+    assert len(opened.samples) == len(ages.samples) == MAX_DEVICE_LABELS + 1
+    assert [(each.samples[-1].labels, each.samples[-1].value) for each in (opened, ages)] == [
+        ({"device": BEYOND}, 3),
+        ({"device": BEYOND}, 2.0),
     ]
 
 
-def test_figures_of_another_version_are_left_out() -> None:
+def test_metrics_of_another_version_are_left_out() -> None:
     stats = {"figures": {"fastflight_calls_open": [[{}, 1]], "of_another_version": [[{}, 1]]}}
-    assert all_told(stats) == {"fastflight_calls_open": [({}, 1)]}
+    assert [each.name for each in from_json(stats)] == ["fastflight_calls_open"]
 
 
-def test_a_process_says_what_it_uses() -> None:
-    told = {name: value for name, value, _ in of_process()}
-    assert set(told) <= set(TABLE) and told["process_cpu_seconds_total"]
+def test_a_process_tells_what_it_uses() -> None:
+    metrics = CollectorRegistry()
+    collect_process(metrics)
+    told = as_json(metrics)
+    assert set(told) <= set(DEFINITIONS) and told["process_cpu_seconds_total"][0][1]
     if Path("/proc/self/statm").exists():
-        assert len(told) == 5 and all(value for name, value in told.items() if name != "process_open_sockets")
+        assert set(told) == {name for name in DEFINITIONS if name.startswith("process_")}
+
+
+def test_all_that_every_server_collects_is_defined() -> None:
+    registry = StreamRegistry()
+    with Shards(1) as shards:
+        told = as_json(server_metrics(registry, shards))
+    assert set(told) <= set(DEFINITIONS)
+    assert {"fastflight_refused_total", "fastflight_shard_tasks", "fastflight_threads"} <= set(told)
 
 
 def test_a_server_is_overloaded_when_it_has_room_for_nobody_for_long() -> None:

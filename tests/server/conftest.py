@@ -221,8 +221,9 @@ class Later:
             assert time.monotonic() < deadline
         return found[0]
 
-    def figures(self) -> dict[str, float]:
-        told = {(each.name, *each.labels.values()): each.value for each in self.registry.figures()}
+    def metrics(self) -> dict[str, float]:
+        samples = [sample for metric in self.registry.metrics() for sample in metric.samples]
+        told = {(each.name, *each.labels.values()): each.value for each in samples}
         return {
             "readers": told["fastflight_overdue_total", "reader"],
             "writers": told["fastflight_overdue_total", "writer"],

@@ -123,7 +123,7 @@ def test_the_device_of_one_that_stops_is_free_and_it_is_told_when_it_reads_on(
         stopped.read_all()
     assert isinstance(typed(raised.value, ""), Stopped)
     assert running.settled()
-    assert later.figures() == {"readers": 1, "writers": 0, "cut": 0}
+    assert later.metrics() == {"readers": 1, "writers": 0, "cut": 0}
 
 
 def test_a_look_that_fails_for_one_stream_ends_the_others_all_the_same(
@@ -185,7 +185,7 @@ def test_the_connection_of_one_that_stays_is_cut(running: Running, stopped: flig
     assert running.stats()["open"] == 1
     later.after(STALLED_SECONDS / 2)
     assert running.settled()
-    assert later.figures() == {"readers": 1, "writers": 0, "cut": 1}
+    assert later.metrics() == {"readers": 1, "writers": 0, "cut": 1}
     with pytest.raises(pa.ArrowException):
         stopped.read_all()
 
@@ -198,7 +198,7 @@ def test_others_on_its_connection_go_on(running: Running, client: flight.FlightC
     for _ in range(3):
         later.after(STALLED_SECONDS)
     assert running.stats()["open"] == 2
-    assert later.figures() == {"readers": 1, "writers": 0, "cut": 0}
+    assert later.metrics() == {"readers": 1, "writers": 0, "cut": 0}
     other.cancel()
     with pytest.raises(flight.FlightUnavailableError, match="has taken nothing"):
         stopped.read_all()
@@ -215,7 +215,7 @@ def test_one_that_takes_a_batch_now_and_then_is_left_alone(
         later.late = 0
         while later.reader().offered == before:
             stopped.read_chunk()
-    assert later.figures()["readers"] == 0
+    assert later.metrics()["readers"] == 0
     stopped.cancel()
     assert running.settled()
 
@@ -242,9 +242,9 @@ def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: Runni
     later.after(0)
     for line.acknowledged in range(1, 10):
         later.after(STALLED_SECONDS / 2)
-    assert later.figures()["readers"] == 0
+    assert later.metrics()["readers"] == 0
     later.after(STALLED_SECONDS)  # in which nothing more was acknowledged
-    assert later.figures()["readers"] == 1
+    assert later.metrics()["readers"] == 1
 
 
 @pytest.mark.usefixtures("stopped")
@@ -256,7 +256,7 @@ def test_what_moves_while_nothing_waits_for_the_line_is_not_the_streams(running:
     later.after(0)
     for line.acknowledged in range(1, 3):
         later.after(STALLED_SECONDS / 2)
-    assert later.figures()["readers"] == 1
+    assert later.metrics()["readers"] == 1
 
 
 def test_what_moves_on_a_shared_connection_may_be_another_ones(
@@ -270,7 +270,7 @@ def test_what_moves_on_a_shared_connection_may_be_another_ones(
     later.after(0)
     for line.acknowledged in range(1, 3):
         later.after(STALLED_SECONDS / 2)
-    assert later.figures()["readers"] == 1
+    assert later.metrics()["readers"] == 1
     for each in (other, stopped):
         each.cancel()
 
@@ -310,7 +310,7 @@ def test_a_kept_answer_that_nobody_reads_is_ended_as_every_other(running: Runnin
         later.after(STALLED_SECONDS)
         later.after(STALLED_SECONDS)
         assert running.settled()
-        assert later.figures() == {"readers": 1, "writers": 0, "cut": 1}
+        assert later.metrics() == {"readers": 1, "writers": 0, "cut": 1}
         with pytest.raises(pa.ArrowException):
             stopped.read_all()
 
@@ -332,7 +332,7 @@ def test_without_a_descriptor_to_look_with_it_looks_again_later(
         assert cut(running.server.port) == 0
     later.after(2 * STALLED_SECONDS)
     assert running.settled()
-    assert later.figures() == {"readers": 1, "writers": 0, "cut": 1}
+    assert later.metrics() == {"readers": 1, "writers": 0, "cut": 1}
     with pytest.raises(pa.ArrowException):
         stopped.read_all()
 

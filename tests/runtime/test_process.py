@@ -6,18 +6,18 @@ import threading
 from collections import Counter
 
 from fastflight.concurrency import Shards
-from fastflight.runtime.threads import by_kind
+from fastflight.runtime.process import threads_by_kind
 
 
 def test_every_thread_is_accounted_for_once() -> None:
     ended = threading.Event()
     threads = [threading.Thread(target=ended.wait, name=name) for name in ("acks", "serial read /dev/ttyX", "mine")]
     # Other tests' servers may be there.
-    before = Counter(by_kind(0))
+    before = Counter(threads_by_kind(0))
     with Shards(2):
         for thread in threads:
             thread.start()
-        kinds = by_kind(0)
+        kinds = threads_by_kind(0)
         ended.set()
         for thread in threads:
             thread.join()
@@ -27,6 +27,6 @@ def test_every_thread_is_accounted_for_once() -> None:
 
 
 def test_handlers_are_part_of_all() -> None:
-    kinds = by_kind(1000)
+    kinds = threads_by_kind(1000)
     assert kinds["handlers"] == 1000
     assert kinds["all"] == sum(count for kind, count in kinds.items() if kind != "all")
