@@ -105,7 +105,7 @@ class OpenBoard:
             try:
                 yield from self.repl.enter(interrupt=interrupt, attempts=FIRST_ATTEMPTS if self._booting else 1)
             except BusyError:
-                if not (yield from orphaned_transfer.is_ours(self.repl)):
+                if not (yield from orphaned_transfer.is_orphaned(self.repl)):
                     raise
                 yield from self.mend()
         self._booting = False
@@ -219,7 +219,7 @@ class OpenBoard:
 
     def part(self, path: str) -> Conversation[PartialWrite | None]:
         """What a broken write to `path` left that can be resumed."""
-        return (yield from staging.left(self.link, self._file(path)))
+        return (yield from staging.find_partial_write(self.link, self._file(path)))
 
     def hashes(self, folder: str) -> Conversation[list[Hashed]]:
         """Every file below `folder` with its digest."""

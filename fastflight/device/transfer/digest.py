@@ -1,4 +1,4 @@
-"""Digests of what was sent, and of what lies on a board."""
+"""Digests: `RunningDigest` of what is sent, and conversations that have the board hash its files."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
 
 
 class RunningDigest:
-    """What was sent, as it was sent; with `resume`, of the whole that it completes."""
+    """The sha256 and the crc32 of what was sent. With `resume`, of the whole file that it completes."""
 
     def __init__(self, resume: Resumption | None = None) -> None:
         self.size = resume.part.size if resume else 0
         self._part = resume.part if resume else None
         self._crc32 = int(resume.part.digest, 16) if resume and resume.part.algorithm == "crc32" else 0
-        # The state of a sha256 cannot be had from its value: the whole's is what the caller says.
+        # A sha256 cannot be continued from its value: the caller gives that of the whole file.
         self._sha256 = resume.sha256 if resume else hashlib.sha256()
 
     def add(self, data: bytes) -> None:
-        """Go on with `data`."""
+        """Add `data` to what was sent."""
         self.size += len(data)
         self._crc32 = binascii.crc32(data, self._crc32)
         if not isinstance(self._sha256, str):
             self._sha256.update(data)
 
     def after(self, data: bytes) -> RunningDigest:
-        """As `self` would be with `data`."""
+        """A copy to which `data` is added."""
         other = copy.copy(self)
         if not isinstance(self._sha256, str):
             other._sha256 = self._sha256.copy()
@@ -55,11 +55,11 @@ class RunningDigest:
         return self._sha256 if isinstance(self._sha256, str) else self._sha256.hexdigest()
 
     def hex(self, algorithm: str) -> str:
-        """The digest of the whole, as a board gives it."""
+        """The digest of all that was sent, as a board gives it."""
         return self.sha256 if algorithm == "sha256" else f"{self._crc32:08x}"
 
     def known(self, algorithm: str) -> bool:
-        """Whether the digest of what there is now can be told: of a resumed write only when it is whole."""
+        """Whether `hex` is right before all is sent: the sha256 of a resumed write is known of the whole only."""
         return self._part is None or self._part.algorithm == algorithm == "crc32"
 
 

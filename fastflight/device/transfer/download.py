@@ -1,13 +1,14 @@
-"""Reading a file from a board, as a conversation that delivers its bytes in order.
+"""Reads a file from a board, as a conversation that delivers its bytes in order.
 
-A routine on the board sends blocks. In the binary form (`routines.GET`) a block is a kind, its length, its crc32 and
-its bytes; a board without a raw output stream prints a line for each: a check, and the bytes as base64 or as a literal.
-What is delivered has been checked. The loop ends like any other piece of code, with `\\x04`: no byte of the file can be
-taken for the end. An empty block stands before it, and the check of each goes on from the one before: a line that loses
-whole blocks, or all that is left, is found out.
+A routine on the board sends blocks. In binary (`routines.GET`) a block is a kind, its length, its crc32 and its bytes.
+A board without a raw output stream prints a line for each block: a check, and the bytes as base64 or as a literal.
 
-A transfer that loses something begins again after the last byte that was delivered. Only so many attempts may bring
-nothing new.
+What is delivered has been checked. The check of each block continues the one before, and an empty block is the last:
+lost blocks and a missing end are noticed. The routine's output ends with `\\x04` like any other, which is no kind of
+block, so no byte of the file can be taken for the end.
+
+A download that loses something starts again after the last byte that was delivered. After three attempts in a row that
+deliver nothing new it fails.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def download(
 
 
 class _Download:
-    """What is left to be read: `limit` bytes (None: all) from `offset` on."""
+    """The rest of a download: `limit` bytes (None: all) from `offset` on."""
 
     def __init__(self, link: BoardLink, path: str, form: str, offset: int, limit: int | None) -> None:
         self.offset = offset
@@ -105,7 +106,7 @@ class _Download:
         self._left = -1 if limit is None else limit
 
     def attempt(self, routine: str) -> Conversation[None]:
-        """Have what is left sent, and deliver it."""
+        """Have the board send the rest, and deliver it."""
         link, repl = self._link, self._link.repl
         spelled = link.capabilities.spelled(self._path)
         size = link.capabilities.block_bytes
@@ -156,7 +157,7 @@ class _Download:
 
 
 def _binary_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
-    """The bytes of a block, and its check, which goes on from the one `before`."""
+    """The bytes of a block, and its check, which continues the one `before`."""
     inbox = link.repl.inbox
     within = STALL_SECONDS if link.pace is None else link.patience(link.block, True)
     kind, length, check = HEADER.unpack(bytes([mark]) + (yield from inbox.exactly(HEADER.size - 1, within)))

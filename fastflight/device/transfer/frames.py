@@ -1,15 +1,15 @@
-"""What goes up the line to the board's `put` (`routines`): blocks of content, cut into steps that are answered.
+"""The bytes that an upload sends to the board's `put` (`routines`): blocks of content, cut into steps.
 
-A block is a header of three bytes, then a body: the crc32 (4 bytes, little endian) of the payload, and the payload.
-The board writes a block when it has come whole and its crc32 fits, so that what lies on the board is the content's
-beginning whatever happened on the way. The payload is a part of the content, as it is or deflated if that is smaller.
+A block is a header of three bytes, then a body: the crc32 (4 bytes, little endian) of the payload, and the payload. The
+board writes a block when it has arrived whole and its crc32 fits, so what lies on the board is always the content's
+beginning. The payload is a part of the content, plain or deflated if that saves an eighth.
 
-The body goes in steps. Each is answered when the board has taken it off its ring, the last when the block is written:
-while flash takes its time, the next steps wait in the ring, and those on the way are never more than it holds.
+The body is sent in steps. The board answers each step when it has read it from its ring, and the last one when the
+block is written. So the steps on the way never exceed the ring, and wait in it while the flash is busy.
 
-No byte is `\\x03`. Ctrl-C keeps working, for us and for everybody else: a board whose host went away in mid-block is
-not lost. `\\x03` and the escape are written as two bytes, which is 0.8 % more for random content; the header has the
-eighth bit set in all its bytes.
+No byte is `\\x03`: Ctrl-C keeps working, for us and for the next host, should this one go away within a block. `\\x03`
+and the escape character are sent as two bytes, which is 0.8 % more for random content. All bytes of the header have the
+eighth bit set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFLATED = 1
 FLUSH = 2
 END = 4
 VERIFY = 8
-# Steps on the way at once: fewer leave the line idle while an answer comes back, more are more answers to read.
+# Steps on the way at once. With fewer the line is idle while an answer comes back; more would be more answers to read.
 STEPS = 3
 # How much of a piece a board that is reset may lose: the file systems of boards take a flush as a write of metadata.
 FLUSH_BYTES = 64 * 1024
@@ -39,7 +39,7 @@ WINDOW_BITS = 10
 
 @dataclass(frozen=True, slots=True)
 class UploadStep:
-    """Bytes to be sent in one go and answered by the board; `done` content bytes are written then, if any are."""
+    """Bytes that the board answers together. `done`: content bytes that are written by then, None within a block."""
 
     wire: bytes
     done: int | None
@@ -51,12 +51,12 @@ def header(kind: int, length: int) -> bytes:
 
 
 def end(*, verify: bool) -> bytes:
-    """What ends the content; with `verify` the board takes the digest of the part and waits for a word."""
+    """The header that ends the content. With `verify` the board then sends its digest and waits for an answer."""
     return header(END | VERIFY if verify else END, 0)
 
 
 def buffer_bytes(block: int) -> int:
-    """What a board needs to hold a block of so much content: its check, and escapes in good measure."""
+    """The board's buffer for a block of so much content: with its check, and room for the usual number of escapes."""
     return block + block // 16 + CHECK_BYTES + 12
 
 

@@ -1,8 +1,9 @@
-"""One open line with a board at its end: what the conversations that move files need of it, and what it has shown.
+"""What is known of one open line and its board, and how transfers therefore move their bytes.
 
-`window` is how many bytes may be on their way up without an answer: what the board's receive ring holds, until the
-line proves to carry less. `lost` is to be told of every loss; a line that has lost something is sent smaller frames
-from then on.
+`OpenBoard` makes a `BoardLink` when it has learnt what the board can do; every transfer asks it for the form of the
+bytes, the block size, the window and time limits, and reports losses to it. The window is how many bytes may be on
+their way to the board without an answer: what the board's receive ring holds. After a loss both window and blocks are
+halved, for as long as the line is open.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ DEFLATED_BELOW_BYTES_PER_SECOND = 100_000
 
 
 class BoardLink:
-    """`pace` is the line's bytes per second, None where it is not known."""
+    """One open line. `pace` is its bytes per second, None where that is not known."""
 
     def __init__(self, repl: RawRepl, capabilities: Capabilities) -> None:
         self.repl = repl
@@ -43,26 +44,26 @@ class BoardLink:
         self.pace: float | None = None
         self.window = RINGS.get(capabilities.platform, USUAL_RING) - RING_MARGIN
         self.block = capabilities.block_bytes
-        # It had no memory for the routine that takes files.
+        # The board had no memory for the routine that receives files.
         self.cramped = False
-        # How often something was lost on the way, and sent again.
+        # How often something was lost on the line and sent again.
         self.retries = 0
 
     def lost(self) -> None:
-        """Something was lost or changed on the way: send less at once."""
+        """Report that something was lost or changed on the line: less is sent at once from now on."""
         self.retries += 1
         self.window = max(LEAST_WINDOW, self.window // 2)
         self.block = max(LEAST_BLOCK, self.block // 2)
 
     def patience(self, count: int, storing: bool) -> float:
-        """How long the board may take to answer `count` bytes, and to store them if it does."""
+        """Seconds within which the board answers `count` bytes, which it also writes to its storage if `storing`."""
         if self.pace is None:
             return NETWORK_SECONDS
         return (STORAGE_SECONDS if storing else READING_SECONDS) + 2 * count / self.pace
 
     @staticmethod
     def was_reset(where: str) -> ProtocolError:
-        """What was on its way is lost; what was flushed lies on the board."""
+        """The error for a board that was reset in the middle of a transfer."""
         return ProtocolError(
             "the board was reset in the middle of it",
             where=where,
@@ -85,11 +86,11 @@ class BoardLink:
     def upload_method(self, transfer: Transfer, where: str) -> str:
         """`binary`, `base64` or `literal`, for content that is sent. `RequestError` if the board cannot take it so."""
         known = self.capabilities
-        # Firmware without raw paste is too old to know its ring by its name. Nothing interrupts code in the WebAssembly
-        # port: a host that goes away in mid-block would lose the machine.
+        # Firmware without raw paste is too old for `RINGS`. Nothing interrupts code in the WebAssembly port: it would
+        # wait for ever for the rest of a block whose host has gone.
         able = known.has("stdin.buffer", "stdout.buffer", "binascii.crc32", "os.stat") and bool(self.repl.paste)
         able = able and known.platform != "webassembly" and not 0 < known.free_memory < TINY_HEAP
-        # One that had no memory for the routine once is not asked again, unless by name.
+        # A board that once had no memory for the routine gets it again only on request.
         return self._method(transfer, able and (transfer.method == "binary" or not self.cramped), "take", where)
 
     def download_method(self, transfer: Transfer, where: str) -> str:

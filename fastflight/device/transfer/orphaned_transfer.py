@@ -1,11 +1,12 @@
-"""Whether what runs on a board is no program of its own, but what a host that has gone left staged.
+"""Recognises a board that another host left in the middle of a transfer.
 
-A server that was killed in the middle of a write, or that lost the line, leaves the board waiting for the rest, of
-content or of code. The next host finds that it does not answer at its prompt, and a program that runs is left alone.
-These are known by their answers: a routine takes a few hundred bytes for a part of the content, and raw paste for a
-part of the code, and both answer for them. Any other program is given Ctrl-A, which is no text, and which lines that
-are typed pass over. Who gives all of it back is asked for a line: the prompt's paste mode, into which a person may have
-brought it, or a line that made Ctrl-E of a Ctrl-A, begins one in its own way.
+A server that was killed during a write, or lost the line, leaves the board waiting for the rest of the content or of
+the code. The board then does not answer at its prompt, which looks like a program of the user, and such a program is
+left alone. `is_orphaned` tells them apart. It sends Ctrl-A some hundred times: a routine of ours takes them for content
+and raw paste for code, and both answer in their own way. Ctrl-A is no text, and programs that read lines ignore it.
+
+A board that sends all of it back is sent a line end. The prompt's paste mode, into which a person, or a line that
+changed a Ctrl-A to Ctrl-E, may have brought the board, begins the next line with `===`; it is free to use as well.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fastflight.errors import TransportTimeout
 from fastflight.protocol import Conversation, RawRepl, Send
 
 CTRL_A, CTRL_B = b"\x01", b"\x02"
-# So many as fill the longest step that a routine waits for: half of what may be on the way at once.
+# Enough to fill the longest step that a routine waits for: half of what may be on the way at once.
 KNOCK = CTRL_A * (USUAL_RING // 2 + 16)
 # An answer comes when the last byte of a step has; a traceback, or a file that is closed, takes longer.
 ANSWER_SECONDS = 1.0
@@ -32,8 +33,8 @@ LINE, PASTED_LINE = b"\r", b"\r\n=== "
 MOST_BYTES = 4096
 
 
-def is_ours(repl: RawRepl) -> Conversation[bool]:
-    """Knock, and look at the answer. If it is ours, the board is in no known state afterwards: recover it."""
+def is_orphaned(repl: RawRepl) -> Conversation[bool]:
+    """Whether the board waits for the rest of a transfer, or is in paste mode. If so, recover it next."""
     repl.inbox.clear()
     yield Send(KNOCK)
     answer = b""
@@ -54,7 +55,7 @@ def is_ours(repl: RawRepl) -> Conversation[bool]:
 
 
 def _pastes(repl: RawRepl) -> Conversation[bool]:
-    """Whether what gives back all that it is told is paste mode, where nothing but Ctrl-C or Ctrl-D leads out."""
+    """Whether a board that echoes everything is in paste mode, which only Ctrl-C or Ctrl-D ends."""
     yield Send(LINE)
     answer = b""
     while PASTED_LINE.startswith(answer) and answer != PASTED_LINE:
@@ -66,14 +67,15 @@ def _pastes(repl: RawRepl) -> Conversation[bool]:
 
 
 def _given_back(answer: bytes) -> bytes:
-    """Without what may come before it: the Ctrl-B of who found no prompt."""
+    """The answer without the Ctrl-B that may precede it: the one that was sent when no prompt was found."""
     return answer.removeprefix(CTRL_B)
 
 
 def _may_be_ours(answer: bytes) -> bool:
-    """Whether a routine's answer begins so: steps that were taken, then the report of a block that is damaged.
+    """Whether the answer may be the beginning of one of ours.
 
-    Or the end of what it was to do, for which Ctrl-A is a wrong answer; then a prompt follows. Or raw paste's.
+    A routine acknowledges steps, then reports a damaged block; or it ends, because Ctrl-A is a wrong answer to its
+    digest, and a prompt follows. Raw paste says that it has room for more.
     """
     if answer and not answer.strip(ROOM):
         return len(answer) <= MOST_WINDOWS

@@ -1,8 +1,8 @@
-"""Routines that stay on the board: installed when first needed, then called by a line of code.
+"""Installs routines on a board when they are first needed, and calls them.
 
-They live in one global, whose name tells their version: another version of this program finds nothing under its own
-name and installs its own. A soft reset takes them away, which the call finds out by its `NameError`; one that was never
-installed, by its `AttributeError`. Either is installed anew, once.
+The routines (`routines`) are attributes of one global on the board. Its name contains a hash of their source: another
+version of this program does not find its own name, and installs its own. A soft reset removes everything. The next call
+then raises `NameError`, and a routine that was not installed yet `AttributeError`; either is installed anew, once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MISSING = re.compile(rb"NameError: [^\r\n]*%b|AttributeError: [^\r\n]*" % NAME.
 
 
 class Resident:
-    """What one board holds of them."""
+    """The routines on one board."""
 
     def __init__(self, repl: RawRepl, capabilities: Capabilities) -> None:
         self._repl = repl
@@ -68,7 +68,7 @@ class Resident:
         return routine in self._installed
 
     def call(self, routine: str, *arguments: object, where: str) -> Conversation[None]:
-        """Start `routine`; what it says after its `R` comes next. Raises what it raised before that."""
+        """Start `routine`. What it sends after its `R` is read next. Raises what it raised before that."""
         stderr = yield from self._start(routine, arguments, where)
         if _MISSING.search(stderr) and self._installed:
             self._installed.clear()
@@ -84,7 +84,7 @@ class Resident:
         return not output.stderr
 
     def forget(self) -> None:
-        """Install everything anew: the board was reset, or what was installed is not to be trusted."""
+        """Install everything anew when it is next needed: the board was reset, or the routines may be damaged."""
         self._installed.clear()
 
     def _start(self, routine: str, arguments: tuple[object, ...], where: str) -> Conversation[bytes]:
@@ -99,7 +99,7 @@ class Resident:
             self._repl.inbox.put_back(first)
             raise ProtocolError("the board did not start what it was asked to run", where=where)
         stderr = yield from self._repl.inbox.until(END + b">", START_SECONDS)
-        # What it raised of its own account it raised after it was installed.
+        # Any other error is the routine's own: it is installed.
         if not _MISSING.search(stderr) and b"MemoryError" not in stderr and b"SyntaxError" not in stderr:
             self._installed.update(missing)
         return stderr or b"ended too early"

@@ -1,12 +1,15 @@
-"""What a write keeps on the board until it is done, and how that comes into its place.
+"""The temporary file on the board that a write goes to, and how it replaces the old file.
 
-A part lies in the folder of the file that it is to become, so that a rename does it. A board that cannot rename
-(micro:bit) copies the verified part over the old file instead, once it has shown that there is room; a copy that breaks
-off is done again, and the part removed only after it. So the content is never lost, but between a power cut and the
-next write the file may be in part.
+It lies in the folder of the file that is written, so that a rename puts it in its place. A board that cannot rename
+(micro:bit) copies the verified temporary file over the old one instead, once it has shown that there is room. A copy
+that is interrupted is done again, and the temporary file is removed only after it. So the content is never lost, but
+between a power cut and the next write the file may be incomplete.
 
-Such a board writes a file that does not exist yet under its own name (`direct`), which takes room for one copy instead
-of two. It is verified there, and removed when the write fails (`docs/decisions/0047`).
+Such a board writes a file that does not exist yet directly under its own name, which takes room for one copy instead of
+two. It is verified there, and removed when the write fails (`docs/decisions/0047`).
+
+A write goes through `choose_place`, the upload, `verify` and `place`; `explained` adds hints to its errors. After a
+write that broke, `settle` cleans up and `find_partial_write` finds what can be resumed.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from fastflight.protocol import Conversation, Deliver
 
 # One name per folder, so that a broken transfer leaves at most one such file, which the next one writes over.
 TEMPORARY_NAME = ".fastflight-part"
-# Written and removed again, to see whether there is room for a copy.
+# A file that is written and removed again, to see whether there is room for a copy.
 TRIAL_NAME = ".fastflight-room"
 
 # Erasing a flash sector takes up to a few hundred milliseconds, wear levelling a few of them.
@@ -47,7 +50,7 @@ except OSError:
  pass
 """
 RENAME = "import os\nos.rename({part!r},{path!r})\n"
-# Of one that may be in its place already.
+# For a file that may be in its place already.
 RENAME_LEFT = """\
 import os
 try:
@@ -85,16 +88,16 @@ os.remove({part!r})
 
 @dataclass(slots=True)
 class StagedFile:
-    """A write to `path` that has not ended: what of it lies on the board."""
+    """A write to `path` that has not ended, and how far it has come on the board."""
 
     path: str
-    # A broken write leaves its part, to be resumed.
+    # A write that breaks leaves its temporary file, to be resumed.
     keep: bool = False
-    # Which of several parts it is; None for a write by itself.
+    # Its number among the files of a tree; None for a write by itself.
     number: int | None = None
-    # The old file is being written over with the verified part.
+    # The verified temporary file is being copied over the old one.
     copying: bool = False
-    # It is verified, and one of several that are being put in their places.
+    # It is verified, and one of several that are being renamed.
     placing: bool = False
     # The file is new, and the board cannot rename: it is written under its own name.
     direct: bool = False
@@ -109,14 +112,14 @@ class StagedFile:
 
 
 def writable(path: str) -> str:
-    """`path`, unless its name is one of ours: a file of that name would be taken for the part of another."""
+    """Return `path`. `RequestError` if its name is one that temporary files have."""
     if posixpath.basename(path).startswith((TEMPORARY_NAME, TRIAL_NAME)):
         raise RequestError("the name is for what writes leave behind", where=path, hint="Give it another name")
     return path
 
 
 def choose_place(link: BoardLink, staged: StagedFile) -> Conversation[None]:
-    """Decide whether the write is a direct one."""
+    """Decide whether the write goes directly to the file's own name."""
     if link.capabilities.has("os.rename"):
         return
     try:
@@ -127,7 +130,7 @@ def choose_place(link: BoardLink, staged: StagedFile) -> Conversation[None]:
 
 @contextlib.contextmanager
 def explained(link: BoardLink, staged: StagedFile) -> Iterator[None]:
-    """Errors of the write say what is particular to a board that cannot rename."""
+    """Add to the errors of a write what is particular to a board that cannot rename."""
     try:
         yield
     except TransportError as error:
@@ -146,8 +149,8 @@ def explained(link: BoardLink, staged: StagedFile) -> Iterator[None]:
         raise
 
 
-def left(link: BoardLink, path: str) -> Conversation[PartialWrite | None]:
-    """What a broken write to `path` left that can be resumed: None where the board can take no digest."""
+def find_partial_write(link: BoardLink, path: str) -> Conversation[PartialWrite | None]:
+    """What a broken write to `path` left and a write can resume. None also where the board can take no digest."""
     part = StagedFile(path).staging_path
     try:
         size = (yield from stat(link.repl, link.capabilities, part)).size
@@ -158,7 +161,7 @@ def left(link: BoardLink, path: str) -> Conversation[PartialWrite | None]:
 
 
 def verify(link: BoardLink, staged: StagedFile, sent: RunningDigest) -> Conversation[str]:
-    """Compare what lies in the part with what was sent; how it was compared."""
+    """Compare the staged file with what was `sent`. Returns how: `sha256`, `crc32` or `read back`."""
     name, found = yield from digest(link, staged.staging_path)
     if not name:
         name, found = "read back", (yield from _read_back(link, staged.staging_path))
@@ -168,7 +171,7 @@ def verify(link: BoardLink, staged: StagedFile, sent: RunningDigest) -> Conversa
 
 
 def damaged(path: str) -> ProtocolError:
-    """What the board has is not what was sent."""
+    """The error for a staged file that is not what was sent."""
     return ProtocolError(
         "what the board wrote is not what was sent; the old file is untouched",
         where=path,
@@ -177,7 +180,7 @@ def damaged(path: str) -> ProtocolError:
 
 
 def place(link: BoardLink, staged: StagedFile, size: int) -> Conversation[None]:
-    """Make the verified part, of `size` bytes, the file."""
+    """Replace the old file with the verified staged one, of `size` bytes."""
     if staged.direct:
         return
     path = staged.path
@@ -191,7 +194,7 @@ def place(link: BoardLink, staged: StagedFile, size: int) -> Conversation[None]:
 
 
 def place_all(link: BoardLink, parts: Sequence[StagedFile]) -> Conversation[None]:
-    """Make verified parts the files, on a board that can rename."""
+    """As `place`, for several files on a board that can rename."""
     spelled = link.capabilities.spelled
     pairs = tuple((spelled(each.staging_path), spelled(each.path)) for each in parts)
     code = RENAME_ALL.format(pairs=pairs)
@@ -199,10 +202,10 @@ def place_all(link: BoardLink, parts: Sequence[StagedFile]) -> Conversation[None
 
 
 def settle(link: BoardLink, staged: StagedFile) -> Conversation[None]:
-    """Remove what a broken write left behind, unless it is to be kept; go on with putting it in its place."""
+    """Clean up after a broken write: finish replacing the old file if that had begun, else remove what is not kept."""
     part, path = (link.capabilities.spelled(name) for name in (staged.staging_path, staged.path))
     if staged.copying:
-        # If it was done, there is no part to copy any more. If it cannot be, the part is all there is of the content.
+        # If the copy was finished, there is nothing to copy any more. If not, the content is in the staged file alone.
         code = _copy(link, staged)
     elif staged.placing:
         code = RENAME_LEFT.format(part=part, path=path) + REMOVE.format(part=part)
@@ -220,7 +223,7 @@ def _copy(link: BoardLink, staged: StagedFile) -> str:
 
 
 def _try_room(link: BoardLink, path: str, size: int) -> Conversation[None]:
-    """Raise unless the file at `path` can grow to `size`: a copy would find out when the old file is gone."""
+    """Raise unless the file at `path` can grow to `size`. A copy would notice only when the old file is gone."""
     name = path.encode()
     try:
         growth = size - (yield from stat(link.repl, link.capabilities, path)).size
@@ -228,7 +231,7 @@ def _try_room(link: BoardLink, path: str, size: int) -> Conversation[None]:
         growth = size + len(name)
     if growth <= 0:
         return
-    # As long as the name that it stands for, which is tried with it.
+    # As long as the real name, so that the trial covers a name that is too long.
     trial = posixpath.join(posixpath.dirname(path), TRIAL_NAME).ljust(len(name), "-")
     code = TRIAL.format(path=link.capabilities.spelled(trial), size=growth, block=link.capabilities.block_bytes)
     try:
@@ -238,7 +241,7 @@ def _try_room(link: BoardLink, path: str, size: int) -> Conversation[None]:
 
 
 def _bad_name(path: str) -> DeviceError:
-    """What a flat file system means by `file not found` when it is told to write."""
+    """The error that a flat file system reports as `file not found` when a file is opened for writing."""
     return DeviceError(
         "the board does not accept the name", where=path, hint="Use a shorter name", errno="ENAMETOOLONG"
     )

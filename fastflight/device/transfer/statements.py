@@ -1,7 +1,7 @@
-"""Sending content to a board as code: for boards that cannot take it in binary.
+"""Sends content as Python statements, to boards that cannot receive it in binary.
 
-Each block is a statement that writes it to the open file `_ff`, as base64 or as a literal, deflated where asked, and
-prints how much it wrote.
+Each statement holds a block, as base64 or as a literal, deflated on request. It writes the block to the open file
+`_ff` and prints how many bytes were written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
 def send(
     link: BoardLink, staged: StagedFile, sent: RunningDigest, piece: bytes | None, *, base64: bool, deflating: bool
 ) -> Conversation[None]:
-    """Have the board append `piece` to the part, and what is fetched after it; add what was sent to `sent`.
+    """Append `piece` and all content that is fetched after it to the staged file. What is written is added to `sent`.
 
     `piece` is None if nothing was fetched yet.
     """

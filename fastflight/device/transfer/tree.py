@@ -1,9 +1,11 @@
-"""Writing many files below a folder, so that a write that breaks leaves the old tree whole.
+"""Writes many files below a folder, so that a write that breaks leaves the old files whole.
 
-Every file goes to a numbered part beside its place. When all are there, one pass on the board takes their digests, and
-only if all are right they are put in their places, one right after the other; when that breaks off, mending the session
-goes on with it. Should the storage be full before that, those that are complete are verified and put in their places at
-once, which frees what the old ones took, and the rest follows: `WrittenTree.at_once` tells.
+The content of each file goes to a numbered temporary file beside its place. When all are there, the board takes their
+digests in one pass. Only if all are right do they replace the old files, one right after the other; when that is
+interrupted, the next conversation finishes it (`OpenBoard.mend`).
+
+When the storage is full before that, the files that are complete are verified and replace the old ones at once. This
+frees room for the rest; `WrittenTree.at_once` is false then.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class _Stored:
 
 
 class Tree:
-    """Files to be written below `folder`: `add` each, then `finish`. `staged` is told of every part."""
+    """A write below `folder`: call `add` for each file, then `finish`. Unfinished files are listed in `staged`."""
 
     def __init__(self, link: BoardLink, folder: str, transfer: Transfer, staged: list[StagedFile]) -> None:
         self._link = link
@@ -81,11 +83,11 @@ class Tree:
             try:
                 sent = yield from upload.store()
             except DeviceFull:
-                if not self._stored or not upload.goes_on:
+                if not self._stored or not upload.can_continue:
                     raise
                 self._at_once = False
                 yield from self._put_in_place()
-                yield from upload.look()
+                yield from upload.find_stored()
                 sent = yield from upload.store()
         self._stored.append(_Stored(staged, sent))
 

@@ -1,8 +1,8 @@
-"""What can be said about moving the bytes of files: how they are to move, what a cut-off write left, what was hashed.
+"""The values that callers of transfers give and get.
 
-Resuming a write takes three steps, of which the middle one is the caller's::
+A write that was cut off can be resumed in three steps, of which the caller does the middle one::
 
-    part = session.part(path)                       # what lies beside `path`, with the digest that the board took
+    part = session.part(path)                       # what lies on the board, and the digest that the board took of it
     # compare part.digest with that of the first part.size bytes of the content, then
     session.write(path, rest, resume=Resumption(part, sha256_of_all), keep=True)
 """
@@ -33,7 +33,7 @@ AUTO = Transfer()
 
 @dataclass(frozen=True, slots=True)
 class PartialWrite:
-    """What a cut-off write left beside a path: `size` bytes, and the digest that the board took of them.
+    """What a write that was cut off left on the board: `size` bytes, and the digest that the board took of them.
 
     `algorithm` is `sha256` or `crc32`, `digest` hexadecimal.
     """
@@ -45,10 +45,10 @@ class PartialWrite:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """A write that goes on after `part`, whose digest is that of the content's first bytes.
+    """How to go on after `part`. The caller has checked that its digest is that of the content's first bytes.
 
-    `sha256` is the hexadecimal digest that the whole content has: what lies on the board in the end is held against
-    it, where the board can take it, and reported as what was written.
+    `sha256` is the hexadecimal digest of the whole content. The finished file is compared with it, where the board can
+    take a sha256, and it is reported as that of what was written.
     """
 
     part: PartialWrite

@@ -1,11 +1,12 @@
-"""Writing a file to a board, as a conversation that fetches its bytes.
+"""Writes one file to a board, as a conversation that fetches the content.
 
-The bytes go to a part in the same folder (`parts`), which is verified and then put in the file's place: whatever
-happens on the way, the old file stays whole. The next piece of content is fetched only when the one before is flushed
-to the board's storage.
+The content goes to a temporary file in the same folder, which is verified and then replaces the old file (`staging`):
+whatever happens on the way, the old file stays whole. The next piece of content is fetched when the board has flushed
+the one before to its storage.
 
-In binary, a transfer that loses something goes on from what the board really has: the piece in hand is kept until it is
-stored, and the board is asked for the size and digest of its part. Only so many attempts may bring nothing new.
+A binary upload that loses something on the line continues from what the board has. It keeps the current piece until
+that is stored, and asks the board for the size and the digest of the temporary file. After three attempts in a row
+that store nothing new it fails.
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ from fastflight.device.transfer.types import Resumption, Transfer, WrittenFile
 from fastflight.errors import DeviceError, DeviceMemory, FileMissing, ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, Fetch, Receive, Send
 
-# A line that breaks this often in a row without a byte more on the board does not carry files.
+# Attempts in a row that store nothing new.
 FRUITLESS_ATTEMPTS = 3
 # Taking a digest of 32 blocks of a slow flash.
 HASH_SECONDS = 15.0
 # Long enough to see what has come, short enough not to be felt.
 GLANCE_SECONDS = 0.001
 
-# To put a part in its place the board wants to hear so much of its digest again; nothing else begins so.
+# The board replaces the old file only when it receives so much of its digest back.
 YES_CHARACTERS = 8
 NO = b"N" * YES_CHARACTERS
-# Dots that a board may send before a digest: it sends one for 32 blocks, and no storage holds more than so many.
+# Dots that a board may send before a digest: one for 32 blocks, and no storage holds more of them than this.
 MOST_DOTS = 1 << 20
 
 
 class FileUpload:
-    """One write to `staged`: `run` it, or `store` its content without putting it in its place."""
+    """One write to `staged`. `run` does all of it; `store` leaves out the last step, replacing the old file."""
 
     def __init__(self, link: BoardLink, staged: StagedFile, resume: Resumption | None, transfer: Transfer) -> None:
         self._link = link
         self._staged = staged
         self._transfer = transfer
         self._method = link.upload_method(transfer, staged.path)
-        # All that is flushed to the board's storage; after it, the piece in hand, of which `done` bytes are written.
+        # What is flushed to the board's storage. The current piece comes after it; `_done` of its bytes are written.
         self._stored = RunningDigest(resume)
         self._piece: bytes | None = None
         self._done = 0
-        # What lies on the board is wrong or gone, and cannot be sent again.
+        # What lies on the board is wrong or gone, and its content is not here any more.
         self._hopeless = False
-        # The board was told to put the part in its place.
+        # The board was told to replace the old file.
         self._accepted = False
 
     def run(self) -> Conversation[WrittenFile]:
@@ -64,17 +65,20 @@ class FileUpload:
         return WrittenFile(self._stored.size, self._stored.sha256, verified)
 
     def store(self) -> Conversation[RunningDigest]:
-        """Fetch content until it ends, and leave it as a part; once more after `DeviceFull`, to go on from there."""
+        """Fetch content until it ends, and leave it in the temporary file.
+
+        After `DeviceFull` it may be called again, to continue: see `can_continue` and `find_stored`.
+        """
         if self._method != "binary" or not (yield from self._binary(alone=False)):
             yield from self._as_text()
         return self._stored
 
-    def look(self) -> Conversation[None]:
-        """Find out how much lies on the board, before `store` is run again."""
+    def find_stored(self) -> Conversation[None]:
+        """Ask the board how much it has, before `store` is called again."""
         yield from self._find(ProtocolError("what was written is not there any more", where=self._staged.path))
 
     @property
-    def goes_on(self) -> bool:
+    def can_continue(self) -> bool:
         """Whether a write that found the storage full can be continued."""
         return self._method == "binary"
 
@@ -91,7 +95,11 @@ class FileUpload:
         yield from statements.send(self._link, self._staged, self._stored, self._piece, **form)
 
     def _binary(self, *, alone: bool) -> Conversation[str]:
-        """How it was verified, or `stored`; empty when the board has no memory for this, and nothing is written."""
+        """Upload in binary. `alone`: verify the content and replace the old file.
+
+        Returns how the content was verified, or `stored`; empty text when the board has no memory for the routine, and
+        has written nothing.
+        """
         fruitless = 0
         lost: Exception | None = None
         while True:
@@ -137,11 +145,11 @@ class FileUpload:
         return "stored"
 
     def _next(self) -> Conversation[None]:
-        """The piece in hand is stored: go on to the next."""
+        """The current piece is stored: fetch the next one."""
         self._stored.add(self._piece or b"")
         self._done = 0
         self._piece = yield Fetch()
-        # That may have taken any time. A board that gave up waiting is at its prompt, and takes content for code.
+        # Fetching may have taken any time. A board that stopped waiting is at its prompt and runs content as code.
         try:
             self._link.repl.inbox.put_back((yield Receive(GLANCE_SECONDS)))
         except TransportTimeout:
@@ -149,7 +157,7 @@ class FileUpload:
         raise ProtocolError("the board stopped waiting for more of the file", where=self._staged.path)
 
     def _send(self, step: int, deflating: bool) -> Conversation[None]:
-        """Send what is left of the piece in hand."""
+        """Send what is left of the current piece."""
         link = self._link
         waiting: deque[frames.UploadStep] = deque()
         flying = 0
@@ -163,7 +171,7 @@ class FileUpload:
             flying -= yield from self._answer(waiting, flying)
 
     def _answer(self, waiting: deque[frames.UploadStep], flying: int) -> Conversation[int]:
-        """Read the answer to the oldest step; how many bytes are off the line with it."""
+        """Read the answer to the oldest step, and return how many bytes have left the line with it."""
         step = waiting.popleft()
         within = self._link.patience(flying, step.done is not None)
         answer = yield from self._link.repl.inbox.exactly(1, within)
@@ -177,17 +185,17 @@ class FileUpload:
         return len(step.wire)
 
     def _refusal(self, within: float) -> Conversation[DeviceError | ProtocolError]:
-        """Why the board takes no more. It throws away what still comes until it is interrupted."""
+        """Read why the board takes no more. It discards what it still receives until it is interrupted."""
         said = yield from self._link.repl.inbox.until(b"\x04", within)
         error = routine_failure(said, where=self._staged.path, platform=self._link.capabilities.platform)
         if isinstance(error, DeviceError) and b"ETIMEDOUT" not in said:
-            # It is in step when this is raised.
+            # The board is at its prompt when the error is raised.
             yield from self._link.repl.recover()
             return error
         return damaged(self._staged.path)
 
     def _verified(self) -> Conversation[str]:
-        """Compare the digest that the board takes with that of what was sent, and have it renamed."""
+        """Compare the board's digest with that of what was sent, and have the board replace the old file."""
         inbox, path = self._link.repl.inbox, self._staged.path
         dots = 0
         while (mark := (yield from inbox.exactly(1, HASH_SECONDS))) == b"." and dots < MOST_DOTS:
@@ -204,7 +212,7 @@ class FileUpload:
         yield Send(found[:YES_CHARACTERS].encode() if self._accepted else NO)
         yield from self._over()
         if not right:
-            # Everything is on the board: nothing is in hand that could be sent again.
+            # All pieces were stored, so none is here to be sent again.
             self._hopeless = True
             raise damaged(path)
         if not renames:
@@ -221,9 +229,9 @@ class FileUpload:
             raise routine_failure(stderr, where=path, platform=self._link.capabilities.platform)
 
     def _find(self, error: Exception) -> Conversation[bool]:
-        """Find out what the board has, which is in step. True when it is done: only the word of it was lost.
+        """Ask the board what it has. True when the file is in its place, and only the answer that said so was lost.
 
-        Raises `error` when the transfer cannot go on from there.
+        Raises `error` when the upload cannot continue from there.
         """
         link, resident = self._link, self._link.resident
         if resident.has("put") and not (yield from resident.alive()):
@@ -246,17 +254,17 @@ class FileUpload:
         return False
 
     def _agrees(self, done: int) -> Conversation[bool]:
-        """Whether the board has what was sent, up to `done` bytes of the piece in hand."""
+        """Whether the board has what was sent, up to `done` bytes of the current piece."""
         sent = self._stored.after((self._piece or b"")[:done])
         name = algorithm(self._link)
         if not sent.size or not sent.known(name):
-            # Each block was checked before it was written, and all are in the end.
+            # No digest to compare with. Each block was checked before it was written, and all are at the end.
             return True
         _, found = yield from digest(self._link, self._staged.staging_path)
         return found == sent.hex(name)
 
     def _is_in_place(self) -> Conversation[bool]:
-        """Whether the board was told to rename, and did: only the word of it was lost."""
+        """Whether the board was told to replace the old file, and did."""
         if not self._accepted:
             return False
         name, found = yield from digest(self._link, self._staged.path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.device import Inventory
-from fastflight.device.transfer.orphaned_transfer import CTRL_B, KNOCK, LINE, PASTED_LINE, is_ours
+from fastflight.device.transfer.orphaned_transfer import CTRL_B, KNOCK, LINE, PASTED_LINE, is_orphaned
 from fastflight.errors import BusyError, TransportError
 from fastflight.protocol import RawRepl, Send
 from fastflight.testing.chaos import ChaosProxy
@@ -29,27 +29,27 @@ CONTENT = bytes(range(256)) * 40
 )
 def test_an_answer_of_ours(answer: bytes) -> None:
     for sizes in ((), (1, 2, 3)):
-        played = play(is_ours(RawRepl()), [Send(KNOCK), Answer(answer), Silence()], sizes=sizes)
+        played = play(is_orphaned(RawRepl()), [Send(KNOCK), Answer(answer), Silence()], sizes=sizes)
         assert played.result is True
 
 
 def test_a_prompt_is_free_for_all() -> None:
     answer = b"\x04Traceback (most recent call last):\r\nValueError\r\n\x04>raw REPL; CTRL-B to exit\r\n>"
-    assert play(is_ours(RawRepl()), [Send(KNOCK), Answer(answer)]).result is True
+    assert play(is_orphaned(RawRepl()), [Send(KNOCK), Answer(answer)]).result is True
 
 
 @pytest.mark.parametrize(
     "answer", [b'{"celsius": 21.5}\r\n', b"Autumn\r\n", b"EHLO\r\n", b"A" * 21, KNOCK + b"\r", b"ETA 5 s\r\n"]
 )
 def test_any_other_program_is_left_alone(answer: bytes) -> None:
-    assert play(is_ours(RawRepl()), [Send(KNOCK), Answer(answer), Send(CTRL_B)]).result is False
+    assert play(is_orphaned(RawRepl()), [Send(KNOCK), Answer(answer), Send(CTRL_B)]).result is False
 
 
 def test_paste_mode_gives_all_back_and_begins_lines_in_its_own_way() -> None:
     for sizes in ((), (1, 2, 3)):
         for before in (b"", CTRL_B):
             script = [Send(KNOCK), Answer(before + KNOCK), Silence(), Send(LINE), Answer(PASTED_LINE)]
-            assert play(is_ours(RawRepl()), script, sizes=sizes).result is True
+            assert play(is_orphaned(RawRepl()), script, sizes=sizes).result is True
 
 
 @pytest.mark.parametrize("answer", [[], [Answer(b"\r"), Silence()], [Answer(b"\r\n")], [Answer(b"\r\n=== more")]])
@@ -57,7 +57,7 @@ def test_a_program_that_gives_all_back_is_left_alone(answer: list[Answer | Silen
     rest = answer or [Silence()]
     rest = [*rest, Silence()] if answer == [Answer(b"\r\n")] else rest
     script = [Send(KNOCK), Answer(KNOCK), Silence(), Send(LINE), *rest, Send(CTRL_B)]
-    assert play(is_ours(RawRepl()), script).result is False
+    assert play(is_orphaned(RawRepl()), script).result is False
 
 
 def test_a_board_in_paste_mode_is_used_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_a_board_in_paste_mode_is_used_at_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_so_is_one_that_says_nothing() -> None:
-    assert play(is_ours(RawRepl()), [Send(KNOCK), Silence(), Send(CTRL_B)]).result is False
+    assert play(is_orphaned(RawRepl()), [Send(KNOCK), Silence(), Send(CTRL_B)]).result is False
 
 
 # In the code, a header, a block, between two of them, the digest's answer; and in a short file.
