@@ -44,9 +44,9 @@ def lots_ahead(
 ) -> Generator[Sequence[T], None, None]:
     """Iterate what `begin` gives on `shard`, from now on: lots of at least one item, for the calling thread.
 
-    While the reader waits, `still_wanted` is asked every 40 ms or so, by another thread: `Stopped` is raised once it
-    says no, and it may raise itself. `when_stopped` is given what cancels the iteration, from any thread and whatever
-    the reader does: the reader gets `Cancelled`. Close the generator, or drop it, to cancel the iteration.
+    A reader that waits asks `still_wanted` every 0.2 s, and gets `Stopped` once it returns False, or what it raises.
+    `when_stopped` is given what cancels the iteration, from any thread and whatever the reader does: the reader gets
+    `Cancelled`. Close the generator, or drop it, to cancel the iteration.
     """
     generator = _lots(_Producer(shard, begin, max_bytes, size_of), shard, still_wanted, when_stopped)
     next(generator)  # from here on, closing it runs its `finally`: the source is closed even if it is never read
