@@ -1,7 +1,7 @@
-"""A running stream: whose it is, what it has moved, and whether it is still wanted.
+"""A running stream: who asked for it, how much it has transferred, and whether it is still wanted.
 
-`Stream.check` is asked between batches and while waiting: it raises `Stopped` once the peer has left, the stream was
-cancelled, or the server shuts down. Whoever has one closes it with its outcome, which its registry counts.
+Call `Stream.check` between batches and while you wait: it raises `Stopped` once the client has left, the stream was
+cancelled, or the server shuts down. Close the stream with its outcome, which the registry counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.2
 
 
 class Keeping(Protocol):
-    """What keeps streams: `service.registry.StreamRegistry`."""
+    """The part of a `StreamRegistry` that its streams use."""
 
     @property
     def limits(self) -> Limits: ...
@@ -39,12 +39,12 @@ class Keeping(Protocol):
 
 
 class Stream(AdmissionTicket):
-    """One running do_get, do_put or do_exchange, and its place."""
+    """One running do_get, do_put or do_exchange, and its admission."""
 
-    # As most of them stay. Small answers are quick enough for it to matter how much is set for each.
+    # Defaults, which most streams never change: setting fewer attributes makes small requests measurably faster.
     rows = 0
     bytes = 0
-    # Rows of a file that were set aside.
+    # Bad rows of a file, which are kept out of the answer and counted.
     rejected = 0
     # By `time.perf_counter`, from when it was admitted; 0 before.
     began = 0.0
@@ -55,11 +55,11 @@ class Stream(AdmissionTicket):
     # Whether a client that sends nothing still waits for acknowledgements itself; None where it gets none.
     client_waits: Callable[[], bool] | None = None
     why_stop = ""
-    # How it went; known before it closes where its handler has more to do than to answer.
+    # `finished`, `failed` or `cancelled`; a `lasting` stream has one before it closes.
     outcome = ""
-    # Whose it is, where that was proven.
+    # The name of the identity that asked, if it was authenticated.
     identity = ""
-    # What it failed by.
+    # The error that it failed with.
     error: BaseException | None = None
     lasting = False
     _drain: Callable[[], None] | None = None
@@ -77,13 +77,13 @@ class Stream(AdmissionTicket):
         self.asked = asked
         self._who = who
         self._asker: str | None = None
-        # Its handler's: what comes later runs elsewhere.
+        # The handler's: later work runs in other threads and contexts.
         self.trace: Trace | None = current()
         self._registry = registry
         self._left = left
 
     def asker(self) -> str:
-        """Who asked. To be asked first while the handler is there."""
+        """The name of the client. The first call must be made while the handler runs."""
         if self._asker is None:
             self._asker = self._who()
         return self._asker
@@ -105,7 +105,7 @@ class Stream(AdmissionTicket):
         return self._registry.has_alone(self)
 
     def begin(self) -> None:
-        """It is admitted."""
+        """The stream is admitted."""
         self.began = self._looked = time.perf_counter()
 
     @contextmanager
@@ -118,25 +118,25 @@ class Stream(AdmissionTicket):
             self.awaited = 0.0
 
     def when_stopped(self, tell: Callable[[], object] | None) -> None:
-        """For a handler that would wait rather than `check` now and then: `tell` is called, from any thread."""
+        """Call `tell`, from any thread, when the stream is stopped: for handlers that wait and cannot `check`."""
         self._stopped = tell
         if self.why_stop and tell is not None:
             tell()
 
     def stop(self, why: str) -> None:
-        """End it from outside. The first reason counts."""
+        """Stop the stream from outside. The first reason counts."""
         self.why_stop = self.why_stop or why
         tell = self._stopped
         if tell is not None:
             tell()
 
     def stop_overdue(self, client: str, why: str) -> None:
-        """End it because its client, a `reader` or a `writer`, has exceeded its time."""
+        """Stop the stream because its client, a `reader` or a `writer`, has exceeded its time."""
         self._registry.count_overdue(client)
         self.stop(why)
 
     def when_draining(self, drain: Callable[[], None]) -> None:
-        """A live stream: `drain` makes it end by itself when the server shuts down."""
+        """Mark a live stream: `drain` makes it end by itself when the server shuts down."""
         self._drain = drain
         if self._registry.draining:
             drain()
@@ -167,26 +167,26 @@ class Stream(AdmissionTicket):
         self.bytes += size
 
     def failing(self) -> _Failing:
-        """Around what must not leave the stream open when it raises."""
+        """A context that closes the stream if its block raises."""
         return _Failing(self)
 
     def close(self, outcome: str, error: BaseException | None = None) -> None:
-        """The stream has `finished`, `failed` by an error, or was `cancelled`.
+        """Close the stream as `finished`, `failed` or `cancelled`, with its error.
 
-        A `lasting` one is not closed, but remembers it.
+        A `lasting` stream stays open and remembers the outcome.
         """
         self.outcome = self.outcome or outcome
         self.error = self.error or error
         if error is not None:
             self.asker()
         if not self.lasting and not self.left:
-            # Told of before it is out: whoever waits for the last one goes on then.
+            # Logged first: a server that waits for its last stream goes on as soon as that is out.
             self._registry.tell(self)
             self._registry.closed(self, self.outcome)
 
 
 class _Failing:
-    """A context that closes its stream with what is raised in it. Not a generator: every call passes through one."""
+    """Closes its stream with what is raised in the block. A class and not a generator, since every call uses one."""
 
     __slots__ = ("_stream",)
 
