@@ -14,6 +14,9 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
+from websockets.frames import CloseCode
+from websockets.utils import accept_key
+
 from fastflight.errors import FastFlightError, RequestError
 from fastflight.gateway.asgi import Header
 from fastflight.gateway.callers import ANYONE, Caller
@@ -28,7 +31,6 @@ from fastflight.gateway.relay_wire import SocketWire, TransportWire
 from fastflight.gateway.status import HttpRefusal, last_words
 from fastflight.gateway.unread import Unread
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
-from fastflight.protocol.websocket import CloseCode, accept
 
 PATH = b"/relay"
 # Of 16 to 256 KB, reads of this size moved the most.
@@ -159,7 +161,7 @@ class Relay:
             self._look()
         client.start(
             b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
-            b"sec-websocket-accept: %s\r\n\r\n" % accept(key).encode()
+            b"sec-websocket-accept: %s\r\n\r\n" % accept_key(key).encode()
         )
 
     def _wire(self, transport: asyncio.Transport) -> TransportWire | SocketWire:

@@ -3,6 +3,9 @@
 The client is heard and answered by its `RelaySocket`. Its memory is bounded on both ways: targets are not read while
 `QUEUED_BYTES` or `DATA_FRAMES` wait for it, and it is not heard itself while `MAX_QUEUED_FRAMES` do, so that one that
 asks and never reads costs no more. It ends by a last frame that says why, a WebSocket close, and a moment to read them.
+
+The `websockets` library reads and checks the client's frames. What it would send by itself is dropped: one pong answers
+all pings of a read, and a close frame goes out behind the last frame of the relay.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from websockets.frames import Close, CloseCode, Frame, Opcode
+from websockets.protocol import Protocol, Side
+
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.gateway.relay_allowance import Allowance
 from fastflight.gateway.relay_outgoing import Buffers
@@ -18,7 +24,6 @@ from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream, Taps
 from fastflight.gateway.relay_targets import AllowedTargets, Asker
 from fastflight.gateway.relay_wire import RelaySocket
 from fastflight.gateway.unread import Waiting
-from fastflight.protocol import websocket
 from fastflight.protocol.relay import (
     MAX_PAYLOAD_BYTES,
     MAX_STREAMS,
@@ -33,7 +38,6 @@ from fastflight.protocol.relay import (
     RelayViolation,
     violated,
 )
-from fastflight.protocol.websocket import Close, CloseCode, FramingError, Opcode, Payload, Ping, WebSocketReader
 
 # Payload that waits for a client that does not read: some reads of all its targets. The system holds more, in its own.
 QUEUED_BYTES = 512 * 1024
@@ -46,6 +50,8 @@ MAX_CONNECTING = 32
 OPENS_AT_ONCE, OPENS_PER_SECOND = 2 * MAX_STREAMS, 32
 # A page puts one frame of the relay into each message; others may put several.
 MAX_MESSAGE_BYTES = MAX_PAYLOAD_BYTES + 64 * 1024
+# The text of a close frame, beside its code (RFC 6455, 5.5).
+MAX_REASON_BYTES = 123
 # What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
 LINGER_SECONDS = 2.0
 
@@ -78,7 +84,8 @@ class RelayClient:
         self._connect_timeout = connect_timeout
         self._timing = timing
         self._loop = asyncio.get_running_loop()
-        self._reader = WebSocketReader(masked=True, max_frame_bytes=MAX_MESSAGE_BYTES)
+        # Extensions are not negotiated. Each fragment is passed on by itself, so only fragments are limited.
+        self._websocket = Protocol(Side.SERVER, max_size=(None, MAX_MESSAGE_BYTES))
         self._streams: dict[int, RelayStream] = {}
         # Those that would read their target if there were room.
         self._waiting: dict[int, RelayStream] = {}
@@ -116,7 +123,7 @@ class RelayClient:
 
     def send(self, frame: bytes) -> None:
         if frame and not self._ending:
-            self.outgoing.send(websocket.header(len(frame)) + frame)
+            self._send_frame(Opcode.BINARY, frame)
 
     def over(self, stream: RelayStream) -> None:
         self._streams.pop(stream.number, None)
@@ -146,7 +153,10 @@ class RelayClient:
             self._wire.listen()
         self._shut_when_sent()
 
-    def _heard(self, data: memoryview) -> None:
+    def _send_frame(self, opcode: Opcode, data: bytes | bytearray | memoryview) -> None:
+        self.outgoing.send(Frame(opcode, data).serialize(mask=False))
+
+    def _heard(self, data: bytes) -> None:
         if not data:
             self.abort()
         elif not self._ending:  # else it is thrown away: the client has not read yet that it is over
@@ -154,33 +164,45 @@ class RelayClient:
             if self.outgoing.frames >= MAX_QUEUED_FRAMES:
                 self._wire.rest()
 
-    def _hear(self, data: memoryview) -> None:
-        ping: Ping | None = None
+    def _hear(self, data: bytes) -> None:
+        self._websocket.receive_data(data)
+        self._websocket.data_to_send()
+        pong: Frame | None = None
         try:
-            for frame in self._reader.feed(data):
-                if isinstance(frame, Payload):
-                    if frame.text:
-                        raise FramingError("the relay takes binary messages", CloseCode.UNSUPPORTED_DATA)
+            for frame in self._websocket.events_received():
+                assert isinstance(frame, Frame)
+                if frame.opcode is Opcode.PING:
+                    pong = frame
+                elif frame.opcode is Opcode.CLOSE:
+                    self._finish_closed()
+                elif frame.opcode is Opcode.TEXT:
+                    self._finish(b"", CloseCode.UNSUPPORTED_DATA, "the relay takes binary messages")
+                elif frame.opcode is not Opcode.PONG:
                     for event in self.connection.feed(frame.data):
                         self._carry_out(event)
-                elif isinstance(frame, Ping):
-                    ping = frame
-                elif isinstance(frame, Close):
-                    self._finish(b"", frame.code or CloseCode.NORMAL, "")
                 if self._ending:
                     return
-            if ping is not None:  # RFC 6455, 5.5.3: of several, the last may be answered for all
-                self.outgoing.send(websocket.header(len(ping.data), Opcode.PONG) + ping.data)
         except RelayViolation as error:
             self._finish(violated(error), CloseCode.PROTOCOL_ERROR, error.what)
-        except FramingError as error:
-            self._finish(b"", error.close_code, error.what)
+            return
+        if self._websocket.parser_exc is not None:
+            self._finish_closed()
+        elif pong is not None:  # RFC 6455, 5.5.3: of several, the last may be answered for all
+            self._send_frame(Opcode.PONG, pong.data)
+
+    def _finish_closed(self) -> None:
+        """End with the close frame that the library has for the client's: an answer, or what was wrong."""
+        close = self._websocket.close_sent
+        assert close is not None
+        said = close.code != CloseCode.NO_STATUS_RCVD
+        failed = self._websocket.parser_exc is not None
+        self._finish(b"", close.code if said else CloseCode.NORMAL_CLOSURE, close.reason if failed else "")
 
     def _carry_out(self, event: Event) -> None:
         if isinstance(event, Open):
             self._open(event)
         elif isinstance(event, Closed) and event.stream == 0:
-            self._finish(b"", CloseCode.NORMAL, "")
+            self._finish(b"", CloseCode.NORMAL_CLOSURE, "")
         elif (stream := self._streams.get(event.stream)) is None:
             return  # closed by what came just before it
         elif isinstance(event, Data):
@@ -224,7 +246,8 @@ class RelayClient:
         self._drop_streams("connection ended")
         self.send(last)
         self._ending = True
-        self.outgoing.send(websocket.close(code, reason))
+        short = reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
+        self._send_frame(Opcode.CLOSE, Close(code, short).serialize())
         self._linger = self._loop.call_later(LINGER_SECONDS, self.abort)
         self._wire.listen()
         self._shut_when_sent()

@@ -12,16 +12,18 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import time
 from collections.abc import Callable
 from typing import Protocol
+
+from websockets.frames import Opcode
 
 from fastflight.errors import FastFlightError, RequestError
 from fastflight.gateway.relay_outgoing import Buffers, unpaced
 from fastflight.gateway.relay_targets import AllowedTargets, Asker, Endpoint
 from fastflight.gateway.relay_timing import Timing
 from fastflight.gateway.relay_wire import RelayOutput
-from fastflight.protocol import websocket
 from fastflight.protocol.relay import HEADER_BYTES, Reason, RelayConnection
 from fastflight.transport.tap import Tap
 
@@ -31,6 +33,8 @@ CONNECT_SECONDS = 10.0
 RECEIVE_BUFFER_BYTES = 256 * 1024
 # What one stream reads before the loop turns to the others: for small reads, most of their cost is that turn.
 TURN_BYTES = 256 * 1024
+# The first byte of a WebSocket frame that is a whole binary message (RFC 6455, 5.2).
+_BINARY = 0x80 | Opcode.BINARY
 
 
 # The tap of a device of this server, by its name, if it is to see what is relayed to it.
@@ -190,7 +194,7 @@ class RelayStream:
         view = memoryview(buffer)[:size]
         if self._tap is not None:
             self._tap.feed("rx", bytes(view))
-        head = websocket.header(HEADER_BYTES + size) + client.connection.data(self.number, size)
+        head = _websocket_header(HEADER_BYTES + size) + client.connection.data(self.number, size)
         packed = time.perf_counter_ns()
         client.outgoing.send(head, view, buffer)
         self._timing.read(size)
@@ -227,6 +231,18 @@ class RelayStream:
                 self._sock.shutdown(socket.SHUT_WR)
         if self._shut and self._target_ended:
             self._close(Reason.DONE)
+
+
+def _websocket_header(size: int) -> bytes:
+    """The header of a binary WebSocket frame of `size` bytes, not masked (RFC 6455, 5.2).
+
+    The `websockets` library copies header and payload into one; here the payload goes out from where it was read.
+    """
+    if size < 126:
+        return bytes((_BINARY, size))
+    if size < 1 << 16:
+        return struct.pack("!BBH", _BINARY, 126, size)
+    return struct.pack("!BBQ", _BINARY, 127, size)
 
 
 async def _connected(endpoints: list[Endpoint]) -> tuple[socket.socket, Endpoint]:

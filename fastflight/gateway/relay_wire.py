@@ -17,7 +17,7 @@ from fastflight.transport.tcp_info import SendState, send_state
 # One read of a client: a message of 64 KB with what surrounds it, or many small ones.
 READ_BYTES = 128 * 1024
 
-Heard = Callable[[memoryview], None]
+Heard = Callable[[bytes], None]
 
 
 class RelayOutput(Protocol):
@@ -74,7 +74,6 @@ class SocketWire:
         self._sock = sock
         self._buffers = buffers
         self._loop = asyncio.get_running_loop()
-        self._incoming = bytearray(READ_BYTES)
         self._reading = False
         self._heard: Heard = _unheard
         self._outgoing: RelayOutgoing | None = None
@@ -118,12 +117,12 @@ class SocketWire:
 
     def _readable(self) -> None:
         try:
-            size = self._sock.recv_into(self._incoming)
+            data = self._sock.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            size = 0
-        self._heard(memoryview(self._incoming)[:size])
+            data = b""
+        self._heard(data)
 
 
 class TransportWire(asyncio.Protocol):
@@ -197,14 +196,14 @@ class TransportWire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._closed:
-            self._heard(memoryview(data))
+            self._heard(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._closed:
             self._lost()
 
 
-def _unheard(data: memoryview) -> None:
+def _unheard(data: bytes) -> None:
     """Before the start."""
 
 

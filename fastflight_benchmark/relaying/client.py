@@ -19,8 +19,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from websockets.frames import Frame, Opcode
+
 from fastflight.errors import FastFlightError, TransportError
-from fastflight.protocol import websocket
 from fastflight.protocol.relay import Closed, Data, End, Opened, RelayConnection
 from fastflight_benchmark.relaying.content import LONGEST_BYTES, MIB, Checked
 from fastflight_benchmark.relaying.relays import LIBRARY, OURS, PLAIN
@@ -30,7 +31,6 @@ RAW = "raw"
 WINDOW_BYTES = 4 * MIB
 # A transfer that stands still.
 TIMEOUT_SECONDS = 60.0
-MASK = b"\x00\x00\x00\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Client:
             if job.kind == OURS:
                 self._through_ours(sock, job.seeder, request, checked)
             elif job.kind == LIBRARY:
-                say(sock, job.seeder.encode(), websocket.Opcode.TEXT)
+                say(sock, job.seeder.encode(), Opcode.TEXT)
                 say(sock, request)
                 while checked.size < job.size:
                     checked.take(self._frame(sock))
@@ -116,7 +116,7 @@ class Client:
             longer = self._buffer[2 : 4 if length == 126 else 10]
             _fill(sock, longer)
             length = int.from_bytes(longer, "big")
-        if head[0] != 0x80 | websocket.Opcode.BINARY:
+        if head[0] != 0x80 | Opcode.BINARY:
             raise TransportError("the relay ended the connection")
         payload = self._buffer[:length]
         _fill(sock, payload)
@@ -141,9 +141,8 @@ def _fill(sock: socket.socket, view: memoryview) -> None:
         view = view[came:]
 
 
-def say(sock: socket.socket, payload: bytes, opcode: websocket.Opcode = websocket.Opcode.BINARY) -> None:
-    head = websocket.header(len(payload), opcode)
-    sock.sendall(bytes((head[0], head[1] | 0x80)) + head[2:] + MASK + payload)
+def say(sock: socket.socket, payload: bytes, opcode: Opcode = Opcode.BINARY) -> None:
+    sock.sendall(Frame(opcode, payload).serialize(mask=True))
 
 
 def shake_hands(sock: socket.socket, address: str) -> None:

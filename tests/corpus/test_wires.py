@@ -8,7 +8,6 @@ from typing import Any
 from fastflight.protocol.relay import Open, RelayConnection
 from fastflight.protocol.rfc2217 import decode
 from fastflight.protocol.telnet import Data, Option, Telnet
-from fastflight.protocol.websocket import WebSocketReader
 
 from . import wires
 from .case import Case, check, each
@@ -35,15 +34,6 @@ def test_telnet(case: Case) -> None:
 @each(wires.RFC2217)
 def test_rfc2217(case: Case) -> None:
     check(case, lambda given: decode(*given))
-
-
-@each(wires.WEBSOCKET)
-def test_websocket(case: Case) -> None:
-    def run(pieces: list[bytes]) -> int:
-        reader = WebSocketReader(masked=True, max_frame_bytes=wires.LIMIT)
-        return sum(1 for piece in pieces for _ in reader.feed(piece))
-
-    either_way(case, run)
 
 
 @each(wires.RELAY)

@@ -27,12 +27,10 @@ from fastflight.protocol.rfc2217 import (
     SetStopBits,
 )
 from fastflight.protocol.telnet import MAX_CHANGES, MAX_SUBNEGOTIATION_BYTES
-from fastflight.protocol.websocket import FramingError
 
 from .case import Case
 
 LIMIT = 1000
-MASK = b"\x01\x02\x03\x04"
 
 # What a peer sends before any option is on; the data in it, and what it is answered.
 TELNET = [
@@ -86,45 +84,6 @@ RFC2217 = [
 ]  # fmt: skip
 
 
-def frame(first: int, payload: bytes = b"", *, mask: bytes = MASK, size: bytes | None = None) -> bytes:
-    length = bytes([0x80 | len(payload)]) if size is None else size
-    return bytes([first]) + length + mask + bytes(byte ^ MASK[i % 4] for i, byte in enumerate(payload))
-
-
-# What a server of frames up to LIMIT bytes reads; how many frames there are in it.
-WEBSOCKET = [
-    Case("nothing", b"", outcome=0),
-    Case("half a header", b"\x82", outcome=0),
-    Case("a header without its mask", b"\x82\x85\x01", outcome=0),
-    Case("a payload that breaks off", frame(0x82, b"abcde")[:-1], outcome=0),
-    Case("a reserved bit", frame(0xC2), FramingError, "reserved bits"),
-    Case("all reserved bits", frame(0xF2), FramingError, "reserved bits"),
-    Case("opcode 3", frame(0x83), FramingError, "opcode 3 has no meaning"),
-    Case("opcode 11", frame(0x8B), FramingError, "opcode 11 has no meaning"),
-    Case("opcode 15", frame(0x8F), FramingError, "opcode 15 has no meaning"),
-    Case("a frame without mask", b"\x82\x01a", FramingError, "must be masked"),
-    Case("a byte more than allowed", frame(0x82, size=b"\xfe" + struct.pack("!H", LIMIT + 1)), FramingError, f"more than {LIMIT}"),
-    Case("2^63 bytes", frame(0x82, size=b"\xff\x80" + bytes(7)), FramingError, "a length that is not written as it must be"),
-    Case("2^64 - 1 bytes", frame(0x82, size=b"\xff" + b"\xff" * 8), FramingError, "a length that is not written as it must be"),
-    Case("a short length in eight bytes", frame(0x82, size=b"\xff" + bytes(8)), FramingError, "a length that is not written as it must be"),
-    Case("a fragment of nothing", frame(0x80, b"a"), FramingError, "a fragment out of its message"),
-    Case("a message in a message", frame(0x02, b"a") + frame(0x82, b"b"), FramingError, "a fragment out of its message"),
-    Case("a message that never ends", frame(0x02, b"a") + frame(0x00, b"b") * 100, outcome=101),
-    Case("a ping in parts", frame(0x09, b"a"), FramingError, "cannot be fragmented"),
-    Case("a close in parts", frame(0x08, b"a"), FramingError, "cannot be fragmented"),
-    Case("a ping of 126 bytes", frame(0x89, size=b"\xfe\x00\x7e"), FramingError, "a control frame is too long"),
-    Case("a ping in a message", frame(0x02, b"a") + frame(0x89) + frame(0x80), outcome=3),
-    Case("half a close code", frame(0x88, b"\x03"), FramingError, "half a code"),
-    Case("a close code that is never sent", frame(0x88, struct.pack("!H", 1005)), FramingError, "1005 is no code"),
-    Case("a close code below all", frame(0x88, struct.pack("!H", 999)), FramingError, "999 is no code"),
-    Case("a close code above all", frame(0x88, struct.pack("!H", 5000)), FramingError, "5000 is no code"),
-    Case("a reason that is not UTF-8", frame(0x88, struct.pack("!H", 1000) + b"\xff"), FramingError, "not UTF-8"),
-    Case("frames after a close", frame(0x88) + frame(0xFF) * 10, outcome=1),
-    Case("an HTTP request", b"GET / HTTP/1.1\r\n", FramingError, "reserved bits"),
-    Case("the beginning of TLS", b"\x16\x03\x01", FramingError, "reserved bits"),
-]  # fmt: skip
-
-
 def relay(kind: int, stream: int, payload: bytes = b"", flags: int = 0, size: int | None = None) -> bytes:
     return struct.pack("!BBHI", kind, flags, stream, len(payload) if size is None else size) + payload
 
@@ -169,4 +128,4 @@ RELAY = [
     Case("an HTTP request", b"GET / HTTP/1.1\r\n", RelayViolation, "71 is no type"),
 ]  # fmt: skip
 
-CASES = {"telnet": TELNET, "RFC 2217": RFC2217, "WebSocket frames": WEBSOCKET, "relay frames": RELAY}
+CASES = {"telnet": TELNET, "RFC 2217": RFC2217, "relay frames": RELAY}

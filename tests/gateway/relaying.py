@@ -10,24 +10,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from websockets.frames import Close, Frame, Opcode
+from websockets.protocol import Protocol, Side
+
 from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.gateway.relay_wire import SocketWire
-from fastflight.protocol import websocket
 from fastflight.protocol.relay import Closed, Data, End, Event, Opened, RelayConnection
-from fastflight.protocol.websocket import Frame, Opcode, Payload, WebSocketReader
 
 LOCAL = ("127.0.0.1:*", "[::1]:*")
-MASK = b"\x21\x43\x65\x87"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def masked(payload: bytes, opcode: Opcode = Opcode.BINARY) -> bytes:
     """A frame as a client sends it."""
-    head = websocket.header(len(payload), opcode)
-    return bytes((head[0], head[1] | 0x80)) + head[2:] + MASK + bytes(websocket.unmask(payload, MASK))
+    return Frame(opcode, payload).serialize(mask=True)
 
 
 class User:
@@ -36,8 +35,8 @@ class User:
     def __init__(self, sock: socket.socket, window: int = 64 * 1024) -> None:
         self.sock = sock
         self.connection = RelayConnection(accepts=False, window_bytes=window)
-        self._reader = WebSocketReader(masked=False, max_frame_bytes=1 << 20)
-        self._came: deque[Event | Frame] = deque()
+        self._websocket = Protocol(Side.CLIENT)
+        self._came: deque[Event | Frame | Close] = deque()
         self.ended = False
 
     async def say(self, frame: bytes, opcode: Opcode = Opcode.BINARY) -> None:
@@ -46,7 +45,7 @@ class User:
     async def raw(self, wire: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(self.sock, wire)
 
-    async def next(self) -> Event | Frame | None:
+    async def next(self) -> Event | Frame | Close | None:
         """What comes next of the relay, or of the WebSocket itself; None at the end."""
         while not self._came and not self.ended:
             try:
@@ -54,14 +53,17 @@ class User:
             except ConnectionError:
                 came = b""
             self.ended = not came
-            for frame in self._reader.feed(came):
-                if isinstance(frame, Payload):
+            self._websocket.receive_data(came)
+            for frame in self._websocket.events_received():
+                assert isinstance(frame, Frame)
+                if frame.opcode is Opcode.BINARY:
                     self._came.extend(self.connection.feed(frame.data))
                 else:
-                    self._came.append(frame)
+                    self._came.append(Close.parse(frame.data) if frame.opcode is Opcode.CLOSE else frame)
+            assert self._websocket.parser_exc is None
         return self._came.popleft() if self._came else None
 
-    async def open(self, stream: int, target: str) -> Event | Frame | None:
+    async def open(self, stream: int, target: str) -> Event | Frame | Close | None:
         """Ask for a stream; the answer."""
         await self.say(self.connection.open(stream, target))
         return await self.next()

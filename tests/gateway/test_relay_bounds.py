@@ -6,6 +6,8 @@ import asyncio
 import socket
 from typing import Any
 
+from websockets.frames import Opcode
+
 from fastflight.gateway.relay_client import (
     DATA_FRAMES,
     MAX_CONNECTING,
@@ -15,7 +17,6 @@ from fastflight.gateway.relay_client import (
     QUEUED_BYTES,
 )
 from fastflight.protocol.relay import MAX_STREAMS, WINDOW_BYTES, Closed, Data, Reason
-from fastflight.protocol.websocket import Opcode
 
 from .relaying import LOCAL, deaf, echo, flood, masked, opened, relayed, spun, target
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from websockets.frames import Close, CloseCode
 
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import unpaced
 from fastflight.protocol.relay import Closed, Data, End, Reason
-from fastflight.protocol.websocket import Close, CloseCode
 from fastflight.testing.chaos import ChaosProxy
 from fastflight.transport.tap import Tap
 

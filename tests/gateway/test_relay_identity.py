@@ -9,12 +9,12 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import CloseCode
 from websockets.sync.client import ClientConnection, connect
 
 from fastflight.gateway import AllowedTargets
 from fastflight.gateway.relay import MAX_CLIENTS_OF_ONE
 from fastflight.protocol.relay import Closed, Opened, Reason, RelayConnection
-from fastflight.protocol.websocket import CloseCode
 
 from .guarded import SOON, Guarded, guarding
 

@@ -7,10 +7,11 @@ import struct
 from typing import Any
 
 import pytest
+from websockets.frames import Close, CloseCode, Frame, Opcode
 
+from fastflight.gateway.relay_client import MAX_MESSAGE_BYTES
 from fastflight.protocol import relay
 from fastflight.protocol.relay import Closed, FrameType, Reason
-from fastflight.protocol.websocket import Close, CloseCode, Opcode, Pong
 
 from .relaying import deaf, echo, masked, opened, relayed, target
 
@@ -24,7 +25,7 @@ def test_a_byte_more_than_there_is_credit_for_ends_the_connection(run: Any) -> N
                 await user.say(user.connection.data(1, size) + bytes(size))
                 # The answer to it is behind what credit there was: the system's own buffers took some.
                 await user.say(b"", Opcode.PING)
-                while not isinstance(await user.next(), Pong):
+                while not isinstance(await user.next(), Frame):
                     pass
             await user.say(relay.header(FrameType.DATA, 1, 1) + b"x")
             event = await user.next()
@@ -63,23 +64,81 @@ def test_rules_that_are_broken_end_the_connection_with_the_reason(run: Any, what
     run(work())
 
 
-@pytest.mark.parametrize(
-    ("wire", "code"),
-    [
-        (masked(b"hello", Opcode.TEXT), CloseCode.UNSUPPORTED_DATA),
-        (b"\x82\x05hello", CloseCode.PROTOCOL_ERROR),
-        (b"\x82\xff" + struct.pack("!Q", 1 << 40), CloseCode.MESSAGE_TOO_BIG),
-        (masked(struct.pack("!H", 4321) + b"enough", Opcode.CLOSE), 4321),
-        (masked(b"", Opcode.CLOSE), CloseCode.NORMAL),
-    ],
-)
-def test_the_websocket_ends_with_its_code(run: Any, wire: bytes, code: int) -> None:
-    async def work() -> None:
-        async with relayed() as (user, _):
-            await user.raw(wire)
+def frame(first: int, payload: bytes = b"") -> bytes:
+    """A frame with this first byte, which may be wrong, as a client sends it."""
+    whole = masked(payload)
+    return bytes((first,)) + whole[1:]
+
+
+def closing(code: int, reason: bytes = b"") -> bytes:
+    return frame(0x88, struct.pack("!H", code) + reason)
+
+
+# What a client may not send (RFC 6455, by clause).
+PROTOCOL_ERRORS = {
+    **{f"5.2 reserved bit {bit:#x}": frame(0x82 | bit, b"x") for bit in (0x40, 0x20, 0x10)},
+    **{f"5.2 reserved bit {bit:#x} of a ping": frame(0x89 | bit, b"x") for bit in (0x40, 0x20, 0x10)},
+    **{f"5.2 opcode {code}": frame(0x80 | code) for code in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)},
+    "5.1 not masked": b"\x82\x05hello",
+    "5.1 a close that is not masked": b"\x88\x00",
+    "5.4 a fragment of nothing": frame(0x80, b"x"),
+    "5.4 a last fragment twice": frame(0x02) + frame(0x80) + frame(0x80),
+    "5.4 a message within a message": frame(0x02) + frame(0x82),
+    **{f"5.5 a fragmented {code:#x}": frame(code) for code in (8, 9, 10)},
+    **{f"5.5 a long {code:#x}": frame(0x80 | code, bytes(126)) for code in (8, 9, 10)},
+    "5.5.1 half a code": frame(0x88, b"\x03"),
+    **{f"7.4 code {code}": closing(code) for code in (0, 999, 1004, 1005, 1006, 1015, 2999, 5000)},
+    "an HTTP request": b"GET / HTTP/1.1\r\n",
+    "the beginning of TLS": b"\x16\x03\x01",
+}
+ENDS = {
+    **{what: (wire, CloseCode.PROTOCOL_ERROR) for what, wire in PROTOCOL_ERRORS.items()},
+    "text": (masked(b"hello", Opcode.TEXT), CloseCode.UNSUPPORTED_DATA),
+    "a reason that is not UTF-8": (closing(1000, b"\xff"), CloseCode.INVALID_DATA),
+    "2^40 bytes": (b"\x82\xff" + struct.pack("!Q", 1 << 40), CloseCode.MESSAGE_TOO_BIG),
+    "2^64 - 1 bytes": (b"\x82\xff" + b"\xff" * 8, CloseCode.MESSAGE_TOO_BIG),
+    "a byte too many": (b"\x82\xff" + struct.pack("!Q", MAX_MESSAGE_BYTES + 1), CloseCode.MESSAGE_TOO_BIG),
+    "a ping of a megabyte": (b"\x89\xff" + struct.pack("!Q", 1 << 20), CloseCode.MESSAGE_TOO_BIG),
+    "a close with a code": (closing(4321, b"enough"), 4321),
+    "a close without a code": (frame(0x88), CloseCode.NORMAL_CLOSURE),
+    "frames after a close": (frame(0x88) + frame(0xFF) * 10, CloseCode.NORMAL_CLOSURE),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_the_websocket_ends_with_its_code(run: Any, what: str) -> None:
+    wire, code = ENDS[what]
+
+    async def ended(pieces: list[bytes]) -> None:
+        async with relayed() as (user, client):
+            await user.raw(masked(b"first", Opcode.PING))
+            assert await user.next() == Frame(Opcode.PONG, b"first")
+            for piece in pieces:
+                client._heard(piece)
             closed = await user.next()
             assert isinstance(closed, Close) and closed.code == code
             assert await user.next() is None
+
+    run(ended([wire]))
+    run(ended([wire[at : at + 1] for at in range(len(wire))]))
+
+
+@pytest.mark.parametrize("wire", [b"\x82", b"\x82\x85\x01", frame(0x82, b"abcde")[:-1], frame(0x8A, b"not asked for")])
+def test_what_is_not_whole_or_asks_for_nothing_is_not_answered(run: Any, wire: bytes) -> None:
+    async def work() -> None:
+        async with relayed() as (user, client):
+            client._heard(wire)
+            assert not client._ending and not client.outgoing.frames
+
+    run(work())
+
+
+def test_a_long_reason_is_cut_at_a_character(run: Any) -> None:
+    async def work() -> None:
+        async with relayed() as (user, client):
+            client.end(CloseCode.POLICY_VIOLATION, Reason.REFUSED, "é" * 200)
+            assert isinstance(await user.next(), Closed)
+            assert await user.next() == Close(CloseCode.POLICY_VIOLATION, "é" * 61)
 
     run(work())
 
@@ -89,9 +148,10 @@ def test_pings_are_answered_between_fragments(run: Any) -> None:
         async with target(echo) as there, relayed() as (user, _):
             await opened(user, 1, there)
             message = user.connection.data(1, 6) + b"halves"
-            first, rest = masked(message[:9]), masked(message[9:], Opcode.CONTINUATION)
-            await user.raw(bytes((first[0] & 0x7F,)) + first[1:] + masked(b"there?", Opcode.PING) + rest)
-            assert await user.next() == Pong(b"there?")
+            first, rest = masked(message[:9]), masked(message[9:], Opcode.CONT)
+            first = bytes((first[0] & 0x7F,)) + first[1:]
+            await user.raw(first + frame(0x00) * 1000 + masked(b"there?", Opcode.PING) + rest)
+            assert await user.next() == Frame(Opcode.PONG, b"there?")
             assert await user.receive(1, 6) == b"halves"
 
     run(work())
