@@ -16,7 +16,7 @@ from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.client.rows import Rows
 from fastflight.errors import Stopped
-from fastflight.runtime.admission import SILENT_SECONDS
+from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.deadlines import GRACE_SECONDS
 from fastflight.service import Source
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Progress, Reading, Summary
@@ -41,6 +41,15 @@ def test_a_client_that_is_there_is_told_and_ends(running: Running, mode: str) ->
     assert running.settled()
     assert running.trials.broke_off == ["Stopped"]
     assert running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all().num_rows == 3
+
+
+def test_a_server_checks_by_itself(mode: str) -> None:
+    with serving(Limits(silent_seconds=0.1)) as running:
+        writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
+        assert json.loads(reader.read().to_pybytes()) == {"refused": True}
+        with pytest.raises(flight.FlightUnavailableError, match="the client has said nothing for 0.1 s"):
+            writer.close()
+        assert running.settled()
 
 
 def test_one_that_does_not_react_has_its_connection_cut(running: Running, mode: str) -> None:

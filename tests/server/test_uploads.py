@@ -144,6 +144,31 @@ def test_a_client_that_is_killed_is_not_one_that_has_finished(running: Running, 
     assert running.stats()["cancelled"] == 1
 
 
+def test_a_client_that_is_killed_while_its_rows_are_stored_ends_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has ended its side, so reading does not tell."""
+    monkeypatch.setattr("fastflight.server.uploads.ABORT_SECONDS", 0.0)
+    cancelled = threading.Event()
+
+    async def awrite(
+        request: Trial, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        rows = sum([batch.num_rows async for batch in batches])
+        acknowledge(Progress(rows, 8 * rows))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return {}
+
+    killed = KILLED.replace("reader.read()", "writer.done_writing()\nreader.read()")
+    with serving(trial=Source(Trial, awrite=awrite)) as running:
+        location, request = f"grpc://127.0.0.1:{running.server.port}", json.dumps({"type": "trial"})
+        subprocess.run([sys.executable, "-c", killed, location, request], check=False, timeout=SOON * 3)
+        assert cancelled.wait(SOON)
+        assert running.settled()
+        assert running.stats()["cancelled"] == 1
+
+
 def test_a_source_that_is_not_there(running: Running) -> None:
     writer, reader = running.client.do_put(flight.FlightDescriptor.for_path("demo", "/a.csv"), SCHEMA)
     with pytest.raises(pa.ArrowInvalid, match=r"no such request type: 'device.file'"):
