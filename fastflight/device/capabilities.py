@@ -90,6 +90,13 @@ class Capabilities:
         return path if self.folders else path.removeprefix("/")
 
     @property
+    def digest(self) -> str:
+        """The best digest that the board can take of a file: `sha256`, `crc32`, or empty."""
+        if self.has("hashlib.sha256"):
+            return "sha256"
+        return "crc32" if self.has("binascii.crc32") else ""
+
+    @property
     def block_bytes(self) -> int:
         """How much to move at once."""
         if 0 < self.free_memory < TINY_HEAP:

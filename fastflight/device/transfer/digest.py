@@ -8,15 +8,10 @@ import hashlib
 import re
 
 from fastflight.device import answers, listing
-from fastflight.device.answers import routine_failure
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.resident import sha256
 from fastflight.device.transfer.types import Hashed, Resumption
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation
-
-# Between two dots that say that the board is still at work: 32 blocks of a slow flash.
-HASH_SECONDS = 15.0
 
 # Of sha256.
 MAX_DIGEST_BYTES = 32
@@ -63,16 +58,9 @@ class RunningDigest:
         return self._part is None or self._part.algorithm == algorithm == "crc32"
 
 
-def algorithm(link: BoardLink) -> str:
-    """The best digest that the board itself can take of a file; empty when it can take none."""
-    if sha256(link.capabilities):
-        return "sha256"
-    return "crc32" if link.capabilities.has("binascii.crc32") else ""
-
-
 def digest(link: BoardLink, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
     """The name and the hexadecimal digest of the best hash that the board itself can take of a file."""
-    name = algorithm(link)
+    name = link.capabilities.digest
     if not name:
         return "", ""
     (found,) = yield from digests(link, [path], path, limit)
@@ -85,7 +73,7 @@ def digests(link: BoardLink, paths: list[str], where: str, limit: int | None = N
     count = -1 if limit is None else limit
     yield from link.resident.call("show", spelled, count, link.capabilities.block_bytes, where=where)
     # Dots before a digest said that the board was still at work.
-    found = (yield from _answer(link, where)).decode("ascii", "replace").replace(".", "").split()
+    found = (yield from link.resident.finish(where)).decode("ascii", "replace").replace(".", "").split()
     if len(found) != len(paths):
         raise ProtocolError(f"the board gave {len(found)} digests of {len(paths)} files", where=where)
     if not all(map(_DIGEST.fullmatch, found)):
@@ -95,7 +83,7 @@ def digests(link: BoardLink, paths: list[str], where: str, limit: int | None = N
 
 def hashes(link: BoardLink, folder: str) -> Conversation[list[Hashed]]:
     """Every file below `folder` with its digest, ordered by path, in one pass on the board."""
-    name = algorithm(link)
+    name = link.capabilities.digest
     if not link.capabilities.has("os.ilistdir"):
         found = []
         for entry in (yield from listing.listing(link.repl, link.capabilities, folder, recursive=True)):
@@ -103,17 +91,8 @@ def hashes(link: BoardLink, folder: str) -> Conversation[list[Hashed]]:
             found.append(Hashed(entry.path, entry.size, name, value))
         return found
     yield from link.resident.call("tree", folder, link.capabilities.block_bytes, where=folder)
-    lines = (yield from _answer(link, folder)).decode("utf-8", "replace").splitlines()
+    lines = (yield from link.resident.finish(folder)).decode("utf-8", "replace").splitlines()
     return sorted((_hashed(line, name, folder) for line in lines), key=lambda file: file.path.split("/"))
-
-
-def _answer(link: BoardLink, where: str) -> Conversation[bytes]:
-    """What a routine printed to its end, which it may take any time to reach as long as it says something."""
-    stdout = yield from link.repl.inbox.until(b"\x04", HASH_SECONDS)
-    stderr = yield from link.repl.inbox.until(b"\x04>", HASH_SECONDS)
-    if stderr:
-        raise routine_failure(stderr, where=where, platform=link.capabilities.platform)
-    return stdout
 
 
 def _hashed(line: str, name: str, folder: str) -> Hashed:

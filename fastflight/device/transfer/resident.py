@@ -22,6 +22,9 @@ from fastflight.protocol import Conversation, RawRepl
 # Compiling two kilobytes of source, on a slow chip after a garbage collection.
 START_SECONDS = 5.0
 
+# A routine at work says so at least this often: it takes a digest of 32 blocks of a slow flash.
+HASH_SECONDS = 15.0
+
 READY = b"R"
 END = b"\x04"
 
@@ -75,6 +78,14 @@ class Resident:
             stderr = yield from self._start(routine, arguments, where)
         if stderr:
             raise routine_failure(stderr, where=where, platform=self._capabilities.platform)
+
+    def finish(self, where: str) -> Conversation[bytes]:
+        """Read what the routine that runs still prints, to its end. Raises what it raised."""
+        stdout = yield from self._repl.inbox.until(END, HASH_SECONDS)
+        stderr = yield from self._repl.inbox.until(END + b">", HASH_SECONDS)
+        if stderr:
+            raise routine_failure(stderr, where=where, platform=self._capabilities.platform)
+        return stdout
 
     def alive(self) -> Conversation[bool]:
         """Whether what was installed is still there: if not, the board was reset."""
@@ -134,19 +145,15 @@ def source(routine: str, capabilities: Capabilities) -> str:
             return routines.PUT.format(name=NAME, take=routines.TAKE_IN_TIME if timed else routines.TAKE)
         case "sum":
             sign = "sys.stdout.write('.')"
-            return routines.SUM.format(sign=sign, **(routines.SHA256 if sha256(capabilities) else routines.CRC32))
+            return routines.SUM.format(
+                sign=sign, **(routines.SHA256 if capabilities.digest == "sha256" else routines.CRC32)
+            )
         case "show":
             return routines.SHOW.format(name=NAME)
         case "tree":
-            able = capabilities.has("hashlib.sha256") or capabilities.has("binascii.crc32")
-            taken = f"{NAME}.sum(n,-1,z)" if able else "b''"
+            taken = f"{NAME}.sum(n,-1,z)" if capabilities.digest else "b''"
             return routines.TREE.format(depth=64, digest=taken)
         case "get":
             return routines.GET
         case _:
             return routines.ZGET
-
-
-def sha256(capabilities: Capabilities) -> bool:
-    """Whether the board's digests are sha256; else they are crc32, where it can take any."""
-    return capabilities.has("hashlib.sha256")

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from fastflight.device.execute import execute
 from fastflight.device.listing import normal_path
-from fastflight.device.transfer.digest import RunningDigest, algorithm, digests
+from fastflight.device.transfer.digest import RunningDigest, digests
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.staging import (
     WRITE_SECONDS,
@@ -116,7 +116,7 @@ class Tree:
 
     def _put_in_place(self) -> Conversation[None]:
         stored, link = self._stored, self._link
-        name = algorithm(link)
+        name = link.capabilities.digest
         if name:
             for lot in lots(stored):
                 found = yield from digests(link, [each.staged.staging_path for each in lot], self._folder)

@@ -16,9 +16,9 @@ from collections import deque
 from fastflight.device.answers import routine_failure
 from fastflight.device.listing import stat
 from fastflight.device.transfer import frames, statements
-from fastflight.device.transfer.digest import RunningDigest, algorithm, digest
+from fastflight.device.transfer.digest import RunningDigest, digest
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.resident import sha256
+from fastflight.device.transfer.resident import HASH_SECONDS
 from fastflight.device.transfer.staging import StagedFile, damaged, place, verify
 from fastflight.device.transfer.types import Resumption, Transfer, WrittenFile
 from fastflight.errors import DeviceError, DeviceMemory, FileMissing, ProtocolError, TransportTimeout
@@ -26,8 +26,6 @@ from fastflight.protocol import Conversation, Fetch, Receive, Send
 
 # Attempts in a row that store nothing new.
 FRUITLESS_ATTEMPTS = 3
-# Taking a digest of 32 blocks of a slow flash.
-HASH_SECONDS = 15.0
 # Long enough to see what has come, short enough not to be felt.
 GLANCE_SECONDS = 0.001
 
@@ -106,7 +104,7 @@ class FileUpload:
             reached = self._at
             try:
                 if lost is not None and (yield from self._find(lost)):
-                    return algorithm(self._link)
+                    return self._link.capabilities.digest
                 return (yield from self._attempt(alone))
             except DeviceMemory:
                 self._link.cramped = True
@@ -141,7 +139,7 @@ class FileUpload:
         yield Send(frames.end(verify=alone))
         if alone:
             return (yield from self._verified())
-        yield from self._over()
+        yield from link.resident.finish(self._staged.path)
         return "stored"
 
     def _next(self) -> Conversation[None]:
@@ -202,15 +200,15 @@ class FileUpload:
             dots += 1
         if mark != b"D":
             inbox.put_back(mark)
-            yield from self._over()
+            yield from self._link.resident.finish(path)
             raise ProtocolError(f"the board sent {mark!r} for a digest", where=path)
-        found = (yield from inbox.exactly(32 if sha256(self._link.capabilities) else 4, HASH_SECONDS)).hex()
-        name = algorithm(self._link)
+        name = self._link.capabilities.digest
+        found = (yield from inbox.exactly(32 if name == "sha256" else 4, HASH_SECONDS)).hex()
         right = found == self._stored.hex(name)
         renames = self._link.capabilities.has("os.rename")
         self._accepted = right and renames
         yield Send(found[:YES_CHARACTERS].encode() if self._accepted else NO)
-        yield from self._over()
+        yield from self._link.resident.finish(path)
         if not right:
             # All pieces were stored, so none is here to be sent again.
             self._hopeless = True
@@ -218,15 +216,6 @@ class FileUpload:
         if not renames:
             yield from place(self._link, self._staged, self._stored.size)
         return name
-
-    def _over(self) -> Conversation[None]:
-        """Read the end of the code that ran."""
-        inbox = self._link.repl.inbox
-        yield from inbox.until(b"\x04", HASH_SECONDS)
-        stderr = yield from inbox.until(b"\x04>", HASH_SECONDS)
-        if stderr:
-            path = self._staged.path
-            raise routine_failure(stderr, where=path, platform=self._link.capabilities.platform)
 
     def _find(self, error: Exception) -> Conversation[bool]:
         """Ask the board what it has. True when the file is in its place, and only the answer that said so was lost.
@@ -256,7 +245,7 @@ class FileUpload:
     def _agrees(self, done: int) -> Conversation[bool]:
         """Whether the board has what was sent, up to `done` bytes of the current piece."""
         sent = self._stored.after((self._piece or b"")[:done])
-        name = algorithm(self._link)
+        name = self._link.capabilities.digest
         if not sent.size or not sent.known(name):
             # No digest to compare with. Each block was checked before it was written, and all are at the end.
             return True
