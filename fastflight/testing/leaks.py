@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Generous, since only a test that is about to fail waits this long.
-GRACE_SECONDS = 3.0
-POLL_SECONDS = 0.01
+GRACE_SECONDS = 10.0
+# The first pause between two looks; each is twice as long as the one before.
+PAUSE_SECONDS = 0.01
 
 _PROCESS = Path("/proc/self")
 _POLLERS = ("anon_inode:[eventfd]", "anon_inode:[eventpoll]")
@@ -47,15 +48,12 @@ def held() -> Held:
 def leaked(before: Held, within: float = GRACE_SECONDS) -> list[str]:
     """A line for each thing that is held now and was not `before`, once nothing has gone away `within` seconds."""
     deadline = time.monotonic() + within
-    lines, collected = _new(before), list[str]()
-    while lines and (not collected or time.monotonic() < deadline):
-        if lines != collected:
-            # What has ended since the last time may hold the rest in circles.
-            collected = lines
-            gc.collect()
-        else:
-            time.sleep(POLL_SECONDS)
-        lines = _new(before)
+    pause = PAUSE_SECONDS
+    while (lines := _new(before)) and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause *= 2
+        # What has ended by now, as a daemon thread that is in no list, may hold the rest in reference cycles.
+        gc.collect()
     return lines
 
 

@@ -69,8 +69,9 @@ def test_a_thread_that_ends_in_time_is_no_leak_and_one_that_stays_is() -> None:
 
 
 @linux
-def test_what_a_thread_leaves_in_a_circle_when_it_ends_is_no_leak() -> None:
-    """However late it does: here right after the first look for such circles."""
+@pytest.mark.parametrize("daemon", [False, True])
+def test_what_a_thread_leaves_in_a_circle_when_it_ends_is_no_leak(daemon: bool) -> None:
+    """However late it does: here right after the first look for such circles. Nor if the thread is in no list."""
 
     class Circle:
         def __init__(self) -> None:
@@ -90,7 +91,7 @@ def test_what_a_thread_leaves_in_a_circle_when_it_ends_is_no_leak() -> None:
         del circle
 
     before, held_now, done = held(), threading.Event(), threading.Event()
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=hold, daemon=daemon)
     thread.start()
     held_now.wait()
     gc.callbacks.append(collected)
