@@ -1,7 +1,7 @@
 """The line of a bridge's own: opened, read, and opened again for as long as the bridge lives.
 
 An `Upstream` is a `Line` (see `line`) over any device address. A line that is lost is told as such, with the reason,
-and opened again after a wait that grows (`backoff`), wherever the device is then (`whereabouts`). Nothing polls while
+and opened again after a wait that grows (`Backoff`), wherever the device is then (`whereabouts`). Nothing polls while
 it is open. While it is lost, something must: no portable call says that a port came back, or that a peer listens.
 
 A child process (`exec:`) that dies again and again is given up: it would fail for ever, where a port only waits for its
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 import structlog
 
-from fastflight.bridge.backoff import Backoff
 from fastflight.bridge.channel import QUIET_SECONDS
 from fastflight.bridge.line import Driven, Listener, State
 from fastflight.bridge.whereabouts import Whereabouts
@@ -34,6 +35,39 @@ OPEN_SECONDS = 10.0
 STABLE_SECONDS = 10.0
 # Deaths of a child in a row, none of which stood that long, until it is given up.
 QUICK_DEATHS = 5
+
+
+# A board that resets its own USB is back within this; asking at once would find the port half gone.
+FIRST_SECONDS = 0.25
+GROWTH = 2.0
+# Somebody who plugs a board back in, or starts it again, waits at most this long; asking once in two seconds costs a
+# list of ports or a refused connection, and nothing that shows.
+CAP_SECONDS = 2.0
+# The boards of one hub go away together: this part of each wait is left to chance, so that they do not come back so.
+JITTER = 0.25
+
+
+class Backoff:
+    """The waits between attempts, from `first` to `cap` seconds. `chance` returns a number from 0 to 1."""
+
+    def __init__(
+        self,
+        first: float = FIRST_SECONDS,
+        cap: float = CAP_SECONDS,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._first = self._seconds = first
+        self._cap = cap
+        self._chance = chance
+
+    def next(self) -> float:
+        """Seconds to wait now; the next wait is longer."""
+        seconds, self._seconds = self._seconds, min(self._seconds * GROWTH, self._cap)
+        return seconds * (1 - JITTER * self._chance())
+
+    def reset(self) -> None:
+        """An attempt has succeeded: the next wait is short again."""
+        self._seconds = self._first
 
 
 class Stream(Protocol):

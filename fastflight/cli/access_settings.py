@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
-from fastflight.cli.place import place
 from fastflight.errors import RequestError
 
 PLAIN = ("grpc", "grpc+tcp")
@@ -81,7 +80,7 @@ def access_settings(
     folder = beside or Path()
 
     def chosen(option: Path | None, given: str | None) -> Path | None:
-        return option if option is not None or given is None else place(folder, given, "auth or tls")
+        return option if option is not None or given is None else resolve_path(folder, given, "auth or tls")
 
     book = chosen(tokens, None if auth is None else auth.tokens)
     chain = chosen(cert, None if tls is None else tls.cert)
@@ -147,3 +146,16 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def resolve_path(folder: Path, given: str, where: str) -> Path:
+    """The path `given` in a fleet file: `~` is a home directory, and a relative path is relative to `folder`.
+
+    `RequestError` for the home of an unknown user.
+    """
+    try:
+        return folder / Path(given).expanduser()
+    except RuntimeError:
+        raise RequestError(
+            f"nobody here has the home of {given[:80]!r}", where=where, hint="Write it in full"
+        ) from None

@@ -12,12 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from fastflight.cli import screen
-from fastflight.cli.values import rows_of
 
 FIRST_ROWS = 10
 LAST_ROWS = 5
 # A cell of a `raw` file or a long text must not push the others off the screen.
 MAX_CELL_CHARACTERS = 48
+# In place of a time within something else, which has no text of its own.
+BEYOND = "<a time beyond the years 1 to 9999>"
 
 
 class Preview:
@@ -69,3 +70,28 @@ def _cell(value: Any) -> str:
         text = str(value)
     text = screen.printable(text)
     return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 3] + "..."
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """A dictionary for each row.
+
+    Arrow's calendar reaches further than Python's, which has the years 1 to 9999, and a file of a device may name a
+    time zone that this computer does not know. Such times are text.
+    """
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except (OverflowError, ValueError):
+        columns = [[_value(each) for each in column] for column in batch.columns]
+        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return rows
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        if not pa.types.is_temporal(scalar.type):
+            return BEYOND
+        if pa.types.is_timestamp(scalar.type) and scalar.type.tz is not None:
+            scalar = scalar.cast(pa.timestamp(scalar.type.unit, "UTC"))  # nobody here may know its zone
+        return str(scalar.cast(pa.string()))

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from fastflight.cli.place import place
+from fastflight.cli.access_settings import resolve_path
 from fastflight.errors import RequestError, nearest
 from fastflight.log import Retention
 from fastflight.sources.recordings import SYNC_MS
@@ -108,7 +108,7 @@ def recording_settings(
             return None
     table = table or FleetRecordings()
     if folder is None and table.folder is not None:
-        folder = place(beside or Path(), table.folder, "recordings.folder")
+        folder = resolve_path(beside or Path(), table.folder, "recordings.folder")
     recorded = tuple(name for name in names if name in chosen)
     return RecordingSettings(folder or default_folder(environment), recorded, table.sync_ms, table.retention)
 

@@ -20,8 +20,8 @@ from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import UNREACHABLE, Interrupted, asynchronous
 from fastflight.cli.options import Columns, ModeOption, Ticks
+from fastflight.cli.preview import rows_of
 from fastflight.cli.target import AsJson, schema_of
-from fastflight.cli.values import rows_of
 from fastflight.client import Missed
 from fastflight.service.requests import SessionFormat
 from fastflight.sources.following import DRAINING, GONE

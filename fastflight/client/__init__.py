@@ -1,10 +1,9 @@
 """A fastflight server's devices, from Python: rows in, rows out, and no device code."""
 
 from fastflight.client.aio import AsyncFastFlightClient
-from fastflight.client.call import DEFAULT_LOCATION, Device, Digest, Entry, Recorded, Written
+from fastflight.client.call import DEFAULT_LOCATION, Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.client import FastFlightClient
-from fastflight.client.copied import Copied, CopiedTree
-from fastflight.client.credentials import Credentials
+from fastflight.client.credentials import Credentials, traced
 from fastflight.client.file_copy import Resuming
 from fastflight.client.interaction import Interaction, ReadTimeout
 from fastflight.client.interaction_aio import AsyncInteraction
@@ -12,7 +11,6 @@ from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import Missed, RowStream
 from fastflight.client.stream_aio import AsyncRowStream
-from fastflight.client.traced import traced
 from fastflight.client.tree_copy import TreeReport
 from fastflight.errors import IncompleteWarning
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fastflight.client import call
 from fastflight.client.asking import asked, worked
-from fastflight.client.call import Device, Digest, Entry, Recorded, Written
+from fastflight.client.call import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import Connection
-from fastflight.client.copied import Copied, CopiedTree
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
 from fastflight.client.interaction import left

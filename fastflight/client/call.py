@@ -92,6 +92,34 @@ class Written:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A file that is now the same here and on the device.
+
+    `bytes` and `sha256` are those of the file. `resumed_at`: how much of it an earlier copy had left, and was not moved
+    again. `unchanged`: it was the same already, and nothing was moved.
+    """
+
+    bytes: int
+    sha256: str
+    resumed_at: int = 0
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTree:
+    """A folder whose files are now the same here and on the device. Paths are relative to it.
+
+    `files` were moved, `bytes` in all; `unchanged` were the same already. `skipped`, in a local folder, are links and
+    what else is neither a file nor a folder.
+    """
+
+    files: tuple[str, ...]
+    bytes: int
+    unchanged: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
 def location_of(location: str | None) -> str:
     """Where a server is: by default what the environment says, as for the commands."""
     return location if location is not None else os.environ.get(SERVER_VARIABLE) or DEFAULT_LOCATION

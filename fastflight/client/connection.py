@@ -16,13 +16,12 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.client import call
-from fastflight.client.credentials import NONE, Credentials
+from fastflight.client.credentials import NONE, Credentials, options
 from fastflight.client.failure import NotReached, typed_errors
 from fastflight.client.interaction import Interaction
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
-from fastflight.client.traced import options
 from fastflight.client.upload import Heard, Upload
 from fastflight.errors import ProtocolError, RequestError
 from fastflight.service.requests import Request

@@ -1,4 +1,4 @@
-"""What a client shows to a server, and whom it takes for one.
+"""What a client sends with each call: its credentials, and the request id and trace that the call is part of.
 
 A token goes to the server that it was given for and to nobody else: over TLS, or within this computer, and not to other
 hosts that an endpoint names.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -15,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 from pyarrow import flight
 
 from fastflight.errors import RequestError
+from fastflight.runtime import tracing as trace
 
 TLS = "grpc+tls"
 # What a header may hold; a token pasted with its quotes or a line's end is found here rather than by the server.
@@ -67,6 +70,27 @@ class Credentials:
 
 # Shows nothing, and knows servers as this computer does.
 NONE = Credentials()
+
+
+@contextmanager
+def traced(traceparent: str = "", *, tracestate: str = "", request_id: str = "") -> Iterator[str]:
+    """Make the calls of this thread or task for a trace, with one request id, which is returned.
+
+        with traced("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"):
+            client.devices()
+
+    Servers that read such headers (`serve --trace`, or with tokens) log the trace with each line. A call outside of any
+    block has an id of its own.
+    """
+    made = trace.given(traceparent, tracestate=tracestate, request_id=request_id)
+    with trace.within(made):
+        yield made.request_id
+
+
+def options(timeout: float | None = None, authorization: str = "") -> flight.FlightCallOptions:
+    """The options of a call that is made now. `authorization` becomes its header, unless it is empty."""
+    shown = [(b"authorization", authorization.encode())] if authorization else []
+    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.passed_on(), *shown])
 
 
 class _Shows(flight.ClientMiddlewareFactory):  # type: ignore[misc]

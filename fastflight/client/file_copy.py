@@ -17,10 +17,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from fastflight.client import call, part
+from fastflight.client.call import Copied
 from fastflight.client.connection import Connection
-from fastflight.client.copied import Copied
-from fastflight.client.digests import agrees, local_digest
-from fastflight.client.local import RAW_SCHEMA, os_errors_of, piece, pieces, size_of
+from fastflight.client.local import RAW_SCHEMA, agrees, local_digest, os_errors_of, piece, pieces, size_of
 from fastflight.client.meaning import content, understood
 from fastflight.client.progress import Report
 from fastflight.client.rows import Rows

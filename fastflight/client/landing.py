@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from fastflight.client.digests import agrees
 from fastflight.client.folder import is_text
+from fastflight.client.local import agrees
 from fastflight.errors import DataError, ProtocolError, RequestError
 
 # What Windows takes for a device of its own, with any ending.

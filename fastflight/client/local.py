@@ -1,4 +1,4 @@
-"""Local files as rows to be written to a device.
+"""Local files: their rows, to be written to a device, and their digests, to be compared with the board's.
 
 A file is copied byte for byte (format `raw`) where its ending is the device's; where the endings are of two different
 tables it is converted by way of record batches.
@@ -6,6 +6,8 @@ tables it is converted by way of record batches.
 
 from __future__ import annotations
 
+import binascii
+import hashlib
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +31,8 @@ RAW_BATCH_BYTES = 16 * 1024
 RAW_SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
 # Bytes of a local table that are parsed at once.
 PIECE_BYTES = 64 * 1024
+# Bytes of a local file that are hashed at once.
+DIGEST_PIECE_BYTES = 256 * 1024
 
 
 def is_table(path: str) -> bool:
@@ -123,6 +127,25 @@ def _ending(path: str) -> str:
 def piece(offset: int, data: bytes) -> pa.RecordBatch:
     """One row of a `raw` file."""
     return pa.record_batch([one_number(offset), one_content(data)], schema=RAW_SCHEMA)
+
+
+def local_digest(path: Path, algorithm: str, limit: int | None = None) -> str:
+    """The hexadecimal digest of a file, or of its first `limit` bytes; empty for an unknown algorithm."""
+    left = path.stat().st_size if limit is None else limit
+    crc32, sha256 = 0, hashlib.sha256()
+    with path.open("rb") as file:
+        while left > 0 and (data := file.read(min(DIGEST_PIECE_BYTES, left))):
+            left -= len(data)
+            if algorithm == "crc32":
+                crc32 = binascii.crc32(data, crc32)
+            else:
+                sha256.update(data)
+    return {"crc32": f"{crc32:08x}", "sha256": sha256.hexdigest()}.get(algorithm, "")
+
+
+def agrees(path: Path, algorithm: str, digest: str, limit: int | None = None) -> bool:
+    """Whether a file, or its first `limit` bytes, has the digest that a board computed."""
+    return bool(digest) and local_digest(path, algorithm, limit) == digest
 
 
 @contextmanager

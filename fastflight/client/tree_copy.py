@@ -20,8 +20,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from fastflight.client import call
+from fastflight.client.call import CopiedTree
 from fastflight.client.connection import Connection
-from fastflight.client.copied import CopiedTree
 from fastflight.client.folder import LocalEntry, LocalFolder, scan
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of

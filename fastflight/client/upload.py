@@ -20,12 +20,12 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.client.call import Written
+from fastflight.client.credentials import options
 from fastflight.client.failure import typed_errors
 from fastflight.client.local import opened
 from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.rows import Rows, rows_of
-from fastflight.client.traced import options
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
 from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.source import Kept

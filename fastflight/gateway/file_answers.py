@@ -62,54 +62,53 @@ class ListingAnswer(Response):
 
     def __init__(self, backend: Backend, caller: Caller, place: Mapping[str, str]) -> None:
         super().__init__()
-        self._backend = backend
-        self._caller = caller
+        self.backend = backend
+        self.caller = caller
         self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = self._backend.decode(json.dumps({"type": "device.listing", **self._place}).encode())
-        async with while_connected(receive), self._backend.read(asked, caller=self._caller) as answer:
+        asked = self.backend.decode(json.dumps({"type": "device.listing", **self._place}).encode())
+        async with while_connected(receive), self.backend.read(asked, caller=self.caller) as answer:
             rows = [row async for batch, _ in answer.batches for row in batch.to_pylist()]
         entries = [{**row, "modified": row["modified"] and row["modified"].isoformat()} for row in rows]
         await JSONResponse({**self._place, "entries": entries})(scope, receive, send)
 
 
-class RowsAnswer(Streamed):
-    """The rows of a file, as the encoder writes them that `choose` makes once it is known to be one."""
+class FileAnswer(Streamed):
+    """The answer about a path, which is the `listing` if the board says that it is a folder."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        asked: Mapping[str, Any],
-        caller: Caller,
-        listing: ListingAnswer,
-        choose: Callable[[], Callable[[pa.Schema], BodyEncoder]],
-    ) -> None:
-        super().__init__(backend, _request(backend, asked, describe="size"), caller, lambda schema: choose()(schema))
+    def __init__(self, request: Request, listing: ListingAnswer, choose: Callable[[pa.Schema], BodyEncoder]) -> None:
+        super().__init__(listing.backend, request, listing.caller, choose)
         self._listing = listing
 
     async def begin(self, answer: StreamedAnswer) -> Begun | Request | Response:
         if described(answer)["kind"] == "folder":
             await drain(answer)
             return self._listing
+        return await self.begin_file(answer)
+
+    async def begin_file(self, answer: StreamedAnswer) -> Begun | Request | Response:
+        """Begin the answer about a file."""
         return await super().begin(answer)
 
 
-class BytesAnswer(Streamed):
-    """The bytes of a file, under `conditions`."""
+class RowsAnswer(FileAnswer):
+    """The rows of a file. `choose` returns their encoder once the path is known to be a file's."""
 
     def __init__(
-        self,
-        backend: Backend,
-        asked: Mapping[str, Any],
-        caller: Caller,
-        listing: ListingAnswer,
-        conditions: Conditions,
+        self, asked: Mapping[str, Any], listing: ListingAnswer, choose: Callable[[], Callable[[pa.Schema], BodyEncoder]]
     ) -> None:
+        request = _request(listing.backend, asked, describe="size")
+        super().__init__(request, listing, lambda schema: choose()(schema))
+
+
+class BytesAnswer(FileAnswer):
+    """The bytes of a file, under `conditions`."""
+
+    def __init__(self, asked: Mapping[str, Any], listing: ListingAnswer, conditions: Conditions) -> None:
         self._asked = {**asked, "format": "raw", "describe": "digest"}
         self._offset, self._limit = conditions.guess
-        super().__init__(backend, self._next(backend), caller, ENCODERS["arrow"])
-        self._listing = listing
+        super().__init__(self._next(listing.backend), listing, ENCODERS["arrow"])
         self._conditions = conditions
         self._openings = 0
         self._path = str(asked["path"])
@@ -117,12 +116,10 @@ class BytesAnswer(Streamed):
     def _next(self, backend: Backend) -> Request:
         return _request(backend, self._asked, offset=self._offset, limit=self._limit)
 
-    async def begin(self, answer: StreamedAnswer) -> Begun | Request | Response:
+    async def begin_file(self, answer: StreamedAnswer) -> Begun | Request | Response:
         said = described(answer)
-        if self._limit == 0 or said["kind"] == "folder":
+        if self._limit == 0:
             await drain(answer)
-        if said["kind"] == "folder":
-            return self._listing
         etag, size = etag_of(said), int(said["size"])
         verdict = self._conditions.judge(size, etag)
         length = verdict.stop - verdict.start

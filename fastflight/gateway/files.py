@@ -69,9 +69,9 @@ class Files:
         self._backend.decode(_json(asked))  # also keys that bytes as they are make no use of
         listing = ListingAnswer(self._backend, caller, place)
         if rows:
-            return RowsAnswer(self._backend, asked, caller, listing, choose)
+            return RowsAnswer(asked, listing, choose)
         conditions = Conditions(request.method, lambda name: ", ".join(request.headers.getlist(name)))
-        return BytesAnswer(self._backend, asked, caller, listing, conditions)
+        return BytesAnswer(asked, listing, conditions)
 
     async def put(self, request: Request, device: str, path: str) -> Response:
         """Write a file; JSON with its `bytes` and `sha256` when it is there."""

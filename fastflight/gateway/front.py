@@ -14,11 +14,21 @@ from typing import Protocol
 
 from fastflight.errors import Unauthenticated
 from fastflight.gateway import cors
-from fastflight.gateway.asgi import CALLER, CERTIFICATE, EMPTY, Application, Header, Message, Receive, Scope, Send
+from fastflight.gateway.asgi import (
+    CALLER,
+    CERTIFICATE,
+    EMPTY,
+    Application,
+    Header,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    begin,
+)
 from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.connections import Connections
 from fastflight.gateway.door import Door
-from fastflight.gateway.headers import begin
 from fastflight.gateway.small import Make, Small
 from fastflight.gateway.status import HttpRefusal
 from fastflight.gateway.telling import send_error

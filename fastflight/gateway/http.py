@@ -22,12 +22,12 @@ from fastflight.gateway.connections import (
     HEAD_SECONDS,
     KEEP_ALIVE_SECONDS,
     Connections,
+    Waiting,
     origin_of,
 )
 from fastflight.gateway.head import MAX_HEAD_BYTES, Head
 from fastflight.gateway.relay import PATH, Relay
 from fastflight.gateway.status import HttpRefusal, last_words
-from fastflight.gateway.unread import Waiting
 from fastflight.gateway.websocket import WebSocket
 from fastflight.transport.tcp_info import send_state
 

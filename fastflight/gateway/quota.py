@@ -1,13 +1,13 @@
-"""A limited number of places that several names share fairly.
+"""Limits for clients: a number of places that several names share fairly, and a rate.
 
-A name gets free places up to its own limit. When all places are taken, a name with fewer places gets one of the name
-that has most, which loses its oldest. A few names therefore cannot keep out the others. Clients without a name (None)
-count as one name, without a limit of its own.
+In a `Quota` a name gets free places up to its own limit. When all places are taken, a name with fewer places gets one
+of the name that has most, which loses its oldest. A few names therefore cannot keep out the others. Clients without a
+name (None) count as one name, without a limit of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 from fastflight.errors import ResourceExhausted
@@ -69,3 +69,24 @@ class Quota(Generic[T]):
             retry_after_seconds=self._retry_seconds,
             hint=self._hint,
         )
+
+
+class RateLimit:
+    """Allows a burst of `at_once`, and then `per_second`. `clock` gives seconds."""
+
+    def __init__(self, at_once: int, per_second: float, clock: Callable[[], float]) -> None:
+        self._most = at_once
+        self._per_second = per_second
+        self._clock = clock
+        self._left = float(at_once)
+        self._then = clock()
+
+    def take(self) -> bool:
+        """Whether one more is allowed now, which is counted then."""
+        now = self._clock()
+        self._left = min(self._most, self._left + (now - self._then) * self._per_second)
+        self._then = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

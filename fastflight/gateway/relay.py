@@ -20,7 +20,7 @@ from websockets.utils import accept_key
 from fastflight.errors import FastFlightError, RequestError
 from fastflight.gateway.asgi import Header
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.connections import Connections
+from fastflight.gateway.connections import Connections, Unread
 from fastflight.gateway.door import Door
 from fastflight.gateway.quota import Quota
 from fastflight.gateway.relay_client import RelayClient
@@ -29,7 +29,6 @@ from fastflight.gateway.relay_stream import CONNECT_SECONDS, Taps
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.gateway.relay_wire import SocketWire, TransportWire
 from fastflight.gateway.status import HttpRefusal, last_words
-from fastflight.gateway.unread import Unread
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
 
 PATH = b"/relay"

@@ -18,12 +18,12 @@ from websockets.frames import Close, CloseCode, Frame, Opcode
 from websockets.protocol import Protocol, Side
 
 from fastflight.access.identity import ANYBODY, Identity
-from fastflight.gateway.relay_allowance import Allowance
+from fastflight.gateway.connections import Waiting
+from fastflight.gateway.quota import RateLimit
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_stream import CONNECT_SECONDS, RelayStream, Taps
 from fastflight.gateway.relay_targets import AllowedTargets, Asker
 from fastflight.gateway.relay_wire import RelaySocket
-from fastflight.gateway.unread import Waiting
 from fastflight.protocol.relay import (
     MAX_PAYLOAD_BYTES,
     MAX_STREAMS,
@@ -78,7 +78,7 @@ class RelayClient:
         self._wire = wire
         self._allowed = allowed
         self._asker = Asker(identity, own_port=wire.own_port)
-        self._opens = Allowance(OPENS_AT_ONCE, OPENS_PER_SECOND, clock)
+        self._opens = RateLimit(OPENS_AT_ONCE, OPENS_PER_SECOND, clock)
         self._gone = gone
         self._taps = taps
         self._connect_timeout = connect_timeout

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 import pyarrow.flight as flight
 
 from fastflight.server import listing
 from fastflight.service import Catalog
+from fastflight.service.requests import Request
 from fastflight.service.resolve import Kept, RequestResolver, ResolvedRequest
 from fastflight.service.source import Estimate
+
+# What Flight describes an answer by.
+D = TypeVar("D", flight.FlightInfo, flight.SchemaResult)
 
 # Admits a call on a device, for the length of the context.
 Calling = Callable[[str | None], AbstractContextManager[None]]
@@ -42,35 +47,40 @@ class Descriptions:
 
         `allow` is None for a caller without restrictions; else it is applied before anything about the flight is said.
         """
-        key = _key(descriptor)
-        asked = None if allow is None else allow(listing.asked_of(descriptor, self._asking))
-        narrowed = asked is not None and asked.narrowed
-        info = None if narrowed else self._infos.get(key)
-        if info is None:
-            asked = asked or listing.asked_of(descriptor, self._asking)
-            request = asked.request
-            with call(asked.device):
-                known = listing.estimate(request, self._catalog)
-            info = listing.info(request, known, self._catalog, descriptor)
-            if not narrowed and _is_small(descriptor, info, known):
-                self._infos.put(key, info, known.keep_seconds)
-        return info
+
+        def describe(request: Request, known: Estimate) -> flight.FlightInfo:
+            return listing.info(request, known, self._catalog, descriptor)
+
+        return self._described(self._infos, describe, descriptor, call, allow)
 
     def schema(self, descriptor: flight.FlightDescriptor, call: Calling, allow: Allowing | None) -> flight.SchemaResult:
         """The schema of the answer that `descriptor` means; arguments as for `info`."""
+
+        def describe(request: Request, known: Estimate) -> flight.SchemaResult:
+            return flight.SchemaResult(listing.schema(request, known))
+
+        return self._described(self._schemas, describe, descriptor, call, allow)
+
+    def _described(
+        self,
+        cached: Kept[D],
+        describe: Callable[[Request, Estimate], D],
+        descriptor: flight.FlightDescriptor,
+        call: Calling,
+        allow: Allowing | None,
+    ) -> D:
         key = _key(descriptor)
         asked = None if allow is None else allow(listing.asked_of(descriptor, self._asking))
         narrowed = asked is not None and asked.narrowed
-        schema = None if narrowed else self._schemas.get(key)
-        if schema is None:
+        found = None if narrowed else cached.get(key)
+        if found is None:
             asked = asked or listing.asked_of(descriptor, self._asking)
-            request = asked.request
             with call(asked.device):
-                known = listing.estimate(request, self._catalog)
-            schema = flight.SchemaResult(listing.schema(request, known))
-            if not narrowed and _is_small(descriptor, schema, known):
-                self._schemas.put(key, schema, known.keep_seconds)
-        return schema
+                known = listing.estimate(asked.request, self._catalog)
+            found = describe(asked.request, known)
+            if not narrowed and _is_small(descriptor, found, known):
+                cached.put(key, found, known.keep_seconds)
+        return found
 
 
 def _is_small(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.bridge.backoff import CAP_SECONDS, FIRST_SECONDS, JITTER, Backoff
+from fastflight.bridge.upstream import CAP_SECONDS, FIRST_SECONDS, JITTER, Backoff
 
 
 def test_waits_grow_up_to_the_cap_and_begin_short_again() -> None:

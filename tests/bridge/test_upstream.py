@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from fastflight.bridge.backoff import Backoff
 from fastflight.bridge.line import Line, State
-from fastflight.bridge.upstream import Upstream
+from fastflight.bridge.upstream import Backoff, Upstream
 from fastflight.errors import TransportClosed
 from fastflight.transport import SerialControl, parse_url
 from fastflight.transport.serial import SerialAddress

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from fastflight.bridge.backoff import Backoff
-from fastflight.bridge.upstream import QUICK_DEATHS, Upstream
+from fastflight.bridge.upstream import QUICK_DEATHS, Backoff, Upstream
 from fastflight.errors import TransportClosed
 from fastflight.transport import exec as transport_exec
 from fastflight.transport.child import SOFT_REBOOT, ending

@@ -87,7 +87,7 @@ def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: st
 def test_an_answer_that_nobody_reads_gives_its_device_back(
     running: Running, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    for name in ("unread.STALL_SECONDS", "connections.LOOK_SECONDS"):
+    for name in ("connections.STALL_SECONDS", "connections.LOOK_SECONDS"):
         monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
     connections = Connections()
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
@@ -122,7 +122,7 @@ def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
         running.run(small())
         raw.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
         assert raw.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
-        for name in ("http.HEAD_SECONDS", "unread.STALL_SECONDS"):
+        for name in ("http.HEAD_SECONDS", "connections.STALL_SECONDS"):
             monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
         raw.sendall(behind)
         running.run(cut())

@@ -149,7 +149,7 @@ def test_a_client_that_stops_reading_costs_a_bounded_queue_and_goes_on_when_it_r
 
 
 def test_a_client_that_takes_nothing_is_cut_and_leaves_its_place(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.gateway.unread.STALL_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.connections.STALL_SECONDS", 0.05)
     monkeypatch.setattr("fastflight.gateway.relay.LOOK_SECONDS", 0.02)
 
     async def work() -> None:
