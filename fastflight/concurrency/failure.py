@@ -1,4 +1,4 @@
-"""How a source's failure is raised to its reader, who is in another thread, on another loop, or inside a generator."""
+"""The exception that a reader gets for a source's failure in another thread, on another loop or in a generator."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from fastflight.errors import FastFlightError, Stopped
 
 
 def failure_of(raised: BaseException) -> Exception:
-    """What to raise for it: itself, but for what would end more than the answer, or look as if the reader had left.
+    """The exception to raise for `raised`.
 
-    A cancelled source is one that was `Stopped`. What is raised in its place has it as its cause.
+    It is `raised` itself, unless that would end more than the answer, or look as if the reader had left: then it is
+    another one with `raised` as its cause, which for a cancelled source is `Stopped`.
     """
     failure: Exception
     if isinstance(raised, asyncio.CancelledError | concurrent.futures.CancelledError):

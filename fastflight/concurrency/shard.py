@@ -1,7 +1,7 @@
 """A shard: one event loop in its own thread.
 
-`submit` takes a coroutine from any thread and gives a future for its result. `close` cancels what still runs, waits for
-its `finally` blocks, and joins the thread. Whatever belongs to a shard (a device, a stream) is touched only there.
+`submit` takes a coroutine from any thread and returns a future for its result. `close` cancels what still runs, waits
+for its `finally` blocks, and joins the thread. What belongs to a shard (a device, a stream) is used only there.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fastflight.errors import Stopped
 
 T = TypeVar("T")
 
-# Blocking calls that the loop hands to threads at the same time: opening ports, resolving names.
+# Blocking calls that may run beside the loop at the same time: opening ports, resolving names.
 MAX_OFFLOAD_THREADS = 32
 # How often a waiting thread checks that its client is connected and the loop runs. gRPC takes up to 0.4 ms to answer.
 LOOK_SECONDS = 0.2
-# What a closed shard gives its tasks to end: a board's recovery takes about two.
+# How long the tasks of a closed shard may take to end: a board's recovery takes about two seconds.
 CLOSE_SECONDS = 5.0
 
 
 def always() -> bool:
-    """For waits that nothing from outside ends."""
+    """The default of `still_wanted`: nothing ends the wait."""
     return True
 
 
@@ -55,21 +55,21 @@ class Shard:
 
     @property
     def running(self) -> bool:
-        """Whether what was submitted can still make progress."""
+        """Whether the thread runs, so that submitted coroutines can make progress."""
         return self._thread.is_alive()
 
     @property
     def load(self) -> int:
-        """How many coroutines were submitted and have not ended: streams, and lines that are listened to."""
+        """How many submitted coroutines have not ended: streams, and listeners to devices' lines."""
         return len(self._submitted)
 
     @property
     def thread_id(self) -> int | None:
-        """Where the loop runs; None before it starts."""
+        """The id of the loop's thread; None before it starts."""
         return self._thread.ident
 
     def tasks(self) -> int:
-        """How many tasks the loop has. From any thread."""
+        """How many tasks the loop has. May be called from any thread."""
         return len(asyncio.all_tasks(self.loop))
 
     def start(self) -> Shard:
@@ -89,7 +89,7 @@ class Shard:
         return future
 
     def call(self, callback: Callable[[], object]) -> None:
-        """Call it on the loop, soon, from any thread; never where the loop is closed."""
+        """Call `callback` on the loop, from any thread. Does nothing if the loop is closed."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(callback)
 
@@ -112,8 +112,8 @@ class Shard:
         self.join(timeout * 2)
 
     def stop(self, timeout: float = CLOSE_SECONDS) -> None:
-        """Begin to close, and return at once: the tasks are cancelled, and have `timeout` seconds to end."""
-        with self._submitting:  # what was submitted before has its task, and is cancelled with the others
+        """Begin to close, and return at once. Tasks are cancelled, and have `timeout` seconds to end."""
+        with self._submitting:  # coroutines submitted before have tasks, and are cancelled with the others
             if self._closing:
                 return
             self._closing = True
@@ -124,7 +124,7 @@ class Shard:
             self.loop.call_soon_threadsafe(self.loop.stop)
 
     def join(self, timeout: float) -> None:
-        """Wait at most `timeout` seconds until one that was stopped has ended."""
+        """Wait until the thread of a stopped shard has ended, for at most `timeout` seconds."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
@@ -148,7 +148,7 @@ class Shard:
             self.loop.close()
 
     def _turn(self, over: Callable[[], bool]) -> None:
-        """Run the loop until it is stopped because something is `over`."""
+        """Run the loop until `over` returns True when the loop stops."""
         while not over():
             # A task that raises SystemExit has failed; the loop's other tasks go on, and so does their clean-up.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):

@@ -1,8 +1,7 @@
 """A group of shards: event loops, each in a thread of its own, with one watchdog for all of them.
 
-`of(name)` is always the same shard for the same name, in this process and in every other one with as many shards: what
-belongs together (a device, its requests, its bridge) goes by the device's name. Without a name it is the shard with
-the least to do.
+`of(name)` returns the same shard for the same name, in every process with as many shards: what belongs together (a
+device, its requests, its bridge) uses the device's name. Without a name it returns the shard with the least to do.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fastflight.concurrency.watchdog import Watchdog
 
 
 class Shards:
-    """`count` shards, called `name`-0 and so on. Start them, ask for one, close them; also a context manager."""
+    """`count` shards, named `name`-0 and so on. Start them, get one with `of`, close them; also a context manager."""
 
     def __init__(
         self,
@@ -34,15 +33,15 @@ class Shards:
         self._watchdog = Watchdog(self._shards, f"{name}-watchdog")
 
     def of(self, name: str | None) -> Shard:
-        """The shard that `name` belongs to; for None, the one with the least to do."""
+        """The shard for `name`; for None, the one with the least to do."""
         if name is None:
             return min(self._shards, key=lambda shard: shard.load)
-        # Python's own hash is another one in every process.
+        # Python's own hash differs from process to process.
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         return self._shards[int.from_bytes(digest) % len(self._shards)]
 
     def stats(self) -> list[dict[str, Any]]:
-        """For each shard: name, loop, streams, tasks, how late it was lately and at worst, whether it is stuck."""
+        """For each shard: name, kind of loop, streams, tasks, last and longest lag, whether it is stuck."""
         return [
             {
                 "name": shard.name,
@@ -62,7 +61,7 @@ class Shards:
         return self
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
-        """As `Shard.close`, for all of them at once: `timeout` is what each gives its tasks."""
+        """Close all shards at once, as `Shard.close` does: the tasks of each have `timeout` seconds to end."""
         self._watchdog.close()
         deadline = time.monotonic() + 2 * timeout
         for shard in self._shards:
