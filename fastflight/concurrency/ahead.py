@@ -44,7 +44,7 @@ def lots_ahead(
 ) -> Generator[Sequence[T], None, None]:
     """Iterate what `begin` gives on `shard`, from now on: lots of at least one item, for the calling thread.
 
-    A reader that waits asks `still_wanted` every 0.2 s, and gets `Stopped` once it returns False, or what it raises.
+    A reader that waits asks `still_wanted` every 0.5 s, and gets `Stopped` once it returns False, or what it raises.
     `when_stopped` is given what cancels the iteration, from any thread and whatever the reader does: the reader gets
     `Cancelled`. Close the generator, or drop it, to cancel the iteration.
     """
