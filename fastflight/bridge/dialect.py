@@ -14,7 +14,7 @@ from fastflight.bridge.control import LineControl
 from fastflight.bridge.line import Channel
 from fastflight.protocol.rfc2217 import LineState, NotifyLine, NotifyModem, Resume, Signature, Suspend
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
-from fastflight.protocol.telnet import Code, Command, Data, Negotiated
+from fastflight.protocol.telnet import Command, Negotiated, TelnetCode, TelnetData
 
 # What is taken apart at once: a flood of the shortest commands keeps the loop for some ten milliseconds.
 FEED_BYTES = 64 * 1024
@@ -95,7 +95,7 @@ class Rfc2217:
             if start:
                 await asyncio.sleep(0)  # the loop's other clients
             for event in self._server.feed(data[start : start + FEED_BYTES]):
-                if isinstance(event, Data):
+                if isinstance(event, TelnetData):
                     await channel.write(event.data)
                 else:
                     await self._do(event, control)
@@ -121,9 +121,9 @@ class Rfc2217:
                 await self._tell_modem(control, force=True)
             case NotifyLine():
                 self._server.notify_line(SENT, force=True)
-            case Command(Code.BREAK):
+            case Command(TelnetCode.BREAK):
                 await control.send_break()
-            case Data() | Command() | Negotiated() | Signature() | Suspend() | Resume():
+            case TelnetData() | Command() | Negotiated() | Signature() | Suspend() | Resume():
                 pass
             case _:
                 self._server.answer(await control.apply(event))

@@ -29,12 +29,12 @@ from fastflight.protocol.relay import (
     MAX_STREAMS,
     Closed,
     Credited,
-    Data,
     End,
     Event,
     Open,
     Reason,
     RelayConnection,
+    RelayData,
     RelayViolation,
     violated,
 )
@@ -205,7 +205,7 @@ class RelayClient:
             self._finish(b"", CloseCode.NORMAL_CLOSURE, "")
         elif (stream := self._streams.get(event.stream)) is None:
             return  # closed by what came just before it
-        elif isinstance(event, Data):
+        elif isinstance(event, RelayData):
             stream.feed(event.data)
         elif isinstance(event, Credited):
             stream.look()

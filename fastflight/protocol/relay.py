@@ -105,7 +105,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class RelayData:
     """Bytes for the stream. Say `consumed` when they are out of the way."""
 
     stream: int
@@ -135,7 +135,7 @@ class Credited:
     stream: int
 
 
-Event = Open | Opened | Data | End | Closed | Credited
+Event = Open | Opened | RelayData | End | Closed | Credited
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ class RelayConnection:
         return _closing(0, reason, text)
 
     def feed(self, data: Buffer) -> Iterator[Event]:
-        """The events that `data` completes. Run it to its end; `Data` holds views of `data`."""
+        """The events that `data` completes. Run it to its end; `RelayData` holds views of `data`."""
         if self._over:
             return
         view = memoryview(data)
@@ -332,7 +332,7 @@ def _data(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
     if len(payload) > known.window:
         raise RelayViolation(f"{len(payload)} bytes on stream {stream}, and credit for {known.window}")
     known.window -= len(payload)
-    yield Data(stream, payload)
+    yield RelayData(stream, payload)
 
 
 def _end(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:

@@ -58,7 +58,7 @@ _END_MARK = re.compile(rb"\x04>|soft reboot\r\n" + re.escape(RAW_PROMPT))
 _REST_BYTES = len(b"soft reboot\r\n" + RAW_PROMPT)
 
 
-class Mode(Enum):
+class ReplMode(Enum):
     """Who takes what the host sends."""
 
     FRIENDLY = "friendly REPL"
@@ -79,7 +79,7 @@ class _Phase(Enum):
     RAW_PASTE = "raw paste"
 
 
-_MODES = {_Phase.FRIENDLY: Mode.FRIENDLY, _Phase.PASTE: Mode.PASTE, _Phase.RAW_PASTE: Mode.RAW_PASTE}
+_MODES = {_Phase.FRIENDLY: ReplMode.FRIENDLY, _Phase.PASTE: ReplMode.PASTE, _Phase.RAW_PASTE: ReplMode.RAW_PASTE}
 
 
 class ReplState:
@@ -118,14 +118,14 @@ class ReplState:
         self._leaving = False
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> ReplMode:
         """Who takes what the host sends next, as far as the answers have come."""
-        return _MODES.get(self._phase, Mode.RAW)
+        return _MODES.get(self._phase, ReplMode.RAW)
 
     @property
     def raw(self) -> bool:
         """Whether the board is in the raw REPL, or comes back to it when what it does now is done."""
-        return self.mode in (Mode.RAW, Mode.RAW_PASTE)
+        return self.mode in (ReplMode.RAW, ReplMode.RAW_PASTE)
 
     @property
     def running(self) -> bool:

@@ -26,7 +26,7 @@ MAX_BAUD = (1 << 32) - 1
 DATA_BITS = (5, 6, 7, 8)
 
 
-class Code(IntEnum):
+class MessageCode(IntEnum):
     """The first byte of a message from the client; `SERVER` more from the server."""
 
     SIGNATURE = 0
@@ -247,36 +247,36 @@ def decode(payload: bytes, sender: int) -> Message | None:
     return reader(payload[1:]) if reader else None
 
 
-def _encoded(message: Message) -> tuple[Code, bytes]:
+def _encoded(message: Message) -> tuple[MessageCode, bytes]:
     match message:
         case Signature(text):
-            return Code.SIGNATURE, text
+            return MessageCode.SIGNATURE, text
         case SetBaud(baud):
             if baud is not None and not 0 < baud <= MAX_BAUD:
                 raise ValueError(f"RFC 2217 cannot say {message}")
-            return Code.SET_BAUDRATE, (baud or 0).to_bytes(4)
+            return MessageCode.SET_BAUDRATE, (baud or 0).to_bytes(4)
         case SetDataBits():
-            return Code.SET_DATASIZE, _value(message)
+            return MessageCode.SET_DATASIZE, _value(message)
         case SetParity():
-            return Code.SET_PARITY, _value(message)
+            return MessageCode.SET_PARITY, _value(message)
         case SetStopBits():
-            return Code.SET_STOPSIZE, _value(message)
+            return MessageCode.SET_STOPSIZE, _value(message)
         case SetFlow() | SetInboundFlow() | SetBreak() | SetDtr() | SetRts():
-            return Code.SET_CONTROL, _value(message)
+            return MessageCode.SET_CONTROL, _value(message)
         case NotifyLine(line):
-            return Code.NOTIFY_LINESTATE, b"" if line is None else bytes([line])
+            return MessageCode.NOTIFY_LINESTATE, b"" if line is None else bytes([line])
         case NotifyModem(modem):
-            return Code.NOTIFY_MODEMSTATE, b"" if modem is None else bytes([modem])
+            return MessageCode.NOTIFY_MODEMSTATE, b"" if modem is None else bytes([modem])
         case Suspend():
-            return Code.FLOWCONTROL_SUSPEND, b""
+            return MessageCode.FLOWCONTROL_SUSPEND, b""
         case Resume():
-            return Code.FLOWCONTROL_RESUME, b""
+            return MessageCode.FLOWCONTROL_RESUME, b""
         case LineMask(line_mask):
-            return Code.SET_LINESTATE_MASK, bytes([line_mask])
+            return MessageCode.SET_LINESTATE_MASK, bytes([line_mask])
         case ModemMask(modem_mask):
-            return Code.SET_MODEMSTATE_MASK, bytes([modem_mask])
+            return MessageCode.SET_MODEMSTATE_MASK, bytes([modem_mask])
         case Purge():
-            return Code.PURGE_DATA, _value(message)
+            return MessageCode.PURGE_DATA, _value(message)
 
 
 def _value(message: Message) -> bytes:
@@ -292,17 +292,17 @@ def _byte(read: Callable[[int], Message | None]) -> Callable[[bytes], Message | 
 
 
 _READERS: dict[int, Callable[[bytes], Message | None]] = {
-    Code.SIGNATURE: Signature,
-    Code.SET_BAUDRATE: lambda value: SetBaud(int.from_bytes(value[:4]) or None) if len(value) >= 4 else None,
-    Code.SET_DATASIZE: _byte(lambda value: _DATA_BITS.get(value, SetDataBits(None))),
-    Code.SET_PARITY: _byte(lambda value: _PARITIES.get(value, SetParity(None))),
-    Code.SET_STOPSIZE: _byte(lambda value: _STOP_BITS.get(value, SetStopBits(None))),
-    Code.SET_CONTROL: _byte(_CONTROLS.get),
-    Code.NOTIFY_LINESTATE: lambda value: NotifyLine(LineState(value[0]) if value else None),
-    Code.NOTIFY_MODEMSTATE: lambda value: NotifyModem(ModemState(value[0]) if value else None),
-    Code.FLOWCONTROL_SUSPEND: lambda value: Suspend(),
-    Code.FLOWCONTROL_RESUME: lambda value: Resume(),
-    Code.SET_LINESTATE_MASK: _byte(lambda value: LineMask(LineState(value))),
-    Code.SET_MODEMSTATE_MASK: _byte(lambda value: ModemMask(ModemState(value))),
-    Code.PURGE_DATA: _byte(_PURGES.get),
+    MessageCode.SIGNATURE: Signature,
+    MessageCode.SET_BAUDRATE: lambda value: SetBaud(int.from_bytes(value[:4]) or None) if len(value) >= 4 else None,
+    MessageCode.SET_DATASIZE: _byte(lambda value: _DATA_BITS.get(value, SetDataBits(None))),
+    MessageCode.SET_PARITY: _byte(lambda value: _PARITIES.get(value, SetParity(None))),
+    MessageCode.SET_STOPSIZE: _byte(lambda value: _STOP_BITS.get(value, SetStopBits(None))),
+    MessageCode.SET_CONTROL: _byte(_CONTROLS.get),
+    MessageCode.NOTIFY_LINESTATE: lambda value: NotifyLine(LineState(value[0]) if value else None),
+    MessageCode.NOTIFY_MODEMSTATE: lambda value: NotifyModem(ModemState(value[0]) if value else None),
+    MessageCode.FLOWCONTROL_SUSPEND: lambda value: Suspend(),
+    MessageCode.FLOWCONTROL_RESUME: lambda value: Resume(),
+    MessageCode.SET_LINESTATE_MASK: _byte(lambda value: LineMask(LineState(value))),
+    MessageCode.SET_MODEMSTATE_MASK: _byte(lambda value: ModemMask(ModemState(value))),
+    MessageCode.PURGE_DATA: _byte(_PURGES.get),
 }

@@ -35,7 +35,7 @@ from fastflight.protocol.rfc2217 import (
     decode,
     encode,
 )
-from fastflight.protocol.telnet import Data, Option, Subnegotiation, Telnet
+from fastflight.protocol.telnet import Option, Subnegotiation, Telnet, TelnetData
 
 Request = Setting | Control | Purge
 
@@ -109,7 +109,7 @@ class Rfc2217Client:
         """Take in what the server sends."""
         for event in self._telnet.feed(data):
             match event:
-                case Data(text):
+                case TelnetData(text):
                     self._received.append(text)
                     self._received_bytes += len(text)
                 case Subnegotiation(Option.COM_PORT, payload):

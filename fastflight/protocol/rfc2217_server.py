@@ -6,14 +6,14 @@ sends, and for each event, in order:
 ================================  =================================================================================
 event                             what the caller does
 ================================  =================================================================================
-`Data`                            write it to the line
+`TelnetData`                      write it to the line
 `SetBaud` and the other settings  apply the value, unless it is None; then `answer` with the value in force
 `SetFlow` and the other controls  the same
 `Purge`                           throw the buffers away, then `answer` with the event itself
 `NotifyModem(None)`               `notify_modem(force=True)` with the lines as they are now
 `NotifyLine(None)`                `notify_line(force=True)` with the state as it is now
 `Suspend`, `Resume`               stop and start sending data to the client (`suspended` says which)
-`Command`                         as it likes; `Code.BREAK` asks for a break on the line
+`Command`                         as it likes; `TelnetCode.BREAK` asks for a break on the line
 `Negotiated`                      nothing
 `Signature`                       nothing: who the client says it is
 ================================  =================================================================================
@@ -46,9 +46,9 @@ from fastflight.protocol.rfc2217 import (
     decode,
     encode,
 )
-from fastflight.protocol.telnet import Command, Data, Negotiated, Option, Subnegotiation, Telnet
+from fastflight.protocol.telnet import Command, Negotiated, Option, Subnegotiation, Telnet, TelnetData
 
-Event = Data | Command | Negotiated | Setting | Control | Purge | Notice | Suspend | Resume | Signature
+Event = TelnetData | Command | Negotiated | Setting | Control | Purge | Notice | Suspend | Resume | Signature
 
 # A board's REPL echoes what is typed, and a client's terminal must not: so the server does, in telnet's words.
 OURS = frozenset({Option.BINARY, Option.ECHO, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})

@@ -1,8 +1,8 @@
 """Telnet without I/O: bytes from the peer become events, bytes for the device become what may cross the wire.
 
-`feed` everything that comes from the peer; it gives events, in order, and the same ones however the bytes were split
-(only where one `Data` ends and the next begins differs). After each `feed`, `ask` or `subnegotiate` send what `take`
-gives. What goes to the peer as data goes through `encode`.
+`feed` takes everything that comes from the peer and returns its events in order. How the bytes are split changes only
+where one `TelnetData` ends and the next begins. After each `feed`, `ask` or `subnegotiate`, send what `take` returns.
+Data for the peer goes through `encode`.
 
 Options are negotiated by the states of RFC 1143, less the two for taking back: each of them is off, asked for, or on,
 on our side and on theirs. A request that changes nothing is not answered, a refusal is said once, and after
@@ -29,7 +29,7 @@ MAX_CHANGES = 32
 _PLAIN = re.compile(rb"[^\xff]*+(?:(?:\xff\xff)++[^\xff]*+)*+")
 
 
-class Code(IntEnum):
+class TelnetCode(IntEnum):
     """What may follow an IAC (RFC 854)."""
 
     SE = 240
@@ -59,7 +59,7 @@ class Option(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class TelnetData:
     """Bytes of the stream itself, at least one."""
 
     data: bytes
@@ -67,9 +67,9 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command without an option, such as `Code.BREAK`."""
+    """A command without an option, such as `TelnetCode.BREAK`."""
 
-    code: Code
+    code: TelnetCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Subnegotiation:
     payload: bytes
 
 
-Event = Data | Command | Negotiated | Subnegotiation
+Event = TelnetData | Command | Negotiated | Subnegotiation
 
 
 class _State(Enum):
@@ -100,19 +100,19 @@ class _State(Enum):
 
 # What the peer says, of whose side, and whether it is for or against.
 _SAYS: dict[int, tuple[bool, bool]] = {
-    Code.WILL: (False, True),
-    Code.WONT: (False, False),
-    Code.DO: (True, True),
-    Code.DONT: (True, False),
+    TelnetCode.WILL: (False, True),
+    TelnetCode.WONT: (False, False),
+    TelnetCode.DO: (True, True),
+    TelnetCode.DONT: (True, False),
 }
 # What we say of whose side, for or against.
 _SAYING = {
-    (True, True): Code.WILL,
-    (True, False): Code.WONT,
-    (False, True): Code.DO,
-    (False, False): Code.DONT,
+    (True, True): TelnetCode.WILL,
+    (True, False): TelnetCode.WONT,
+    (False, True): TelnetCode.DO,
+    (False, False): TelnetCode.DONT,
 }
-_PLAIN_COMMANDS = frozenset(range(Code.NOP, Code.SB))
+_PLAIN_COMMANDS = frozenset(range(TelnetCode.NOP, TelnetCode.SB))
 
 
 class Telnet:
@@ -146,7 +146,7 @@ class Telnet:
     def subnegotiate(self, option: int, payload: bytes) -> None:
         """Say `payload` about `option`."""
         body = bytes([option]) + payload
-        self._outgoing.append(bytes((IAC[0], Code.SB)) + body.replace(IAC, PAIR) + bytes((IAC[0], Code.SE)))
+        self._outgoing.append(bytes((IAC[0], TelnetCode.SB)) + body.replace(IAC, PAIR) + bytes((IAC[0], TelnetCode.SE)))
 
     def take(self) -> bytes:
         """What must be sent to the peer now: answers, and what was asked or said."""
@@ -173,7 +173,7 @@ class Telnet:
             data = self._unfinished + data
             self._unfinished = b""
         elif not self._dropping and IAC not in data and self.is_on(Option.BINARY, ours=False):
-            return [Data(data)] if data else []
+            return [TelnetData(data)] if data else []
         events = _Events()
         at, end = 0, len(data)
         while at < end:
@@ -205,7 +205,7 @@ class Telnet:
         if at + 1 == len(data):
             return at
         code = data[at + 1]
-        if code == Code.SB:
+        if code == TelnetCode.SB:
             return self._subnegotiation(data, at, events)
         if code in _SAYS:
             if at + 2 == len(data):
@@ -213,7 +213,7 @@ class Telnet:
             self._heard(data[at + 2], *_SAYS[code], events)
             return at + 3
         if code in _PLAIN_COMMANDS:
-            events.add(Command(Code(code)))
+            events.add(Command(TelnetCode(code)))
         return at + 2
 
     def _subnegotiation(self, data: bytes, at: int, events: _Events) -> int:
@@ -224,7 +224,7 @@ class Telnet:
             return start
         if stop + 1 >= len(data):
             return at
-        if data[stop + 1] != Code.SE:
+        if data[stop + 1] != TelnetCode.SE:
             # Never ended, and another command begins: that one is to be heard.
             return stop
         if payload := data[start:stop].replace(PAIR, IAC):
@@ -238,7 +238,7 @@ class Telnet:
             self._unfinished = data[stop:]
             return len(data)
         self._dropping = False
-        return stop + 2 if data[stop + 1] == Code.SE else stop
+        return stop + 2 if data[stop + 1] == TelnetCode.SE else stop
 
     def _heard(self, option: int, ours: bool, on: bool, events: _Events) -> None:
         state = self._state(option, ours)
@@ -281,7 +281,7 @@ class _Events:
 
     def all(self) -> list[Event]:
         if self._data:
-            self._events.append(Data(b"".join(self._data)))
+            self._events.append(TelnetData(b"".join(self._data)))
             self._data.clear()
         return self._events
 

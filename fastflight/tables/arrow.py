@@ -14,19 +14,20 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from fastflight.errors import DataError, RequestError
+from fastflight.tables.bare import decoded
 from fastflight.tables.codec import Layout, Rejected
 from fastflight.tables.ipc import (
     DICTIONARY_BATCH,
     RECORD_BATCH,
     SCHEMA,
     Dictionaries,
-    Message,
+    IpcMessage,
     MessageSplitter,
     broken,
     check_size,
 )
 from fastflight.tables.schemas import conform, project
-from fastflight.tables.vetting import decoded, vet_batch, vet_schema
+from fastflight.tables.vetting import vet_batch, vet_schema
 
 # What pyarrow raises on damaged bytes; a name that is not UTF-8 is a ValueError, and only when it is looked at.
 _UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, OSError, EOFError, StopIteration, MemoryError)
@@ -86,7 +87,7 @@ class ArrowReader:
             self._schema = project(pa.schema([]), self._columns)
         return []
 
-    def _take(self, message: Message) -> list[pa.RecordBatch]:
+    def _take(self, message: IpcMessage) -> list[pa.RecordBatch]:
         try:
             if self._reader is None:
                 self._open(message)
@@ -110,7 +111,7 @@ class ArrowReader:
             self._reject(message.offset, f"the batch is not valid: {_first_line(error)}")
             return []
 
-    def _open(self, message: Message) -> None:
+    def _open(self, message: IpcMessage) -> None:
         if message.kind != SCHEMA:
             raise broken("the first message is no schema", message.offset)
         self._source.put(message.data)

@@ -1,8 +1,8 @@
-"""Batches made of buffers, not of Python's values, for which Arrow imports pandas.
+"""Batches and arrays without extras: made of buffers alone, or brought to the types that they are stored in.
 
-Where Arrow first makes an array of Python's values (`pa.array([1])`, `pa.scalar`, `from_pylist`, `empty_table`) it
-looks for pandas, and loads it: 1.3 s of processor time, many seconds on a busy computer. In a client's write the
-device is held meanwhile, and on an event loop nothing else runs. What is made here never asks.
+When Arrow first makes an array of Python's values (`pa.array([1])`, `pa.scalar`, `from_pylist`, `empty_table`), it
+looks for pandas and loads it: 1.3 s of processor time, many seconds on a busy computer. During a client's write the
+device is held that long, and an event loop runs nothing else. Nothing that this module makes loads pandas.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from __future__ import annotations
 import struct
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+# pyarrow cannot look up views in a dictionary or in runs: they are looked up as plain text or bytes.
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def empty(schema: pa.Schema) -> pa.RecordBatch:
@@ -35,3 +39,38 @@ def one_text(text: str) -> pa.Array:
 def _one(data: bytes, type_: pa.DataType) -> pa.Array:
     ends = pa.py_buffer(struct.pack("=2i", 0, len(data)))
     return pa.Array.from_buffers(type_, 1, [None, ends, pa.py_buffer(data)])
+
+
+def stored(column: pa.Array) -> pa.Array:
+    """The values of a vetted column in a type that all know: dictionaries and runs looked up, extensions bare."""
+    type_ = column.type
+    if isinstance(type_, pa.BaseExtensionType):
+        return stored(column.storage)
+    if pa.types.is_dictionary(type_):
+        return stored(decoded(column))
+    return stored(_decoded_runs(column)) if pa.types.is_run_end_encoded(type_) else column
+
+
+def decoded(column: pa.DictionaryArray) -> pa.Array:
+    """The values of a dictionary column."""
+    plain = _PLAIN.get(column.type.value_type)
+    if plain is None:
+        return column.dictionary_decode()
+    looked_up = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(plain)).dictionary_decode()
+    return looked_up.cast(column.type.value_type)
+
+
+def _decoded_runs(column: pa.RunEndEncodedArray) -> pa.Array:
+    plain = _PLAIN.get(column.type.value_type)
+    if plain is None:
+        return pc.run_end_decode(column)
+    runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, column.values.cast(plain))
+    return pc.run_end_decode(runs.slice(column.offset, len(column))).cast(column.type.value_type)
+
+
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """The type of what `stored` gives."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return stored_type(type_.storage_type)
+    encoded = pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_)
+    return stored_type(type_.value_type) if encoded else type_

@@ -29,7 +29,7 @@ SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class IpcMessage:
     """One message, whole: its place in the file, its bytes with framing, and its kind (a `MessageHeader` code)."""
 
     offset: int
@@ -113,7 +113,7 @@ class MessageSplitter:
         """Where the next message starts."""
         return self._offset
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[IpcMessage]:
         """The messages that are whole now. Lazily: what is wrong with one comes before what is wrong with the next."""
         if not self.ended:
             self._pending += data
@@ -122,10 +122,10 @@ class MessageSplitter:
             if message is not None:
                 yield message
 
-    def _step(self) -> Message | None:
+    def _step(self) -> IpcMessage | None:
         """Look at the next part of the framing, which has come whole."""
         if self._body is not None:
-            message = Message(self._offset, bytes(self._pending[: self._need]), self._kind)
+            message = IpcMessage(self._offset, bytes(self._pending[: self._need]), self._kind)
             self._drop(self._need)
             return message
         if not self._begun and self._pending.startswith(FILE_MAGIC):
@@ -180,7 +180,7 @@ class Dictionaries:
         self._held = 0
         self._waiting = 0
 
-    def add(self, message: Message, size: int) -> None:
+    def add(self, message: IpcMessage, size: int) -> None:
         """A dictionary of `size` bytes, as `check_size` told, is to be read. `DataError` where all are too much."""
         header = Flatbuffer.root(_metadata(message)).table(2)
         assert header is not None, "its size was looked at"
@@ -198,11 +198,11 @@ class Dictionaries:
         self._waiting = 0
 
 
-def _metadata(message: Message) -> bytes:
+def _metadata(message: IpcMessage) -> bytes:
     return message.data[8 : 8 + int.from_bytes(message.data[4:8], "little")]
 
 
-def check_size(message: Message) -> int:
+def check_size(message: IpcMessage) -> int:
     """The bytes that a batch takes when it is read.
 
     Refuse one that says it is far larger than its bytes: too many rows, or buffers that unpack to too much.

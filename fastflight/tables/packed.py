@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError, nearest
+from fastflight.tables.bare import stored
 from fastflight.tables.codec import Layout, Rejected, read_in_runs
 from fastflight.tables.record import Field, Record
 from fastflight.tables.schemas import conform, schema_from_names
 from fastflight.tables.text import shorten
-from fastflight.tables.vetting import stored
 
 # Records turned into one batch: bounds the copies that a large feed costs.
 _BLOCK_BYTES = 1024 * 1024

@@ -1,8 +1,8 @@
-"""Rows out of bytes: where text rows end, however the bytes arrive.
+"""Splits text files into rows. How the bytes arrive never changes the rows.
 
-`RowSplitter.feed` is given pieces of a file and returns what they complete, in file order: `Rows` (one or more whole
-rows, each ending in a line feed, as one block) and `Refused` (a row that can not be one). `finish()` gives the rest;
-its last row may lack the line feed.
+`RowSplitter.feed` takes pieces of a file and returns what they complete, in file order: each `RowBlock` is one or more
+whole rows that end in a line feed, each `RejectedRow` is a part of the file that cannot be a row. `finish()` returns
+the rest; the last row may lack the line feed.
 
 With `delimiters` the rows are CSV: a cell that starts with a quote runs to its closing quote (a doubled quote stands
 for itself) and may hold line feeds; a quote inside a cell that did not start with one is an ordinary character. Without
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastflight.tables.codec import RejectedRow
+
 # Held in memory while a row is incomplete: far above any row a device writes, far below what hurts a server.
 MAX_ROW_BYTES = 1024 * 1024
 # Bytes handled at once. Rows leave a large feed in blocks of about this size, and no block holds an overlong row.
@@ -29,25 +31,17 @@ _FEW_QUOTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowBlock:
     """Whole rows: the bytes of the file from `offset` on."""
 
     offset: int
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A stretch of the file that can not be a row."""
-
-    offset: int
-    reason: str
-
-
 class RowSplitter:
-    """Cuts a file into rows. A byte order mark before the first one is no part of it.
+    """Splits one file. A byte order mark before the first row belongs to no row.
 
-    `delimiters` are those that a CSV file may have: the first of them that its first line holds is its `delimiter`.
+    A CSV file may have one of `delimiters`: its `delimiter` is the first of them that stands in its first line.
     """
 
     def __init__(self, delimiters: bytes = b"") -> None:
@@ -80,16 +74,16 @@ class RowSplitter:
         self._begun = True
         return True
 
-    def feed(self, data: bytes) -> list[Rows | Refused]:
-        found: list[Rows | Refused] = []
+    def feed(self, data: bytes) -> list[RowBlock | RejectedRow]:
+        found: list[RowBlock | RejectedRow] = []
         for start in range(0, len(data), BLOCK_BYTES):
             self._pending += data[start : start + BLOCK_BYTES] if len(data) > BLOCK_BYTES else data
             if self._begun or self._begin(ended=False):
                 self._advance(found)
         return found
 
-    def finish(self) -> list[Rows | Refused]:
-        found: list[Rows | Refused] = []
+    def finish(self) -> list[RowBlock | RejectedRow]:
+        found: list[RowBlock | RejectedRow] = []
         if not self._begun:
             self._begin(ended=True)
             self._advance(found)
@@ -105,7 +99,7 @@ class RowSplitter:
         """A quote as the last byte could have been the first of two; now it is known to close."""
         return self._at == len(self._pending) - 1
 
-    def _advance(self, found: list[Rows | Refused]) -> None:
+    def _advance(self, found: list[RowBlock | RejectedRow]) -> None:
         while self._pending:
             if self._skipping and not self._skip_line():
                 return
@@ -126,8 +120,8 @@ class RowSplitter:
         match = row_pattern(self.delimiter).match(self._pending)
         return match is None or match.end() > MAX_ROW_BYTES + 1
 
-    def _emit(self, found: list[Rows | Refused], end: int) -> None:
-        found.append(Rows(self._offset, bytes(self._pending[:end])))
+    def _emit(self, found: list[RowBlock | RejectedRow], end: int) -> None:
+        found.append(RowBlock(self._offset, bytes(self._pending[:end])))
         self._drop(end)
 
     def _drop(self, end: int) -> None:
@@ -138,16 +132,16 @@ class RowSplitter:
         if not self._pending:
             self._quoted = False
 
-    def _refuse_long(self, found: list[Rows | Refused]) -> None:
+    def _refuse_long(self, found: list[RowBlock | RejectedRow]) -> None:
         if self._pending.find(b"\n", 0, MAX_ROW_BYTES + 1) < 0:
-            found.append(Refused(self._offset, f"the row is longer than {MAX_ROW_BYTES} bytes"))
+            found.append(RejectedRow(self._offset, f"the row is longer than {MAX_ROW_BYTES} bytes"))
             self._skipping = True
         else:
             self._refuse_line(found, f"a quote is not closed within {MAX_ROW_BYTES} bytes")
 
-    def _refuse_line(self, found: list[Rows | Refused], reason: str) -> None:
+    def _refuse_line(self, found: list[RowBlock | RejectedRow], reason: str) -> None:
         """Give up the first line of a row whose quote never closes, and start afresh after it."""
-        found.append(Refused(self._offset, reason))
+        found.append(RejectedRow(self._offset, reason))
         end = self._pending.find(b"\n") + 1 or len(self._pending)
         self._at, self._quoted = end, False
         self._drop(end)

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from fastflight.errors import DataError
 from fastflight.tables.bare import empty
-from fastflight.tables.codec import OnError, Rejected, read_in_runs
-from fastflight.tables.rows import Refused, Rows, RowSplitter
+from fastflight.tables.codec import OnError, Rejected, RejectedRow, read_in_runs
+from fastflight.tables.rows import RowBlock, RowSplitter
 
 # The part of a file that its schema is inferred from. It is held in memory, and a live reader sees nothing until it has
 # come: some pages of a file, some minutes of telemetry.
@@ -65,7 +65,7 @@ class TextReader:
         self._splitter = splitter
         self._fail = on_error == "fail"
         self._begun = False
-        self._held: list[Rows | Refused] = []
+        self._held: list[RowBlock | RejectedRow] = []
         self._sample: list[bytes] = []
         self._sampled = False
 
@@ -83,13 +83,13 @@ class TextReader:
             batches += self._release()
         return batches
 
-    def _take(self, found: list[Rows | Refused]) -> list[pa.RecordBatch]:
+    def _take(self, found: list[RowBlock | RejectedRow]) -> list[pa.RecordBatch]:
         if not self._begun:
             found = self._begin(found)
         if self._grammar.schema is not None:
             return self._read(found)
         for item in found:
-            if isinstance(item, Refused) or self._sampled or self._add_to_sample(item):
+            if isinstance(item, RejectedRow) or self._sampled or self._add_to_sample(item):
                 self._held.append(item)
         if not self._sampled:
             return []
@@ -106,10 +106,10 @@ class TextReader:
         held, self._held, self._sample = self._held, [], []
         return self._read(held)
 
-    def _begin(self, found: list[Rows | Refused]) -> list[Rows | Refused]:
+    def _begin(self, found: list[RowBlock | RejectedRow]) -> list[RowBlock | RejectedRow]:
         """Give the first rows to the grammar until it says that data has begun; what is left of `found` is data."""
         for index, item in enumerate(found):
-            if isinstance(item, Refused):
+            if isinstance(item, RejectedRow):
                 # Nothing can be read without what should have stood here (a header), where the grammar wants it.
                 self._begun = not self._grammar.begin(b"")
                 return found[index:]
@@ -117,11 +117,11 @@ class TextReader:
             for row in self._grammar.rows(item.data):
                 if not self._grammar.begin(row):
                     self._begun = True
-                    return [Rows(offset, item.data[offset - item.offset :]), *found[index + 1 :]]
+                    return [RowBlock(offset, item.data[offset - item.offset :]), *found[index + 1 :]]
                 offset += len(row)
         return []
 
-    def _add_to_sample(self, block: Rows) -> bool:
+    def _add_to_sample(self, block: RowBlock) -> bool:
         """The sample is a function of the file alone: whole rows within its first bytes, and at least one.
 
         False for a block of blank rows alone: it tells nothing, and a file of them would be held in memory whole.
@@ -140,10 +140,10 @@ class TextReader:
                 break
         return told
 
-    def _read(self, found: list[Rows | Refused]) -> list[pa.RecordBatch]:
+    def _read(self, found: list[RowBlock | RejectedRow]) -> list[pa.RecordBatch]:
         batches = []
         for item in found:
-            if isinstance(item, Refused):
+            if isinstance(item, RejectedRow):
                 self._reject(item)
                 continue
             try:
@@ -154,32 +154,32 @@ class TextReader:
                 batches.append(batch)
         return batches
 
-    def _sift(self, block: Rows) -> pa.RecordBatch:
+    def _sift(self, block: RowBlock) -> pa.RecordBatch:
         """The rows of a block that fails as a whole; those that can not be read are set aside."""
         offset = block.offset
-        passed: list[Rows] = []
-        refused: list[Refused] = []
+        passed: list[RowBlock] = []
+        refused: list[RejectedRow] = []
         for row in self._grammar.rows(block.data):
             if not self._grammar.is_blank(row):
                 verdict = self._grammar.screen(row)
                 if isinstance(verdict, str):
-                    refused.append(Refused(offset, verdict))
+                    refused.append(RejectedRow(offset, verdict))
                 else:
-                    passed.append(Rows(offset, verdict))
+                    passed.append(RowBlock(offset, verdict))
             offset += len(row)
         batches, failed = read_in_runs(len(passed), lambda run: self._parse_all(passed[run]))
-        unread: list[Rows | Refused] = [*refused, *(passed[index] for index in failed)]
+        unread: list[RowBlock | RejectedRow] = [*refused, *(passed[index] for index in failed)]
         for item in sorted(unread, key=lambda item: item.offset):
-            if isinstance(item, Rows):
+            if isinstance(item, RowBlock):
                 reason = self._grammar.explain(item.data) if self.rejected.wants_reason else "the row can not be read"
-                item = Refused(item.offset, reason)
+                item = RejectedRow(item.offset, reason)
             self._reject(item)
         return pa.concat_batches(batches) if batches else empty(self._grammar.schema)
 
-    def _parse_all(self, rows: list[Rows]) -> pa.RecordBatch:
+    def _parse_all(self, rows: list[RowBlock]) -> pa.RecordBatch:
         return self._grammar.parse(b"".join(row.data for row in rows))
 
-    def _reject(self, item: Refused) -> None:
+    def _reject(self, item: RejectedRow) -> None:
         if self._fail:
             raise DataError(
                 item.reason,

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError
+from fastflight.tables.bare import stored_type
 from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
 from fastflight.tables.schemas import MAX_COLUMNS, MAX_DIGITS
 
@@ -28,8 +29,6 @@ MAX_FIELDS = 4 * MAX_COLUMNS
 MAX_DEPTH = 32
 # pyarrow reads these types in a schema, and has no class for their values: it raises a KeyError at every column.
 _UNMADE = frozenset((pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME))
-# pyarrow cannot look up views in a dictionary or in runs: they are looked up as plain text or bytes.
-_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 # A view of a string or of bytes: its length, then the rest (Arrow columnar format, "Variable-size Binary View Layout").
 _VIEW_WORDS = 4
 
@@ -98,41 +97,6 @@ def vet_batch(batch: pa.RecordBatch) -> None:
         except pa.ArrowInvalid as error:
             raise pa.ArrowInvalid(f"column {name!r}, {str(column.type)[:80]}: {error}") from None
     batch.validate(full=True)
-
-
-def stored(column: pa.Array) -> pa.Array:
-    """The values of a vetted column in a type that all know: dictionaries and runs looked up, extensions bare."""
-    type_ = column.type
-    if isinstance(type_, pa.BaseExtensionType):
-        return stored(column.storage)
-    if pa.types.is_dictionary(type_):
-        return stored(decoded(column))
-    return stored(_decoded_runs(column)) if pa.types.is_run_end_encoded(type_) else column
-
-
-def decoded(column: pa.DictionaryArray) -> pa.Array:
-    """The values of a dictionary column."""
-    plain = _PLAIN.get(column.type.value_type)
-    if plain is None:
-        return column.dictionary_decode()
-    looked_up = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(plain)).dictionary_decode()
-    return looked_up.cast(column.type.value_type)
-
-
-def _decoded_runs(column: pa.RunEndEncodedArray) -> pa.Array:
-    plain = _PLAIN.get(column.type.value_type)
-    if plain is None:
-        return pc.run_end_decode(column)
-    runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, column.values.cast(plain))
-    return pc.run_end_decode(runs.slice(column.offset, len(column))).cast(column.type.value_type)
-
-
-def stored_type(type_: pa.DataType) -> pa.DataType:
-    """The type of what `stored` gives."""
-    if isinstance(type_, pa.BaseExtensionType):
-        return stored_type(type_.storage_type)
-    encoded = pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_)
-    return stored_type(type_.value_type) if encoded else type_
 
 
 def _nested(schema: pa.Schema) -> Iterator[tuple[pa.DataType, int]]:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError
+from fastflight.tables.bare import stored, stored_type
 from fastflight.tables.codec import Layout
 from fastflight.tables.schemas import conform, project, require_unique
-from fastflight.tables.vetting import stored, stored_type
 
 TEXT = pa.large_string()
 

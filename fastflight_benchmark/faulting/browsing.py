@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from fastflight.protocol.relay import Closed, Data, End, Opened, Reason, RelayConnection
+from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnection, RelayData
 from fastflight_benchmark.faulting.stage import (
     BROWSER_GATEWAY,
     FILES,
@@ -175,7 +175,7 @@ class Relayed(_Browser, Work):
                 message = socket.recv(ANSWER_SECONDS)
                 for event in relay.feed(message if isinstance(message, bytes) else message.encode()):
                     match event:
-                        case Data():
+                        case RelayData():
                             self.data += event.data
                             if credit := relay.consumed(1, len(event.data)):
                                 socket.send(credit)

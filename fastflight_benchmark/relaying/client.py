@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from websockets.frames import Frame, Opcode
 
 from fastflight.errors import FastFlightError, TransportError
-from fastflight.protocol.relay import Closed, Data, End, Opened, RelayConnection
+from fastflight.protocol.relay import Closed, End, Opened, RelayConnection, RelayData
 from fastflight_benchmark.relaying.content import LONGEST_BYTES, MIB, Checked
 from fastflight_benchmark.relaying.relays import LIBRARY, OURS, PLAIN
 
@@ -96,7 +96,7 @@ class Client:
         say(sock, side.open(1, seeder))
         while True:
             for event in side.feed(self._frame(sock)):
-                if isinstance(event, Data):
+                if isinstance(event, RelayData):
                     checked.take(memoryview(event.data))
                     if given := side.consumed(1, len(event.data)):
                         say(sock, given)

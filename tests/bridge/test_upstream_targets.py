@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from fastflight.bridge.upstream import Upstream
-from fastflight.protocol.repl_state import Mode, ReplState
+from fastflight.protocol.repl_state import ReplMode, ReplState
 from fastflight.transport import parse_url
 from tests.bridge.watching import Watcher, running
 
@@ -26,18 +26,18 @@ async def observed(board: Watcher) -> ReplState:
 async def conversation(board: Watcher, soft_reboot: bytes) -> None:
     await board.ask(b"\r\x03", b">>> ")
     await board.ask(b"\r\x01", RAW)
-    assert (await observed(board)).mode is Mode.RAW
+    assert (await observed(board)).mode is ReplMode.RAW
     assert await board.ask(b"print(1)\x04", b"\x04>") in (b"OK1\r\n\x04\x04>", b"OK1\n\x04\x04>")
     assert await board.ask(b"\x04", RAW) == b"OK\r\n" + soft_reboot + RAW
     state = await observed(board)
-    assert (state.mode, state.running) == (Mode.RAW, False)
+    assert (state.mode, state.running) == (ReplMode.RAW, False)
     await board.ask(b"print(2)\x04", b"OK")
     await board.until(b"\x04>")
     assert (await board.ask(b"\x02", b">>> ")).startswith(b"\r\nMicroPython")
-    assert (await observed(board)).mode is Mode.FRIENDLY
+    assert (await observed(board)).mode is ReplMode.FRIENDLY
     said = await board.ask(b"\x04", b">>> ")
     assert said.startswith(b"\r\n" + soft_reboot), said
-    assert (await observed(board)).mode is Mode.FRIENDLY
+    assert (await observed(board)).mode is ReplMode.FRIENDLY
     assert [state.phase for state in board.states] == ["open"]
 
 

@@ -18,7 +18,7 @@ from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.cli.web import open_remote_gateway
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError
-from fastflight.protocol.relay import Data, Opened, RelayConnection
+from fastflight.protocol.relay import Opened, RelayConnection, RelayData
 
 
 def until(ws: ClientConnection, side: RelayConnection, mark: bytes) -> bytes:
@@ -27,8 +27,8 @@ def until(ws: ClientConnection, side: RelayConnection, mark: bytes) -> bytes:
         message = ws.recv(timeout=30)
         assert isinstance(message, bytes)
         for event in side.feed(message):
-            assert isinstance(event, Data | Opened)
-            found += bytes(event.data) if isinstance(event, Data) else b"opened"
+            assert isinstance(event, RelayData | Opened)
+            found += bytes(event.data) if isinstance(event, RelayData) else b"opened"
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastflight.protocol.relay import Open, RelayConnection
 from fastflight.protocol.rfc2217 import decode
-from fastflight.protocol.telnet import Data, Option, Telnet
+from fastflight.protocol.telnet import Option, Telnet, TelnetData
 
 from . import wires
 from .case import Case, check, each
@@ -26,7 +26,7 @@ def test_telnet(case: Case) -> None:
     def run(pieces: list[bytes]) -> tuple[bytes, bytes]:
         telnet = Telnet(frozenset({Option.BINARY}), frozenset({Option.BINARY}))
         events = [event for piece in pieces for event in telnet.feed(piece)]
-        return b"".join(event.data for event in events if isinstance(event, Data)), telnet.take()
+        return b"".join(event.data for event in events if isinstance(event, TelnetData)), telnet.take()
 
     either_way(case, run)
 

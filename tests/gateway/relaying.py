@@ -18,7 +18,7 @@ from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import Buffers
 from fastflight.gateway.relay_targets import AllowedTargets
 from fastflight.gateway.relay_wire import SocketWire
-from fastflight.protocol.relay import Closed, Data, End, Event, Opened, RelayConnection
+from fastflight.protocol.relay import Closed, End, Event, Opened, RelayConnection, RelayData
 
 LOCAL = ("127.0.0.1:*", "[::1]:*")
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -83,8 +83,8 @@ class User:
         found = bytearray()
         while size is None or len(found) < size:
             event = await self.next()
-            assert isinstance(event, Data | End) or type(event).__name__ == "Credited", event
-            if isinstance(event, Data):
+            assert isinstance(event, RelayData | End) or type(event).__name__ == "Credited", event
+            if isinstance(event, RelayData):
                 found += event.data
                 if given := self.connection.consumed(stream, len(event.data)):
                     await self.say(given)

@@ -20,7 +20,7 @@ from fastflight.gateway import Gateway, listen
 from fastflight.gateway.door import Door
 from fastflight.gateway.relay import MAX_CLIENTS, Relay
 from fastflight.gateway.relay_targets import AllowedTargets
-from fastflight.protocol.relay import Closed, Data, End, Opened, Reason, RelayConnection
+from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnection, RelayData
 
 from ..server.conftest import SOON
 from .relaying import LOCAL, deaf, echo, nothing, target
@@ -180,7 +180,7 @@ def test_the_websockets_library_gets_its_bytes(gateway: Gateway) -> None:
                 message = await ws.recv()
                 assert isinstance(message, bytes)
                 for event in side.feed(message):
-                    if isinstance(event, Data):
+                    if isinstance(event, RelayData):
                         found += event.data
                         if given := side.consumed(1, len(event.data)):
                             await ws.send(given)

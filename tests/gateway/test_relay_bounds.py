@@ -16,7 +16,7 @@ from fastflight.gateway.relay_client import (
     OPENS_PER_SECOND,
     QUEUED_BYTES,
 )
-from fastflight.protocol.relay import MAX_STREAMS, WINDOW_BYTES, Closed, Data, Reason
+from fastflight.protocol.relay import MAX_STREAMS, WINDOW_BYTES, Closed, Reason, RelayData
 
 from .relaying import LOCAL, deaf, echo, flood, masked, opened, relayed, spun, target
 
@@ -28,14 +28,14 @@ def test_a_client_that_gives_no_credit_stops_its_target_and_nothing_else(run: An
             came = 0
             while came < 1000:
                 event = await user.next()
-                assert isinstance(event, Data) and event.stream == 1
+                assert isinstance(event, RelayData) and event.stream == 1
                 came += len(event.data)
             await opened(user, 2, there)
             await user.send(2, b"still here")
             assert await user.receive(2, 10) == b"still here"
             assert client.outgoing.size == 0
             await user.say(user.connection.consumed(1, 1000))
-            assert isinstance(await user.next(), Data)
+            assert isinstance(await user.next(), RelayData)
 
     run(work())
 
@@ -58,7 +58,7 @@ def test_a_client_that_stops_reading_costs_a_bounded_queue_and_harms_nobody(run:
             seen = set()
             while len(seen) < 20:
                 event = await user.next()
-                if isinstance(event, Data):
+                if isinstance(event, RelayData):
                     seen.add(event.stream)
 
     run(work())
@@ -124,7 +124,7 @@ def test_a_target_that_takes_nothing_holds_a_window_and_harms_nobody(run: Any) -
             found = b""
             while len(found) < 8:
                 event = await user.next()
-                found += event.data if isinstance(event, Data) else b""
+                found += event.data if isinstance(event, RelayData) else b""
             assert found == b"and here"
             assert client.streams == 1
 

@@ -14,7 +14,7 @@ from websockets.frames import Close, CloseCode
 
 from fastflight.gateway.relay_client import RelayClient
 from fastflight.gateway.relay_outgoing import unpaced
-from fastflight.protocol.relay import Closed, Data, End, Reason
+from fastflight.protocol.relay import Closed, End, Reason, RelayData
 from fastflight.testing.chaos import ChaosProxy
 from fastflight.transport.tap import Tap
 
@@ -47,7 +47,7 @@ def test_much_goes_both_ways_at_once_unchanged(run: Any) -> None:
                     rest = rest[size:]
                     continue
                 event = await user.next()
-                if isinstance(event, Data):
+                if isinstance(event, RelayData):
                     found += event.data
                     if given := user.connection.consumed(7, len(event.data)):
                         await user.say(given)
@@ -122,7 +122,7 @@ def test_a_target_that_is_cut_right_behind_its_last_bytes_is_told(run: Any) -> N
                     await opened(user, 1, f"127.0.0.1:{proxy.port}")
                     seeing = asyncio.ensure_future(looking(client))
                     came = 0
-                    while isinstance(event := await user.next(), Data):
+                    while isinstance(event := await user.next(), RelayData):
                         came += len(event.data)
                         if given := user.connection.consumed(1, len(event.data)):
                             await user.say(given)

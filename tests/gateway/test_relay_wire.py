@@ -20,7 +20,7 @@ from fastflight.gateway.door import Door
 from fastflight.gateway.relay import Relay
 from fastflight.gateway.relay_client import QUEUED_BYTES
 from fastflight.gateway.relay_targets import AllowedTargets
-from fastflight.protocol.relay import Closed, Data, End, Event, Opened, Reason, RelayConnection
+from fastflight.protocol.relay import Closed, End, Event, Opened, Reason, RelayConnection, RelayData
 
 from .relaying import LOCAL, echo, flood, nothing, target
 
@@ -109,7 +109,7 @@ def test_bytes_go_both_ways_unchanged_and_ends_are_passed_on(run: Any) -> None:
                     if sent == len(content):
                         await ws.send(talk.side.end(1))
                 for event in await talk.events():
-                    if isinstance(event, Data):
+                    if isinstance(event, RelayData):
                         found += event.data
                         if given := talk.side.consumed(1, len(event.data)):
                             await ws.send(given)
@@ -137,12 +137,12 @@ def test_a_client_that_stops_reading_costs_a_bounded_queue_and_goes_on_when_it_r
                 await other.send(beside.side.data(1, 5) + b"there")
                 found = b""
                 while len(found) < 5:
-                    found += b"".join(bytes(each.data) for each in await beside.events() if isinstance(each, Data))
+                    found += b"".join(bytes(each.data) for each in await beside.events() if isinstance(each, RelayData))
                 assert found == b"there"
                 assert client.outgoing.size <= QUEUED_BYTES + 2 * client.buffers.size
                 seen = 0
                 while seen < 4 * QUEUED_BYTES:
-                    seen += sum(len(event.data) for event in await talk.events() if isinstance(event, Data))
+                    seen += sum(len(event.data) for event in await talk.events() if isinstance(event, RelayData))
                 ws.transport.abort()  # to close would wait for all that is on its way
 
     run(work())
@@ -211,7 +211,7 @@ def test_the_gateways_own_port_relays_under_tls_and_its_end_is_told() -> None:
             await ws.send(talk.side.data(1, 100_000) + bytes(range(100)) * 1000)
             found = b""
             while len(found) < 100_000:
-                found += b"".join(bytes(each.data) for each in await talk.events() if isinstance(each, Data))
+                found += b"".join(bytes(each.data) for each in await talk.events() if isinstance(each, RelayData))
             assert found == bytes(range(100)) * 1000
             closing = asyncio.ensure_future(asyncio.to_thread(gateway.close))
             while not isinstance(event := (await talk.events())[0], Closed):

@@ -21,7 +21,6 @@ from fastflight.protocol.relay import (
     MAX_UNANSWERED,
     Closed,
     Credited,
-    Data,
     End,
     Event,
     FrameType,
@@ -29,6 +28,7 @@ from fastflight.protocol.relay import (
     Opened,
     Reason,
     RelayConnection,
+    RelayData,
     RelayViolation,
     violated,
 )
@@ -58,7 +58,7 @@ def heard(side: RelayConnection, *pieces: bytes) -> list[object]:
     try:
         for piece in pieces:
             for event in side.feed(piece):
-                found.append(Data(event.stream, bytes(event.data)) if isinstance(event, Data) else event)
+                found.append(RelayData(event.stream, bytes(event.data)) if isinstance(event, RelayData) else event)
                 if isinstance(event, Open):
                     side.opened(event.stream)
                 elif isinstance(event, Closed) and event.stream:
@@ -102,8 +102,8 @@ def test_a_stream_from_its_open_to_its_close() -> None:
     assert (asked.credit(7), asking.credit(7)) == (100, 0)
     assert list(asking.feed(asked.opened(7))) == [Opened(7)]
     assert asking.credit(7) == WINDOW
-    assert heard(asked, asking.data(7, 5) + b"hello" + asking.end(7)) == [Data(7, b"hello"), End(7)]
-    assert heard(asking, asked.data(7, 3) + b"yes" + asked.end(7)) == [Data(7, b"yes"), End(7)]
+    assert heard(asked, asking.data(7, 5) + b"hello" + asking.end(7)) == [RelayData(7, b"hello"), End(7)]
+    assert heard(asking, asked.data(7, 3) + b"yes" + asked.end(7)) == [RelayData(7, b"yes"), End(7)]
     last = asked.close(7)
     assert list(asking.feed(last)) == [Closed(7, Reason.DONE, "")]
     assert list(asked.feed(asking.close(7))) == []
@@ -141,7 +141,7 @@ def test_the_last_byte_of_credit_is_taken_and_one_more_is_a_violation() -> None:
     asked = gateway()
     assert heard(asked, opening(1), frame(FrameType.DATA, 1, bytes(WINDOW))) == [
         Open(1, "host:1"),
-        Data(1, bytes(WINDOW)),
+        RelayData(1, bytes(WINDOW)),
     ]
     assert heard(asked, frame(FrameType.DATA, 1, b"x")) == ["1 bytes on stream 1, and credit for 0"]
 
@@ -289,7 +289,7 @@ class TwoSides(RuleBasedStateMachine):
                 self.send(who, self.sides[who].connection.opened(stream))
             case Opened(stream):
                 self.open[who].add(stream)
-            case Data(stream, data):
+            case RelayData(stream, data):
                 self.ways[1 - who, stream].arrived += len(data)
             case Closed(stream, _, _):
                 self.open[who].discard(stream)

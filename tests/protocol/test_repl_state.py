@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.protocol.repl_state import Mode, ReplState
+from fastflight.protocol.repl_state import ReplMode, ReplState
 
 Transcript = list[tuple[str, bytes]]
 
@@ -39,21 +39,21 @@ def facts(state: ReplState) -> tuple[object, ...]:
 
 
 def test_a_board_that_boots_is_in_no_dialogue_and_does_not_reset() -> None:
-    assert facts(ReplState()) == (Mode.FRIENDLY, False, True, False, False, False)
+    assert facts(ReplState()) == (ReplMode.FRIENDLY, False, True, False, False, False)
 
 
 def test_is_at_the_friendly_prompt_after_the_banner() -> None:
-    assert facts(play(START)) == (Mode.FRIENDLY, False, False, False, False, False)
+    assert facts(play(START)) == (ReplMode.FRIENDLY, False, False, False, False, False)
 
 
 def test_enters_the_raw_repl_when_asked_and_answered() -> None:
-    assert facts(play(RAW)) == (Mode.RAW, True, False, False, False, False)
+    assert facts(play(RAW)) == (ReplMode.RAW, True, False, False, False, False)
 
 
 def test_asking_alone_or_answering_alone_enters_nothing() -> None:
-    assert play([*START, (">", b"\x01")]).mode is Mode.FRIENDLY
+    assert play([*START, (">", b"\x01")]).mode is ReplMode.FRIENDLY
     printed = (">", b"print('raw REPL; CTRL-B to exit')\r"), ("<", RAW_BANNER)
-    assert play([*START, *printed]).mode is Mode.FRIENDLY
+    assert play([*START, *printed]).mode is ReplMode.FRIENDLY
 
 
 def test_leaves_the_raw_repl() -> None:
@@ -103,7 +103,7 @@ def test_ctrl_d_for_a_running_statement_is_its_input() -> None:
 
 def test_sys_exit_in_the_friendly_repl_resets_and_a_failure_there_does_not() -> None:
     state = play([*START, (">", b"import sys; sys.exit()\r"), ("<", b"import sys; sys.exit()\r\n")])
-    assert facts(state) == (Mode.FRIENDLY, False, True, True, False, False)
+    assert facts(state) == (ReplMode.FRIENDLY, False, True, True, False, False)
 
 
 def test_an_end_that_nobody_asked_for_is_no_reset() -> None:
@@ -170,11 +170,11 @@ def test_control_characters_for_code_that_runs_are_its_input() -> None:
 
 def test_a_host_may_ask_for_the_way_out_before_its_code_has_ended() -> None:
     state = play([*RAW, (">", b"1\x04\x02"), ("<", b"OK\x04\x04>\r\n" + BANNER), (">", b"\x04"), ("<", b"\r\n")])
-    assert facts(state) == (Mode.FRIENDLY, False, False, True, True, False)
+    assert facts(state) == (ReplMode.FRIENDLY, False, False, True, True, False)
 
 
 def test_a_prompt_in_an_answer_is_not_the_way_out() -> None:
-    assert play([*RAW, (">", b"print('>>> ')\x04"), ("<", b"OK>>> \r\n\x04\x04>")]).mode is Mode.RAW
+    assert play([*RAW, (">", b"print('>>> ')\x04"), ("<", b"OK>>> \r\n\x04\x04>")]).mode is ReplMode.RAW
 
 
 def test_code_sent_right_after_the_request_for_the_raw_repl_counts() -> None:
@@ -185,9 +185,9 @@ def test_code_sent_right_after_the_request_for_the_raw_repl_counts() -> None:
 
 def test_raw_paste_hides_control_characters_from_the_repl() -> None:
     state = play([*RAW_PASTE, (">", b"a='\x01\x02\x05A\x01'")])
-    assert facts(state) == (Mode.RAW_PASTE, True, False, False, False, False)
+    assert facts(state) == (ReplMode.RAW_PASTE, True, False, False, False, False)
     state = play([("<", b"\x01"), (">", b"\x04"), ("<", b"\x01\x04")], state)
-    assert facts(state) == (Mode.RAW, True, True, False, False, False)
+    assert facts(state) == (ReplMode.RAW, True, True, False, False, False)
     assert facts(play([("<", b"out\x04\x04>")], state)) == facts(play(RAW))
 
 
@@ -203,7 +203,7 @@ def test_an_end_in_raw_paste_is_a_death() -> None:
 
 def test_a_board_that_ends_raw_paste_waits_for_the_host() -> None:
     state = play([*RAW_PASTE, (">", b"1+*\n"), ("<", b"\x04"), (">", b"more")])
-    assert state.mode is Mode.RAW_PASTE
+    assert state.mode is ReplMode.RAW_PASTE
     state = play([(">", b"\x04"), ("<", b"\x04Traceback\r\nSyntaxError\r\n\x04>")], state)
     assert facts(state) == facts(play(RAW))
 
@@ -221,10 +221,10 @@ def test_a_board_without_raw_paste_stays_in_the_raw_repl(refusal: bytes) -> None
 
 def test_paste_mode_takes_text_to_its_end() -> None:
     state = play([*PASTE, (">", b"import x\r\x01\x05"), ("<", b"import x\r\n=== ")])
-    assert state.mode is Mode.PASTE
+    assert state.mode is ReplMode.PASTE
     assert not state.exit_is_reset(0)
     state.sent(b"\x04")
-    assert facts(state) == (Mode.FRIENDLY, False, True, True, False, False)
+    assert facts(state) == (ReplMode.FRIENDLY, False, True, True, False, False)
     assert facts(play([("<", b"\r\n>>> ")], state)) == facts(play(START))
 
 

@@ -26,12 +26,12 @@ from fastflight.protocol.rfc2217 import (
 )
 from fastflight.protocol.rfc2217_client import MAX_UNREAD_BYTES, Request, Rfc2217Client
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
-from fastflight.protocol.telnet import Code, Data, Option
+from fastflight.protocol.telnet import Option, TelnetCode, TelnetData
 
 T = TypeVar("T")
 
 QUESTIONS: list[Request] = [SetBaud(None), SetDataBits(None), SetParity(None), SetStopBits(None)]
-DONT_COM_PORT = bytes([0xFF, Code.DONT, Option.COM_PORT])
+DONT_COM_PORT = bytes([0xFF, TelnetCode.DONT, Option.COM_PORT])
 
 
 def obliging(server: Rfc2217Server, event: Event) -> None:
@@ -314,4 +314,4 @@ def test_a_clients_words_from_a_server_mean_nothing() -> None:
     exchange = opened()
     exchange.client.feed(b"\xff\xfa\x2c\x08\xff\xf0")
     assert not exchange.client.suspended
-    assert exchange.server.feed(b"\xff\xfa\x2c\x08\xff\xf0x") == [Suspend(), Data(b"x")]
+    assert exchange.server.feed(b"\xff\xfa\x2c\x08\xff\xf0x") == [Suspend(), TelnetData(b"x")]

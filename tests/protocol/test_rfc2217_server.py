@@ -27,9 +27,9 @@ from fastflight.protocol.rfc2217 import (
     encode,
 )
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
-from fastflight.protocol.telnet import Code, Command, Data, Negotiated, Option
+from fastflight.protocol.telnet import Command, Negotiated, Option, TelnetCode, TelnetData
 
-AGREEMENT = bytes([0xFF, Code.WILL, Option.COM_PORT])
+AGREEMENT = bytes([0xFF, TelnetCode.WILL, Option.COM_PORT])
 STILL = {"dsr": False, "ri": False, "cd": False}
 
 
@@ -51,12 +51,12 @@ def test_it_speaks_first() -> None:
     """pyserial's client waits to be asked for binary."""
     said = Rfc2217Server().take()
     for code, option in [
-        (Code.WILL, Option.BINARY),
-        (Code.WILL, Option.SUPPRESS_GO_AHEAD),
-        (Code.WILL, Option.ECHO),
-        (Code.DO, Option.BINARY),
-        (Code.DO, Option.SUPPRESS_GO_AHEAD),
-        (Code.DO, Option.COM_PORT),
+        (TelnetCode.WILL, Option.BINARY),
+        (TelnetCode.WILL, Option.SUPPRESS_GO_AHEAD),
+        (TelnetCode.WILL, Option.ECHO),
+        (TelnetCode.DO, Option.BINARY),
+        (TelnetCode.DO, Option.SUPPRESS_GO_AHEAD),
+        (TelnetCode.DO, Option.COM_PORT),
     ]:
         assert bytes([0xFF, code, option]) in said
     assert len(said) == 18
@@ -68,12 +68,12 @@ def test_a_client_that_agrees_is_to_be_told_the_lines() -> None:
     assert server.feed(AGREEMENT) == [Negotiated(Option.COM_PORT, ours=False, on=True), NotifyModem(None)]
     assert server.agreed
     # Agreeing for our side too is no second greeting, though some clients ask for it.
-    events = server.feed(bytes([0xFF, Code.DO, Option.COM_PORT]))
+    events = server.feed(bytes([0xFF, TelnetCode.DO, Option.COM_PORT]))
     assert events == [Negotiated(Option.COM_PORT, ours=True, on=True)]
 
 
 def test_settings_are_the_callers_to_apply(server: Rfc2217Server) -> None:
-    assert server.feed(b"a" + wire(SetBaud(9600)) + b"b") == [Data(b"a"), SetBaud(9600), Data(b"b")]
+    assert server.feed(b"a" + wire(SetBaud(9600)) + b"b") == [TelnetData(b"a"), SetBaud(9600), TelnetData(b"b")]
     assert server.take() == b""
     server.answer(SetBaud(4800))
     assert server.take() == wire(SetBaud(4800), SERVER)
@@ -164,11 +164,11 @@ def test_flow_control_by_messages(server: Rfc2217Server) -> None:
 
 
 def test_a_telnet_break_is_passed_on(server: Rfc2217Server) -> None:
-    assert server.feed(b"\xff\xf3") == [Command(Code.BREAK)]
+    assert server.feed(b"\xff\xf3") == [Command(TelnetCode.BREAK)]
 
 
 def test_other_subnegotiations_are_skipped(server: Rfc2217Server) -> None:
-    assert server.feed(b"\xff\xfa\x1f\x00\x50\x00\x18\xff\xf0x") == [Data(b"x")]
+    assert server.feed(b"\xff\xfa\x1f\x00\x50\x00\x18\xff\xf0x") == [TelnetData(b"x")]
 
 
 @given(st.binary(), st.lists(st.integers(0, 200)))
@@ -185,8 +185,8 @@ def test_garbage_is_no_error_and_any_split_the_same(garbage: bytes, cuts: list[i
 
 
 def text(events: list[Event]) -> bytes:
-    return b"".join(event.data for event in events if isinstance(event, Data))
+    return b"".join(event.data for event in events if isinstance(event, TelnetData))
 
 
 def others(events: list[Event]) -> list[Event]:
-    return [event for event in events if not isinstance(event, Data)]
+    return [event for event in events if not isinstance(event, TelnetData)]

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from fastflight.protocol.telnet import (
     MAX_CHANGES,
     MAX_SUBNEGOTIATION_BYTES,
-    Code,
     Command,
-    Data,
     Event,
     Negotiated,
     Option,
     Subnegotiation,
     Telnet,
+    TelnetCode,
+    TelnetData,
 )
 
 IAC = b"\xff"
@@ -30,7 +30,7 @@ TELLING = st.sampled_from(
 WIRE = st.lists(TELLING | st.binary(max_size=4) | st.just(RUN) | st.just(b"x" * 300)).map(b"".join)
 
 
-def says(code: Code, option: int) -> bytes:
+def says(code: TelnetCode, option: int) -> bytes:
     return bytes([0xFF, code, option])
 
 
@@ -38,8 +38,8 @@ def joined(events: list[Event]) -> list[Event]:
     """The events with neighbouring data as one."""
     result: list[Event] = []
     for event in events:
-        if isinstance(event, Data) and result and isinstance(before := result[-1], Data):
-            result[-1] = Data(before.data + event.data)
+        if isinstance(event, TelnetData) and result and isinstance(before := result[-1], TelnetData):
+            result[-1] = TelnetData(before.data + event.data)
         else:
             result.append(event)
     return result
@@ -49,7 +49,7 @@ def in_binary() -> Telnet:
     telnet = Telnet(BOTH, BOTH)
     telnet.ask(Option.BINARY, ours=True)
     telnet.ask(Option.BINARY, ours=False)
-    telnet.feed(says(Code.DO, Option.BINARY) + says(Code.WILL, Option.BINARY))
+    telnet.feed(says(TelnetCode.DO, Option.BINARY) + says(TelnetCode.WILL, Option.BINARY))
     telnet.take()
     return telnet
 
@@ -67,7 +67,7 @@ def by_bytes(data: bytes) -> list[Event]:
 
     def end_text() -> None:
         if text:
-            events.append(Data(bytes(text)))
+            events.append(TelnetData(bytes(text)))
             text.clear()
 
     for byte in data:
@@ -83,17 +83,17 @@ def by_bytes(data: bytes) -> list[Event]:
                 state = "body"
             elif byte == 255:
                 literal(byte)
-            elif byte == Code.SE and inside:
+            elif byte == TelnetCode.SE and inside:
                 if len(body) <= MAX_SUBNEGOTIATION_BYTES and (payload := body.replace(b"\xff\xff", b"\xff")):
                     end_text()
                     events.append(Subnegotiation(payload[0], bytes(payload[1:])))
-            elif byte == Code.SB:
+            elif byte == TelnetCode.SB:
                 body, state = bytearray(), "body"
-            elif byte in (Code.WILL, Code.WONT, Code.DO, Code.DONT):
+            elif byte in (TelnetCode.WILL, TelnetCode.WONT, TelnetCode.DO, TelnetCode.DONT):
                 state = "option"
-            elif Code.NOP <= byte < Code.SB:
+            elif TelnetCode.NOP <= byte < TelnetCode.SB:
                 end_text()
-                events.append(Command(Code(byte)))
+                events.append(Command(TelnetCode(byte)))
         elif state == "option":
             state = "text"
         elif byte == 255:
@@ -132,14 +132,14 @@ def test_byte_by_byte_gives_the_same(wire: bytes) -> None:
 def test_what_is_escaped_comes_back(data: bytes) -> None:
     ours, theirs = in_binary(), in_binary()
     assert ours.encode(data) == data.replace(IAC, b"\xff\xff")
-    assert joined(theirs.feed(ours.encode(data))) == ([Data(data)] if data else [])
+    assert joined(theirs.feed(ours.encode(data))) == ([TelnetData(data)] if data else [])
 
 
 @given(st.lists(st.sampled_from([b"\r", b"\n", b"\0", b"\xff", b"x"])).map(b"".join))
 def test_a_terminals_line_ends_come_back_too(data: bytes) -> None:
     """Where binary was never agreed on, a carriage return crosses as CR NUL."""
     ours, theirs = Telnet(BOTH, BOTH), Telnet(BOTH, BOTH)
-    assert joined(theirs.feed(ours.encode(data))) == ([Data(data)] if data else [])
+    assert joined(theirs.feed(ours.encode(data))) == ([TelnetData(data)] if data else [])
 
 
 def test_binary_is_sent_once_it_was_asked_for() -> None:
@@ -147,15 +147,15 @@ def test_binary_is_sent_once_it_was_asked_for() -> None:
     assert telnet.encode(b"\r\n") == b"\r\0\n"
     telnet.ask(Option.BINARY, ours=True)
     assert telnet.encode(b"\r\n") == b"\r\n"
-    telnet.feed(says(Code.DONT, Option.BINARY))
+    telnet.feed(says(TelnetCode.DONT, Option.BINARY))
     assert telnet.encode(b"\r\n") == b"\r\0\n"
 
 
 def test_an_offer_is_taken_up_once() -> None:
     telnet = Telnet(BOTH, BOTH)
-    assert telnet.feed(says(Code.DO, Option.BINARY)) == [Negotiated(Option.BINARY, ours=True, on=True)]
-    assert telnet.take() == says(Code.WILL, Option.BINARY)
-    assert telnet.feed(says(Code.DO, Option.BINARY) * 3) == []
+    assert telnet.feed(says(TelnetCode.DO, Option.BINARY)) == [Negotiated(Option.BINARY, ours=True, on=True)]
+    assert telnet.take() == says(TelnetCode.WILL, Option.BINARY)
+    assert telnet.feed(says(TelnetCode.DO, Option.BINARY) * 3) == []
     assert telnet.take() == b""
 
 
@@ -163,9 +163,9 @@ def test_an_answer_is_not_answered() -> None:
     telnet = Telnet(BOTH, BOTH)
     telnet.ask(Option.BINARY, ours=False)
     telnet.ask(Option.BINARY, ours=False)
-    assert telnet.take() == says(Code.DO, Option.BINARY)
+    assert telnet.take() == says(TelnetCode.DO, Option.BINARY)
     assert not telnet.is_settled(Option.BINARY, ours=False)
-    assert telnet.feed(says(Code.WILL, Option.BINARY)) == [Negotiated(Option.BINARY, ours=False, on=True)]
+    assert telnet.feed(says(TelnetCode.WILL, Option.BINARY)) == [Negotiated(Option.BINARY, ours=False, on=True)]
     assert telnet.is_on(Option.BINARY, ours=False)
     assert not telnet.unsent
 
@@ -174,21 +174,21 @@ def test_a_refusal_is_told_and_not_answered() -> None:
     telnet = Telnet(BOTH, BOTH)
     telnet.ask(Option.BINARY, ours=True)
     telnet.take()
-    assert telnet.feed(says(Code.DONT, Option.BINARY)) == [Negotiated(Option.BINARY, ours=True, on=False)]
+    assert telnet.feed(says(TelnetCode.DONT, Option.BINARY)) == [Negotiated(Option.BINARY, ours=True, on=False)]
     assert telnet.take() == b""
 
 
 def test_what_is_taken_back_is_acknowledged() -> None:
     telnet = in_binary()
-    assert telnet.feed(says(Code.WONT, Option.BINARY)) == [Negotiated(Option.BINARY, ours=False, on=False)]
-    assert telnet.take() == says(Code.DONT, Option.BINARY)
+    assert telnet.feed(says(TelnetCode.WONT, Option.BINARY)) == [Negotiated(Option.BINARY, ours=False, on=False)]
+    assert telnet.take() == says(TelnetCode.DONT, Option.BINARY)
 
 
 def test_an_unknown_option_is_refused_once() -> None:
     telnet = Telnet(BOTH, BOTH)
-    assert telnet.feed(says(Code.DO, 31) + says(Code.WILL, 31)) == []
-    assert telnet.take() == says(Code.WONT, 31) + says(Code.DONT, 31)
-    assert telnet.feed(says(Code.DO, 31) * 100) == []
+    assert telnet.feed(says(TelnetCode.DO, 31) + says(TelnetCode.WILL, 31)) == []
+    assert telnet.take() == says(TelnetCode.WONT, 31) + says(TelnetCode.DONT, 31)
+    assert telnet.feed(says(TelnetCode.DO, 31) * 100) == []
     assert telnet.take() == b""
 
 
@@ -209,9 +209,14 @@ def test_two_of_a_kind_come_to_rest() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([Code.WILL, Code.WONT, Code.DO, Code.DONT]), st.sampled_from([0, 3, 31, 255])))
+    st.lists(
+        st.tuples(
+            st.sampled_from([TelnetCode.WILL, TelnetCode.WONT, TelnetCode.DO, TelnetCode.DONT]),
+            st.sampled_from([0, 3, 31, 255]),
+        )
+    )
 )
-def test_each_word_has_one_answer_at_most(words: list[tuple[Code, int]]) -> None:
+def test_each_word_has_one_answer_at_most(words: list[tuple[TelnetCode, int]]) -> None:
     telnet = Telnet(BOTH, BOTH)
     for code, option in words:
         telnet.feed(says(code, option))
@@ -220,9 +225,9 @@ def test_each_word_has_one_answer_at_most(words: list[tuple[Code, int]]) -> None
 
 def test_a_peer_that_changes_its_mind_without_end_is_left_alone() -> None:
     telnet = Telnet(BOTH, BOTH)
-    telnet.feed((says(Code.WILL, Option.BINARY) + says(Code.WONT, Option.BINARY)) * 1000)
+    telnet.feed((says(TelnetCode.WILL, Option.BINARY) + says(TelnetCode.WONT, Option.BINARY)) * 1000)
     assert len(telnet.take()) == 3 * MAX_CHANGES
-    telnet.feed(b"".join(says(code, option) for option in range(256) for code in (Code.WILL, Code.DO)) * 3)
+    telnet.feed(b"".join(says(code, option) for option in range(256) for code in (TelnetCode.WILL, TelnetCode.DO)) * 3)
     # Each option was refused or taken up once, and binary on their side not heard any more.
     assert len(telnet.take()) == 3 * (256 * 2 - 1)
 
@@ -230,11 +235,11 @@ def test_a_peer_that_changes_its_mind_without_end_is_left_alone() -> None:
 def test_commands_are_told_and_unknown_ones_skipped() -> None:
     telnet = in_binary()
     events = telnet.feed(b"a\xff\xf3b\xff\x07c\xff\xf0d")
-    assert events == [Data(b"a"), Command(Code.BREAK), Data(b"bcd")]
+    assert events == [TelnetData(b"a"), Command(TelnetCode.BREAK), TelnetData(b"bcd")]
 
 
 def test_an_option_numbered_255() -> None:
-    assert in_binary().feed(b"\xff\xfb\xff\xff\xffx") == [Data(b"\xffx")]
+    assert in_binary().feed(b"\xff\xfb\xff\xff\xffx") == [TelnetData(b"\xffx")]
 
 
 def test_subnegotiations() -> None:
@@ -242,16 +247,16 @@ def test_subnegotiations() -> None:
     telnet.subnegotiate(44, b"\x01\xff\x02")
     wire = telnet.take()
     assert wire == b"\xff\xfa\x2c\x01\xff\xff\x02\xff\xf0"
-    assert telnet.feed(b"a" + wire + b"b") == [Data(b"a"), Subnegotiation(44, b"\x01\xff\x02"), Data(b"b")]
+    assert telnet.feed(b"a" + wire + b"b") == [TelnetData(b"a"), Subnegotiation(44, b"\x01\xff\x02"), TelnetData(b"b")]
 
 
 def test_an_empty_subnegotiation_says_nothing() -> None:
-    assert in_binary().feed(b"\xff\xfa\xff\xf0x") == [Data(b"x")]
+    assert in_binary().feed(b"\xff\xfa\xff\xf0x") == [TelnetData(b"x")]
 
 
 def test_a_subnegotiation_that_never_ends_is_over_with_the_next_command() -> None:
     events = in_binary().feed(b"\xff\xfa\x2c\x01\x02\xff\xf3x")
-    assert events == [Command(Code.BREAK), Data(b"x")]
+    assert events == [Command(TelnetCode.BREAK), TelnetData(b"x")]
 
 
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
@@ -261,7 +266,7 @@ def test_the_longest_subnegotiation(length: int, step: int) -> None:
     telnet = in_binary()
     heard = [event for at in range(0, len(wire), step) for event in telnet.feed(wire[at : at + step])]
     kept = [Subnegotiation(44, b"\x2c" * (length - 1))] if length == MAX_SUBNEGOTIATION_BYTES else []
-    assert heard == [*kept, Data(b"x")]
+    assert heard == [*kept, TelnetData(b"x")]
 
 
 def test_an_endless_subnegotiation_is_not_kept() -> None:
@@ -270,7 +275,7 @@ def test_an_endless_subnegotiation_is_not_kept() -> None:
     for _ in range(1000):
         assert telnet.feed(b"\xff\xff." * 1000) == []
     assert len(telnet._unfinished) <= 1
-    assert telnet.feed(b"\xff\xf0still here") == [Data(b"still here")]
+    assert telnet.feed(b"\xff\xf0still here") == [TelnetData(b"still here")]
 
 
 def test_commands_between_much_data() -> None:
@@ -278,16 +283,16 @@ def test_commands_between_much_data() -> None:
     for gap in (1, 255, 256, 257, 100_000):
         wire = b"\xff\xf1".join([b"\xff\xff" * gap, b"x" * gap, b"x" + b"\xff\xff" * gap])
         events = telnet.feed(wire)
-        nop = Command(Code.NOP)
-        assert events == [Data(IAC * gap), nop, Data(b"x" * gap), nop, Data(b"x" + IAC * gap)]
+        nop = Command(TelnetCode.NOP)
+        assert events == [TelnetData(IAC * gap), nop, TelnetData(b"x" * gap), nop, TelnetData(b"x" + IAC * gap)]
 
 
 @pytest.mark.parametrize("piece", [1447, 4095, 32 * 1024 + 1, 65535, 1 << 20])
 @pytest.mark.parametrize("unit", [IAC * 2, b"a" + IAC * 2, IAC * 4 + b"\xf0"])
 def test_pairs_that_are_split_everywhere_are_taken_back(unit: bytes, piece: int) -> None:
     units = 300_000 // len(unit)
-    wire = unit * units + says(Code.WILL, 99) + unit
+    wire = unit * units + says(TelnetCode.WILL, 99) + unit
     telnet = in_binary()
     events = [event for at in range(0, len(wire), piece) for event in telnet.feed(wire[at : at + piece])]
-    assert joined(events) == [Data(unit.replace(IAC * 2, IAC) * (units + 1))]
-    assert telnet.take() == says(Code.DONT, 99)
+    assert joined(events) == [TelnetData(unit.replace(IAC * 2, IAC) * (units + 1))]
+    assert telnet.take() == says(TelnetCode.DONT, 99)

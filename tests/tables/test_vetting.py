@@ -7,9 +7,10 @@ import pytest
 
 from fastflight.errors import DataError
 from fastflight.tables import Layout, open_writer
+from fastflight.tables.bare import stored, stored_type
 from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
 from fastflight.tables.schemas import MAX_COLUMNS
-from fastflight.tables.vetting import MAX_DEPTH, MAX_FIELDS, stored, stored_type, vet_batch, vet_schema
+from fastflight.tables.vetting import MAX_DEPTH, MAX_FIELDS, vet_batch, vet_schema
 
 LONG = "x" * 1_000_000
 MANY = 100

@@ -30,7 +30,7 @@ from fastflight.protocol.rfc2217 import (
     SetStopBits,
 )
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
-from fastflight.protocol.telnet import Data
+from fastflight.protocol.telnet import TelnetData
 from fastflight.transport import Address, parse_url
 from tests.transport.peers import GOODBYE
 
@@ -99,7 +99,7 @@ class Rfc2217Peer(threading.Thread):
                 if not received:
                     return
                 for event in server.feed(received):
-                    if isinstance(event, Data):
+                    if isinstance(event, TelnetData):
                         heard = (heard + event.data)[-len(GOODBYE) :]
                         outgoing += server.take() + (server.encode(event.data) if self._echo else b"")
                     else:

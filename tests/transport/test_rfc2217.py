@@ -14,7 +14,7 @@ import pytest
 from fastflight.errors import RequestError, TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import Purge, SetBaud, SetBreak, SetDtr, SetParity, SetRts
 from fastflight.protocol.rfc2217_server import Rfc2217Server
-from fastflight.protocol.telnet import Code, Data, Option, Telnet
+from fastflight.protocol.telnet import Option, Telnet, TelnetCode, TelnetData
 from fastflight.transport import LineSettings, ModemLines, SerialControl, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Address, Rfc2217Port
 from fastflight.transport.socket import SocketPort
@@ -146,7 +146,7 @@ def test_a_server_that_says_nothing() -> None:
 
 def test_a_server_that_refuses() -> None:
     with connected() as (theirs, port):
-        theirs.sendall(bytes([0xFF, Code.DONT, Option.COM_PORT]))
+        theirs.sendall(bytes([0xFF, TelnetCode.DONT, Option.COM_PORT]))
         with pytest.raises(TransportError, match="here: the server refuses RFC 2217"):
             port.begin([], PATIENCE)
 
@@ -310,9 +310,9 @@ def test_a_server_that_wants_no_data_now_gets_none() -> None:
         theirs.sendall(server.take())
         port.write(b"y", PATIENCE)
         heard: list[object] = []
-        while Data(b"y") not in heard:
+        while TelnetData(b"y") not in heard:
             heard += server.feed(theirs.recv(100))
-        assert [event for event in heard if isinstance(event, Data)] == [Data(b"y")]
+        assert [event for event in heard if isinstance(event, TelnetData)] == [TelnetData(b"y")]
 
 
 @contextmanager
@@ -407,7 +407,7 @@ def test_a_write_cut_off_between_two_bytes_does_not_tear_the_next(
         put(port, b"end", PATIENCE)
         thread.join()
     (event,) = Telnet(BINARY, BINARY).feed(bytes(received))
-    assert isinstance(event, Data)
+    assert isinstance(event, TelnetData)
     assert event.data.strip(b"x\xff") == b"end"
 
 
@@ -417,18 +417,18 @@ def test_an_answer_to_the_server_waits_for_the_write_before_it() -> None:
     async def main(theirs: socket.socket, port: Rfc2217Port) -> bytes:
         writing = asyncio.ensure_future(port.awrite(b"\xff" * LARGE, PATIENCE))
         await asyncio.sleep(0)
-        theirs.sendall(bytes([0xFF, Code.DO, 200]) + b"data")
+        theirs.sendall(bytes([0xFF, TelnetCode.DO, 200]) + b"data")
         assert await port.aread(PATIENCE) == b"data"
         theirs.setblocking(False)
         loop, received = asyncio.get_running_loop(), bytearray()
-        while not received.endswith(bytes([0xFF, Code.WONT, 200])):
+        while not received.endswith(bytes([0xFF, TelnetCode.WONT, 200])):
             received += await loop.sock_recv(theirs, 1 << 20)
         await writing
         return bytes(received)
 
     with connected() as (theirs, port):
         received = asyncio.run(main(theirs, port))
-    assert received == b"\xff\xff" * LARGE + bytes([0xFF, Code.WONT, 200])
+    assert received == b"\xff\xff" * LARGE + bytes([0xFF, TelnetCode.WONT, 200])
 
 
 @pytest.mark.parametrize("name", ["configure", "assign", "purge", "modem", "read", "write", "close"])

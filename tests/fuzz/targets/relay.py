@@ -6,9 +6,9 @@ from fastflight.protocol.relay import (
     MAX_STREAMS,
     MAX_UNANSWERED,
     Closed,
-    Data,
     Open,
     RelayConnection,
+    RelayData,
     RelayViolation,
     violated,
 )
@@ -36,13 +36,13 @@ def heard(pieces: list[bytes], accepts: bool, habits: int) -> tuple[list[object]
     try:
         for piece in pieces:
             for event in connection.feed(piece):
-                found.append(Data(event.stream, bytes(event.data)) if isinstance(event, Data) else event)
+                found.append(RelayData(event.stream, bytes(event.data)) if isinstance(event, RelayData) else event)
                 match event:
                     case Open(stream, _) if habits >> (stream & 3) & 1:
                         said += connection.opened(stream)
                     case Open(stream, target):
                         said += connection.close(stream, text=target)
-                    case Data(stream, content):
+                    case RelayData(stream, content):
                         taken += len(content)
                         said += connection.consumed(stream, len(content) if habits & 16 else 1)
                         if habits & 32 and connection.credit(stream):

@@ -6,7 +6,7 @@ from dataclasses import astuple
 
 from fastflight.protocol.rfc2217 import CLIENT, SERVER, LineState, NotifyLine, NotifyModem, Purge, decode, encode
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
-from fastflight.protocol.telnet import Data, Option, Subnegotiation, Telnet
+from fastflight.protocol.telnet import Option, Subnegotiation, Telnet, TelnetData
 from tests.fuzz.material import Material, cut
 from tests.fuzz.target import Target
 from tests.transport.rfc2217_peers import IN_FORCE
@@ -35,8 +35,8 @@ def heard(pieces: list[bytes], lines: int) -> tuple[list[Event], bytes]:
     sent = server.take()
     for piece in pieces:
         for event in server.feed(piece):
-            if isinstance(event, Data) and events and isinstance(before := events[-1], Data):
-                events[-1] = Data(before.data + event.data)
+            if isinstance(event, TelnetData) and events and isinstance(before := events[-1], TelnetData):
+                events[-1] = TelnetData(before.data + event.data)
             else:
                 events.append(event)
             obey(server, event, lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastflight.protocol.telnet import Data, Event, Option, Telnet
+from fastflight.protocol.telnet import Event, Option, Telnet, TelnetData
 from tests.fuzz.material import Material, cut
 from tests.fuzz.target import Target
 
@@ -27,8 +27,8 @@ def joined(events: list[Event]) -> list[Event]:
     """The events with neighbouring data as one."""
     result: list[Event] = []
     for event in events:
-        if isinstance(event, Data) and result and isinstance(before := result[-1], Data):
-            result[-1] = Data(before.data + event.data)
+        if isinstance(event, TelnetData) and result and isinstance(before := result[-1], TelnetData):
+            result[-1] = TelnetData(before.data + event.data)
         else:
             result.append(event)
     return result
@@ -44,7 +44,7 @@ def run(data: bytes) -> None:
     assert parts.take() == whole.take()
     plain = Telnet(frozenset(), frozenset())
     back = joined([event for piece in cut(plain.encode(wire), pattern) for event in plain.feed(piece)])
-    assert back == ([Data(wire)] if wire else [])
+    assert back == ([TelnetData(wire)] if wire else [])
 
 
 TARGET = Target(
