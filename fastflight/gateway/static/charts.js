@@ -5,7 +5,7 @@ import { echarts } from "/page/echarts/index.js";
 import { order } from "./devices.js";
 
 const CHART_HEIGHT = 92;
-const GAP = 36;
+const GAP = 44;
 const COLOURS = ["#2f6fed", "#d9822b", "#17a06a", "#b04ad0", "#d1495b", "#2a9fb5"];
 
 export class Charts {
