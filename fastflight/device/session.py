@@ -25,7 +25,7 @@ from fastflight.transport import Port, arun, astream, run, stream
 
 T = TypeVar("T")
 
-# Silence after which code is taken to hang.
+# Code that is silent for longer is assumed to hang.
 CODE_SECONDS = 60.0
 
 
@@ -40,11 +40,6 @@ class _SessionBase:
     def capabilities(self) -> Capabilities:
         """What the board can do, as it was found when the line was opened."""
         return self._board.capabilities
-
-    @contextlib.contextmanager
-    def _located(self) -> Iterator[None]:
-        with located(self.name):
-            yield
 
 
 class Session(_SessionBase):
@@ -141,11 +136,11 @@ class Session(_SessionBase):
         self._run(self._board.hard_reset())
 
     def _run(self, conversation: Conversation[T], content: Iterator[bytes] | None = None) -> T:
-        with self._located():
+        with located(self.name):
             return run(self._board.guarded(conversation), self._port, content)
 
     def _stream(self, conversation: Conversation[None]) -> Generator[bytes, None, None]:
-        with self._located(), contextlib.closing(stream(self._board.streamed(conversation), self._port)) as pieces:
+        with located(self.name), contextlib.closing(stream(self._board.streamed(conversation), self._port)) as pieces:
             yield from pieces
 
 
@@ -233,11 +228,11 @@ class AsyncSession(_SessionBase):
         await self._run(self._board.hard_reset())
 
     async def _run(self, conversation: Conversation[T], content: AsyncIterator[bytes] | None = None) -> T:
-        with self._located():
+        with located(self.name):
             return await arun(self._board.guarded(conversation), self._port, content)
 
     async def _stream(self, conversation: Conversation[None]) -> AsyncGenerator[bytes, None]:
-        with self._located():
+        with located(self.name):
             async with contextlib.aclosing(astream(self._board.streamed(conversation), self._port)) as pieces:
                 async for piece in pieces:
                     yield piece
@@ -245,9 +240,9 @@ class AsyncSession(_SessionBase):
 
 @contextlib.contextmanager
 def located(name: str) -> Iterator[None]:
-    """Errors raised within name the device.
+    """Name the device in errors that are raised in the block.
 
-    In place of what a transport names, its URL: that may hold a command or a folder of the host.
+    A transport's error names its URL, which may hold a command or a folder of the host: the device's name replaces it.
     """
     try:
         yield

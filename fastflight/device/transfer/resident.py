@@ -138,16 +138,14 @@ def request(
 
 
 def source(routine: str, capabilities: Capabilities) -> str:
-    """The text of a routine for a board that can do so much."""
+    """The text of a routine for a board with these capabilities."""
     match routine:
         case "put":
             timed = capabilities.has("stdin.poll")
             return routines.PUT.format(name=NAME, take=routines.TAKE_IN_TIME if timed else routines.TAKE)
         case "sum":
-            sign = "sys.stdout.write('.')"
-            return routines.SUM.format(
-                sign=sign, **(routines.SHA256 if capabilities.digest == "sha256" else routines.CRC32)
-            )
+            hashing = routines.SHA256 if capabilities.digest == "sha256" else routines.CRC32
+            return routines.SUM.format(**hashing)
         case "show":
             return routines.SHOW.format(name=NAME)
         case "tree":

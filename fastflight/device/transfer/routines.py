@@ -126,7 +126,7 @@ def _ff(p,l,z):
    l-=n
    k+=1
    if k%32==0:
-    {sign}
+    sys.stdout.write('.')
  return {result}
 """
 SHA256 = {
