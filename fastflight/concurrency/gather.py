@@ -1,8 +1,8 @@
-"""Several iterations side by side as one: `Gather` in threads of its own, `AsyncGather` in tasks of one loop.
+"""Runs several iterations at the same time: `Gather` in threads of its own, `AsyncGather` in tasks of one loop.
 
-At most `limit` of the `jobs` run at a time, begun in their order. What they give waits for the consumer in channels,
-bounded by `max_bytes` in all: one channel for all jobs, whose items come as they are there, or, `ordered`, one for each
-job, which are read one after the other. The first error of a job ends everything and is raised at once.
+At most `limit` of the `jobs` run at a time; they begin in their order. Their items wait for the consumer in channels,
+which hold `max_bytes` together: one channel for all jobs, which yields items as they come, or with `ordered` one for
+each job, which are read one after the other. The first error of a job ends all jobs and is raised at once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fastflight.concurrency.channel import Channel
 T = TypeVar("T")
 J = TypeVar("J")
 
-# How long the consumer waits before it gets a sign of life, where it asks for one.
+# How long a consumer that passes `idle` waits before it gets an item from there.
 IDLE_SECONDS = 0.1
 
 
 class _Lanes(Generic[J, T]):
-    """The jobs that have not begun, and the channels of all."""
+    """The jobs that have not begun, and the channels of all jobs."""
 
     def __init__(self, jobs: Sequence[J], limit: int, max_bytes: int, ordered: bool) -> None:
         self._jobs = enumerate(jobs)
@@ -36,19 +36,19 @@ class _Lanes(Generic[J, T]):
         self.workers = min(limit, len(jobs))
         lanes, each = (len(jobs), max_bytes // max(1, self.workers)) if ordered else (1, max_bytes)
         self._channels = [Channel[T](max(1, each)) for _ in range(lanes)]
-        # Those that the consumer has not come to the end of.
+        # The channels that the consumer has not read to their end.
         self.unread = deque(self._channels)
         if not jobs:
             self.unread.clear()
 
     def next_job(self) -> tuple[Channel[T], J] | None:
-        """A job that has not begun, and where its items go."""
+        """A job that has not begun, and the channel for its items; None if all have begun."""
         with self._lock:
             number, job = next(self._jobs, (-1, None))
         return None if job is None else (self._channels[number if self._ordered else 0], job)
 
     def job_ended(self, channel: Channel[T]) -> None:
-        """A job has given all its items."""
+        """A job has yielded all its items."""
         with self._lock:
             self._open -= 1
             last = not self._open
@@ -56,15 +56,15 @@ class _Lanes(Generic[J, T]):
             channel.finish()
 
     def cancel(self, error: BaseException | None = None) -> None:
-        """End everything, because of `error` where there is one."""
+        """End all jobs, because of `error` if there is one."""
         for channel in self._channels:
             channel.cancel(error)
 
 
 class Gather(Iterator[T], Generic[T]):
-    """The items of all `jobs`. With `idle`, what that gives comes every `IDLE_SECONDS` in which nothing else does.
+    """The items of all `jobs`. With `idle`, also an item from there after every `IDLE_SECONDS` without one.
 
-    `close` ends the iteration from any thread; a job sees it at its next item, and its iterator is closed.
+    `close` ends the iteration, from any thread; a job notices at its next item, and its iterator is closed.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Gather(Iterator[T], Generic[T]):
         self._idle = idle
         self._wait = threading.Event.wait if idle is None else partial(_wait_for, seconds=IDLE_SECONDS)
         self._lot: deque[T] = deque()
-        # The threads know only this, so that they do not keep alive what nobody iterates any more.
+        # The threads refer only to this, so that a `Gather` that nobody uses any more is collected, and ends them.
         self._lanes = _Lanes[Callable[[], Iterable[T]], T](jobs, limit, max_bytes, ordered)
         self._threads = [
             threading.Thread(
@@ -112,11 +112,11 @@ class Gather(Iterator[T], Generic[T]):
         raise StopIteration
 
     def stop(self) -> None:
-        """End it, and do not wait for the jobs. From any thread; a thread that is reading gets `Cancelled`."""
+        """End it without waiting for the jobs, from any thread. A thread that is reading gets `Cancelled`."""
         self._lanes.cancel()
 
     def close(self, timeout: float | None = None) -> None:
-        """End it, and wait until every job has seen that, or for `timeout` seconds."""
+        """End it, and wait for the jobs, for at most `timeout` seconds."""
         self.stop()
         deadline = None if timeout is None else time.monotonic() + timeout
         for thread in self._threads:
@@ -132,7 +132,7 @@ def _wait_for(event: threading.Event, seconds: float) -> bool:
 
 
 def _work(lanes: _Lanes[Callable[[], Iterable[T]], T], size_of: Callable[[T], int]) -> None:
-    """Do jobs, one after another, until there are no more."""
+    """Run jobs one after another until all have begun."""
     try:
         while (job := lanes.next_job()) is not None:
             channel, begin = job
@@ -150,7 +150,7 @@ def _work(lanes: _Lanes[Callable[[], Iterable[T]], T], size_of: Callable[[T], in
 
 
 class AsyncGather(AsyncIterator[T], Generic[T]):
-    """`Gather` for jobs that are coroutines; to be made, iterated and closed on one loop.
+    """`Gather` for asynchronous iterators. Make, iterate and close it on one loop.
 
     `aclose` cancels the jobs and returns when their clean-up has run.
     """
@@ -198,7 +198,7 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
             self._cancel()
 
     def _cancel(self) -> None:
-        """Once: a second time would break off the jobs' clean-up."""
+        """Cancel the jobs once: a second time would interrupt their clean-up."""
         if not self._cancelled:
             self._cancelled = True
             for task in self._tasks:
@@ -209,7 +209,7 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
         try:
             async for item in items:
                 channel.add(item, self._size_of(item))
-                await asyncio.sleep(0)  # one that never suspends would take all the room there is
+                await asyncio.sleep(0)  # a job that never suspends would leave the others no room
                 await channel.room()
         finally:
             aclose = getattr(items, "aclose", None)
