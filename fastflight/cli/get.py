@@ -12,7 +12,7 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
-from fastflight.cli.course import course, tell_file, tell_tree
+from fastflight.cli.copy_progress import copy_progress, tell_file, tell_tree
 from fastflight.cli.exits import REFUSED, asynchronous
 from fastflight.cli.options import (
     Columns,
@@ -32,7 +32,7 @@ from fastflight.cli.target import AsJson, Interrupt, Target, device_first, schem
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream
 from fastflight.client.local import copied_as_is
 from fastflight.client.meaning import understood, whole
-from fastflight.client.saving import LocalFile
+from fastflight.client.saving import SavedFile
 from fastflight.client.stream import BESIDE, Summary
 from fastflight.errors import RequestError
 from fastflight.service.requests import OnError
@@ -110,7 +110,7 @@ async def get(
                 where=str(at),
                 hint=f"Give --format (packed needs --record and --columns), or an output that is not {path.suffix}",
             )
-        with course(str(at), hidden=json) as followed:
+        with copy_progress(str(at), hidden=json) as followed:
             read = partial(client.read_fleet, ordered=ordered) if fleet else client.read
             stream = await read(
                 at.device,
@@ -142,7 +142,7 @@ async def _folder(
     def kept(_: str) -> str:
         return f"the files that are whole are in {folder}; with --skip-unchanged the same command reads the others"
 
-    with course(str(at), hidden=json, kept=kept) as followed:
+    with copy_progress(str(at), hidden=json, kept=kept) as followed:
         tree = await client.get_tree(
             at.device, at.path, folder, skip_unchanged=skip_unchanged, progress=followed.file, **how
         )
@@ -157,7 +157,7 @@ async def _bytes(
     def kept(amount: str) -> str:
         return f"{amount} are kept in {path}.part; the same command goes on from there"
 
-    with course(str(at), hidden=json, kept=kept if resume else None) as followed:
+    with copy_progress(str(at), hidden=json, kept=kept if resume else None) as followed:
         copied = await client.get_file(
             at.device,
             at.path,
@@ -200,7 +200,7 @@ async def _screened(stream: AsyncRowStream) -> Any:
 
 
 async def _saved(stream: AsyncRowStream, path: Path) -> str:
-    with LocalFile(path, stream.schema) as file:
+    with SavedFile(path, stream.schema) as file:
         async for batch in stream:
             file.write(batch)
     return f"{path}: {screen.size(file.bytes)}, {stream.summary.get('rows', 0):,} rows"

@@ -10,7 +10,7 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
-from fastflight.cli.course import course, tell_file, tell_tree
+from fastflight.cli.copy_progress import copy_progress, tell_file, tell_tree
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.options import (
     Columns,
@@ -64,13 +64,13 @@ async def put(
     told = {"device": at.device, "path": at.path}
     async with server.client() as client, device_first(client, at.device):
         if recursive:
-            with course(str(at), hidden=json) as followed:
+            with copy_progress(str(at), hidden=json) as followed:
                 tree = await client.put_tree(
                     at.device, at.path, source, skip_unchanged=skip_unchanged, progress=followed.file, **how
                 )
             tell_tree(tree, str(at), "written", told, json=json)
         elif format == "raw" or (format is None and copied_as_is(source.name, at.path)):
-            with course(str(at), hidden=json, kept=_kept if resume else None) as followed:
+            with copy_progress(str(at), hidden=json, kept=_kept if resume else None) as followed:
                 copied = await client.put_file(
                     at.device,
                     at.path,
@@ -83,7 +83,7 @@ async def put(
                 )
             tell_file(copied, str(at), " written", told, json=json)
         else:
-            with course(str(at), hidden=json) as followed:
+            with copy_progress(str(at), hidden=json) as followed:
                 written = await client.write(
                     at.device,
                     at.path,

@@ -19,10 +19,10 @@ from fastflight.access.tokens import bearer, shown
 from fastflight.cli.standing import Standing
 from fastflight.client.asking import worked
 from fastflight.client.call import single
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.client.interaction import Interaction, left
 from fastflight.client.meaning import text, understood
-from fastflight.client.rows import Rows
+from fastflight.client.rows import UploadRows
 from fastflight.client.stream import RowStream
 from fastflight.concurrency import Channel, off_loop
 from fastflight.concurrency.offload import unbroken
@@ -60,10 +60,10 @@ class RemoteBackend:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         kinds: Sequence[type[Request]] = REQUESTS,
         *,
-        passing: Connection | None = None,
+        passing: ServerConnection | None = None,
     ) -> None:
         """`passing` is the way for callers who show a token: one that shows none of its own."""
         self._connection = connection
@@ -129,7 +129,7 @@ class RemoteBackend:
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
         handed = Channel[pa.RecordBatch](WAITING_BYTES)
-        writing = asyncio.ensure_future(worked(self._of(caller).upload(request, Rows(schema, handed), None)))
+        writing = asyncio.ensure_future(worked(self._of(caller).upload(request, UploadRows(schema, handed), None)))
         writing.add_done_callback(lambda _: handed.close())
         # One that nobody waits for any more, since its client has left, is not news.
         writing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
@@ -148,7 +148,7 @@ class RemoteBackend:
                 await asyncio.wait([writing])
             raise
 
-    def _of(self, caller: Caller) -> Connection:
+    def _of(self, caller: Caller) -> ServerConnection:
         """The way to the server for what `caller` asks."""
         return self._passing.showing(caller.authorization) if caller.authorization else self._connection
 

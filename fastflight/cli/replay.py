@@ -19,7 +19,7 @@ from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.offline import OfflineRows, offline
 from fastflight.cli.options import Columns, ModeOption, Ticks
-from fastflight.cli.tail import Show, Stream, follow, one_way, printer
+from fastflight.cli.tail import SessionStream, Show, follow, one_way, printer
 from fastflight.cli.target import AsJson, schema_of
 from fastflight.client import Missed
 from fastflight.client.call import build
@@ -99,7 +99,7 @@ async def replay(
 
 
 @asynccontextmanager
-async def _opened(request: Recording, folder: Path | None, server: Server) -> AsyncIterator[Stream]:
+async def _opened(request: Recording, folder: Path | None, server: Server) -> AsyncIterator[SessionStream]:
     if folder is not None:
         yield OfflineRows(await offline(folder).aread(request))
         return
@@ -110,7 +110,7 @@ async def _opened(request: Recording, folder: Path | None, server: Server) -> As
 class Told:
     """Shows batches, and on stderr before each what is missing there."""
 
-    def __init__(self, stream: Stream, show: Show) -> None:
+    def __init__(self, stream: SessionStream, show: Show) -> None:
         self._stream = stream
         self._show = show
         # The last that is missing of what was told: a stream keeps its newest gaps alone.
@@ -138,7 +138,7 @@ class Told:
 class Paced:
     """A stream at the pace that its rows came at, `speed` times as fast."""
 
-    def __init__(self, stream: Stream, speed: float) -> None:
+    def __init__(self, stream: SessionStream, speed: float) -> None:
         self._stream = stream
         self._speed = speed
 

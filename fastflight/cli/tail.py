@@ -107,7 +107,7 @@ def printer(schema: pa.Schema, *, raw: bool, as_csv: bool, json: bool, dated: bo
     return _csv(schema) if as_csv else partial(_text, when=local_date if dated else local)
 
 
-class Stream(Protocol):
+class SessionStream(Protocol):
     """The rows of a session, live or recorded."""
 
     @property
@@ -128,9 +128,9 @@ class Stream(Protocol):
     def __aiter__(self) -> AsyncIterator[pa.RecordBatch]: ...
 
 
-async def follow(name: str, stream: Stream, show: Show, *, quiet: bool) -> None:
+async def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -> None:
     """Show rows to the end; a summary on stderr, also when interrupted. Exit code 3 where server or device left."""
-    status = Status(name)
+    status = StatusLine(name)
     recording = stream.recording
     console = screen.Screen(stderr=True)
     drawn = not quiet and console.is_terminal and sys.stdout.isatty()
@@ -159,7 +159,7 @@ async def follow(name: str, stream: Stream, show: Show, *, quiet: bool) -> None:
         raise typer.Exit(UNREACHABLE)
 
 
-class Status:
+class StatusLine:
     """How many rows, how fast, and what was missed."""
 
     def __init__(self, device: str, clock: Callable[[], float] = time.monotonic) -> None:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.cli.access_settings import TlsFiles
 from fastflight.cli.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.concurrency import Shard
 from fastflight.errors import RequestError
@@ -89,9 +89,9 @@ def open_remote_gateway(
     """
     allowed = AllowedTargets(relay) if relay else None
     pa.array([0])  # as in `open_server`: it has Arrow look for pandas now, and not on the loop
-    connection = Connection(location, DEFAULT_TIMEOUT, credentials)
+    connection = ServerConnection(location, DEFAULT_TIMEOUT, credentials)
     # What callers show goes on beside nothing of the gateway's own.
-    passing = Connection(location, DEFAULT_TIMEOUT, replace(credentials, token=None))
+    passing = ServerConnection(location, DEFAULT_TIMEOUT, replace(credentials, token=None))
     backend = RemoteBackend(connection, passing=passing)
     closing = contextlib.closing
     with (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fastflight.client import call
 from fastflight.client.call import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
 from fastflight.client.interaction import Interaction
@@ -59,7 +59,7 @@ class FastFlightClient:
         credentials: Credentials = NONE,
     ) -> None:
         self.location = call.location_of(location)
-        self._connection = Connection(self.location, timeout, credentials)
+        self._connection = ServerConnection(self.location, timeout, credentials)
 
     def devices(self) -> list[Device]:
         """The devices of the server."""

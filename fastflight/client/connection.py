@@ -43,7 +43,7 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
 REUSE = "arrow-flight-reuse-connection://?"
 
 
-class Connection:
+class ServerConnection:
     """One channel to the server at `location`. `timeout` is for actions; streams last as long as they last."""
 
     def __init__(self, location: str, timeout: float, credentials: Credentials = NONE) -> None:
@@ -56,7 +56,7 @@ class Connection:
         self._following = threading.Lock()
         self._followed: dict[str, flight.FlightClient] = {}
 
-    def showing(self, authorization: str) -> Connection:
+    def showing(self, authorization: str) -> ServerConnection:
         """The same channel, for somebody who shows this in each call. It ends with this one, and follows nobody.
 
         `RequestError` where the channel is none on which a token may be shown.

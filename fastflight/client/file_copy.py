@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from fastflight.client import call, part
 from fastflight.client.call import Copied
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.client.local import RAW_SCHEMA, agrees, local_digest, os_errors_of, piece, pieces, size_of
 from fastflight.client.meaning import content, understood
 from fastflight.client.progress import Report
-from fastflight.client.rows import Rows
+from fastflight.client.rows import UploadRows
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
 from fastflight.service.requests import DeviceFile
@@ -39,7 +39,7 @@ class PutFile(Steps):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         request: DeviceFile,
         source: str | Path,
         *,
@@ -67,7 +67,7 @@ class PutFile(Steps):
             return Copied(self._size, sha256, unchanged=True)
         request = self._request.model_copy(update={"sha256": sha256})
         after = self._after if request.resume else None
-        rows = Rows(RAW_SCHEMA, pieces(self._source), self._size, after, paced=True)
+        rows = UploadRows(RAW_SCHEMA, pieces(self._source), self._size, after, paced=True)
         upload = self._connection.upload(request, rows, self._progress)
         with self.step(upload.give_up):
             written = upload.run()
@@ -91,7 +91,7 @@ class GetFile(Steps):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         request: DeviceFile,
         target: str | Path,
         *,
@@ -196,7 +196,7 @@ def _begin(progress: Report | None, size: int) -> None:
         progress(0, 0, size)
 
 
-def unchanged(connection: Connection, request: DeviceFile, local: Path) -> bool:
+def unchanged(connection: ServerConnection, request: DeviceFile, local: Path) -> bool:
     """Whether a local file and that on the device are the same. False where the board can take no digest."""
     body = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
     try:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastflight.client.rows import ROWS_PER_BATCH, Rows, portions, rows_of
+from fastflight.client.rows import ROWS_PER_BATCH, UploadRows, portions, rows_of
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
 from fastflight.tables import Layout, RowReader, format_of, open_reader
@@ -45,7 +45,7 @@ def copied_as_is(local: str, remote: str) -> bool:
     return _ending(local) == _ending(remote) or not (is_table(local) or is_table(remote))
 
 
-def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, Rows]:
+def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, UploadRows]:
     """The rows in `source`, and the request as it has to be sent with them."""
     if not isinstance(source, Path):
         return request, rows_of(source)
@@ -55,7 +55,7 @@ def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, Rows]:
     if request.format == "raw":
         with errors_of(source):
             source.open("rb").close()
-        return request, Rows(RAW_SCHEMA, pieces(source), size)
+        return request, UploadRows(RAW_SCHEMA, pieces(source), size)
     if request.format is None and format_of(request.path) == "raw":
         raise RequestError(
             f"nothing says how the rows of {source.name} are to be written",
@@ -83,12 +83,12 @@ def pieces(path: Path, offset: int = 0) -> Iterator[pa.RecordBatch]:
             offset += len(data)
 
 
-def _table_rows(path: Path) -> Rows:
+def _table_rows(path: Path) -> UploadRows:
     """The rows of a table in a local file, in the format of its ending. A row that does not fit is a `DataError`."""
     if _ending(path.name) == PARQUET:
         with errors_of(path):
             schema = pq.read_schema(path).remove_metadata()
-        return Rows(schema, _parquet_batches(path))
+        return UploadRows(schema, _parquet_batches(path))
     if not is_table(path.name):
         raise DataError(
             "its ending does not say what table it holds",
@@ -100,7 +100,7 @@ def _table_rows(path: Path) -> Rows:
     first = next(batches, None)
     if reader.schema is None or not reader.schema.names:
         raise DataError("the file has no columns", where=str(path))
-    return Rows(reader.schema.remove_metadata(), batches if first is None else chain([first], batches))
+    return UploadRows(reader.schema.remove_metadata(), batches if first is None else chain([first], batches))
 
 
 def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:

@@ -52,14 +52,14 @@ class ParallelRowStream:
         """Open the first of `endpoints`, and read. `RequestError` for a `parallel` that cannot be."""
         if not 1 <= parallel <= MAX_PARALLEL:
             raise RequestError(f"{parallel} endpoints at a time", where="parallel", hint=f"1 to {MAX_PARALLEL}")
-        self._lanes = _Lanes(len(endpoints))
-        first = self._lanes.opened(0, endpoints[0]())
+        self._endpoints = _OpenEndpoints(len(endpoints))
+        first = self._endpoints.opened(0, endpoints[0]())
         self.schema: pa.Schema = first.schema
         self._meter = Meter(None)
         self._cancelled = False
-        jobs = [partial(_rows, self._lanes, 0, lambda: first, self.schema)]
+        jobs = [partial(_rows, self._endpoints, 0, lambda: first, self.schema)]
         jobs += [
-            partial(_rows, self._lanes, number, endpoint, self.schema)
+            partial(_rows, self._endpoints, number, endpoint, self.schema)
             for number, endpoint in enumerate(endpoints[1:], start=1)
         ]
         self._batches = Gather(
@@ -84,17 +84,17 @@ class ParallelRowStream:
     @property
     def summary(self) -> Summary:
         """What the servers said at the end: counts added up, lists joined, and each answer's own in `endpoints`."""
-        return combined(self._lanes.summaries())
+        return combined(self._endpoints.summaries())
 
     @property
     def gaps(self) -> list[Missed]:
         """Of live sessions: the traffic missed so far, because this was too slow or asked too late."""
-        return self._lanes.gaps()
+        return self._endpoints.gaps()
 
     @property
     def missed(self) -> tuple[int, int]:
         """As `RowStream.missed`, of all."""
-        return self._lanes.missed()
+        return self._endpoints.missed()
 
     @property
     def recording(self) -> str:
@@ -106,7 +106,7 @@ class ParallelRowStream:
             try:
                 batch = next(self._batches, None)
             except Exception as error:
-                self._lanes.cancel()
+                self._endpoints.cancel()
                 if self._cancelled:
                     raise Stopped("this stream was cancelled") from error
                 raise
@@ -141,7 +141,7 @@ class ParallelRowStream:
         """Stop all endpoints. From any thread; a thread that is reading gets `Stopped`."""
         self._cancelled = True
         self._batches.stop()
-        self._lanes.cancel()
+        self._endpoints.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -157,8 +157,8 @@ class ParallelRowStream:
             self.cancel()
 
 
-class _Lanes:
-    """The endpoints that are open, and what those that have ended said."""
+class _OpenEndpoints:
+    """The streams of the endpoints that have been opened, and their summaries."""
 
     def __init__(self, endpoints: int) -> None:
         self._changed = threading.Lock()
@@ -214,7 +214,7 @@ def combined(summaries: Sequence[Summary]) -> dict[str, Any]:
     return {**whole, "endpoints": endpoints}
 
 
-def _rows(lanes: _Lanes, number: int, endpoint: Open, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows(lanes: _OpenEndpoints, number: int, endpoint: Open, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of one endpoint, in its own thread."""
     stream = lanes.opened(number, endpoint())
     if not stream.schema.equals(schema):

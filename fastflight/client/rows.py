@@ -34,11 +34,11 @@ ROWS_PER_BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Batches of one schema; `total_bytes` on the device, where that is known beforehand.
+class UploadRows:
+    """Rows to be written: batches of one schema, and how many bytes they make on the device, where that is known.
 
-    With `after`, the batches depend on what the device kept of an earlier write: they are those that it gives. With
-    `paced`, few batches are sent ahead of their acknowledgements: what is given up then ends soon.
+    `after` replaces the batches, once it knows how much the device kept of an earlier write. `paced` sends few batches
+    ahead of their acknowledgements, so that a write which is given up ends soon.
     """
 
     schema: pa.Schema
@@ -48,21 +48,21 @@ class Rows:
     paced: bool = False
 
 
-def rows_of(source: Any) -> Rows:
+def rows_of(source: Any) -> UploadRows:
     """The rows that `source` holds. `DataError` where it is none of the known kinds, or an iterable of nothing."""
-    if isinstance(source, Rows):
+    if isinstance(source, UploadRows):
         return source
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
         source = source.to_reader(max_chunksize=ROWS_PER_BATCH)
     if isinstance(source, pa.RecordBatchReader):
-        return Rows(source.schema, iter(source))
+        return UploadRows(source.schema, iter(source))
     if hasattr(source, "columns") and hasattr(source, "index"):
         return rows_of(_table_of(source))
     if hasattr(source, "__arrow_c_stream__"):
         stream = pa.RecordBatchReader.from_stream(source)
-        return Rows(stream.schema, portions(stream))
+        return UploadRows(stream.schema, portions(stream))
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
         raise DataError(
             f"{type(source).__name__} holds no rows",
@@ -88,13 +88,13 @@ def _table_of(frame: pd.DataFrame) -> pa.Table:
     return table.replace_schema_metadata(None)
 
 
-def _from_iterable(batches: Iterator[Any]) -> Rows:
+def _from_iterable(batches: Iterator[Any]) -> UploadRows:
     first = next(batches, None)
     if first is None:
         raise DataError("no batches, so no columns", hint="Give a Table with a schema to write a file without rows")
     if not isinstance(first, pa.RecordBatch):
         raise DataError(f"{type(first).__name__} is not a record batch")
-    return Rows(first.schema, _checked(chain([first], batches), first.schema))
+    return UploadRows(first.schema, _checked(chain([first], batches), first.schema))
 
 
 def _checked(batches: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ class _Encoder(Protocol):
     def close(self) -> None: ...
 
 
-class LocalFile:
+class SavedFile:
     """A local file being made from batches, in the format of the file's ending.
 
     A context manager: the file appears under its name when the block ends without an error; until then, and after
@@ -90,7 +90,7 @@ class LocalFile:
         if name.lower().endswith(PARQUET):
             return _Parquet(self._file, self._schema)
         if is_table(name):
-            return _Bytes(self._file, open_writer(Layout(format_of(name)), self._schema))
+            return _ByteFile(self._file, open_writer(Layout(format_of(name)), self._schema))
         raise RequestError(
             "its ending does not say how to write a table",
             where=str(self.path),
@@ -106,7 +106,7 @@ class LocalFile:
         self._temporary.unlink(missing_ok=True)
 
 
-class _Bytes:
+class _ByteFile:
     """A file in a format whose writer gives bytes."""
 
     def __init__(self, file: IO[bytes], writer: RowWriter) -> None:

@@ -52,7 +52,7 @@ class Missed:
     where: str = ""
 
 
-class Outcome:
+class StreamOutcome:
     """What stands at the end of a stream: the server's summary, checked against the rows that came."""
 
     def __init__(self, location: str) -> None:
@@ -131,7 +131,7 @@ class RowStream:
         self._told = told
         self._location = location
         self._meter = Meter(None)
-        self._outcome = Outcome(location)
+        self._outcome = StreamOutcome(location)
         self._cancelled = False
         self._finished = False
         with typed_errors(location):
@@ -248,7 +248,7 @@ def path_of(schema: pa.Schema) -> str:
     return path.decode(errors="replace")
 
 
-class Rows(Protocol):
+class AnswerRows(Protocol):
     """The rows of one answer, or of several."""
 
     @property
@@ -260,7 +260,7 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
 
 
-def exported(rows: Rows, requested_schema: object) -> object:
+def exported(rows: AnswerRows, requested_schema: object) -> object:
     """The rows as a stream of Arrow's C interface. To read it again is an error, and no empty table."""
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -272,7 +272,7 @@ def exported(rows: Rows, requested_schema: object) -> object:
     return pa.RecordBatchReader.from_batches(rows.schema, batches()).__arrow_c_stream__(requested_schema)
 
 
-def _is_read(rows: Rows) -> bool:
+def _is_read(rows: AnswerRows) -> bool:
     with contextlib.suppress(RequestError):  # the summary comes with the last batch
         return bool(rows.summary)
     return False

@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from fastflight.client import call
 from fastflight.client.call import CopiedTree
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.client.folder import LocalEntry, LocalFolder, scan
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
 from fastflight.client.meaning import content, text, understood, whole
-from fastflight.client.rows import Rows
+from fastflight.client.rows import UploadRows
 from fastflight.client.stream import Note
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
@@ -51,7 +51,7 @@ class PutTree(Steps):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         request: DeviceTree,
         source: str | Path,
         *,
@@ -77,7 +77,7 @@ class PutTree(Steps):
         if wanted and self._progress is not None:
             self._progress(wanted[0].path, 0, total)
         for lot in lots(wanted, lambda entry: entry.path):
-            rows = Rows(TREE_SCHEMA, tree_rows(lot), sum(entry.size for entry in lot), paced=True)
+            rows = UploadRows(TREE_SCHEMA, tree_rows(lot), sum(entry.size for entry in lot), paced=True)
             upload = self._connection.upload(self._request, rows, self._report(lot, done, total))
             with self.step(upload.give_up):
                 done += upload.run().bytes
@@ -113,7 +113,7 @@ class GetTree(Steps):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         request: DeviceTree,
         target: str | Path,
         *,
@@ -173,7 +173,7 @@ class GetTree(Steps):
             raise DataError("what arrived is not what the device sent", where=str(self._target), hint="Try again")
 
 
-def hashed(connection: Connection, request: DeviceTree) -> dict[str, RemoteEntry] | None:
+def hashed(connection: ServerConnection, request: DeviceTree) -> dict[str, RemoteEntry] | None:
     """The files below the folder of a request, with the digests that the device takes of them in one pass.
 
     None where there is no such folder, or the board can take no digests.

@@ -25,7 +25,7 @@ from fastflight.client.failure import typed_errors
 from fastflight.client.local import opened
 from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Report
-from fastflight.client.rows import Rows, rows_of
+from fastflight.client.rows import UploadRows, rows_of
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
 from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.source import Kept
@@ -115,7 +115,7 @@ class Upload:
             raise failure
         return self._written()
 
-    def _send(self, writer: flight.FlightStreamWriter, rows: Rows) -> bool:
+    def _send(self, writer: flight.FlightStreamWriter, rows: UploadRows) -> bool:
         """Whether all rows were sent. Raises what the rows' iterator raises; the stream's failures are kept.
 
         Returns only when all rows are acknowledged. Most of a small file fits into the buffers on the way: were the
@@ -141,7 +141,7 @@ class Upload:
         self._check_wanted()
         return not self._is_over
 
-    def _batches(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+    def _batches(self, rows: UploadRows) -> Iterator[pa.RecordBatch]:
         """The batches to send; where they depend on what was kept, once that is known."""
         if rows.after is None:
             return rows.batches

@@ -22,7 +22,7 @@ from fastflight.cli.recording_settings import RecordingSettings, default_folder
 from fastflight.cli.replay import Told
 from fastflight.cli.running import RunningServer
 from fastflight.cli.settings import ServeSettings, settings_of
-from fastflight.cli.tail import Stream
+from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
 from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.log import Store
@@ -95,7 +95,7 @@ def test_gaps_are_told_though_older_ones_are_not_kept(capsys: pytest.CaptureFixt
     class Rows:
         gaps: ClassVar[list[Missed]] = []
 
-    told = Told(cast(Stream, Rows), lambda batch: None)
+    told = Told(cast(SessionStream, Rows), lambda batch: None)
     for place in range(2 * MAX_KEPT_GAPS):
         Rows.gaps = [*Rows.gaps, Missed(10 * place, 10 * place + 1)][-MAX_KEPT_GAPS:]
         told(pa.record_batch([pa.array([10 * place + 2], pa.uint64())], ["seq"]))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.client.local import RAW_BATCH_BYTES, RAW_SCHEMA, copied_as_is, opened, piece
-from fastflight.client.saving import LocalFile
+from fastflight.client.saving import SavedFile
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
 
@@ -59,7 +59,7 @@ def test_tables_are_read_from_every_ending(tmp_path: Path, name: str) -> None:
     if name == "indexed.arrow":
         pyarrow.feather.write_feather(TABLE, str(path), compression="uncompressed")
     else:
-        with LocalFile(path, TABLE.schema) as file:
+        with SavedFile(path, TABLE.schema) as file:
             for batch in TABLE.to_batches():
                 file.write(batch)
     request, rows = opened(to("/x.csv", format="csv"), path)
@@ -140,7 +140,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, name: str, path: s
 def test_a_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("old")
-    with pytest.raises(LookupError), LocalFile(path, TABLE.schema) as file:
+    with pytest.raises(LookupError), SavedFile(path, TABLE.schema) as file:
         file.write(TABLE.to_batches()[0])
         raise LookupError
     assert path.read_text() == "old"
@@ -149,7 +149,7 @@ def test_a_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) ->
 
 def test_a_name_may_be_as_long_as_names_can_be(tmp_path: Path) -> None:
     path = tmp_path / f"{'x' * 251}.csv"
-    with LocalFile(path, TABLE.schema) as file:
+    with SavedFile(path, TABLE.schema) as file:
         file.write(TABLE.to_batches()[0])
     assert list(tmp_path.iterdir()) == [path]
 
@@ -158,7 +158,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     target, link = tmp_path / "target.csv", tmp_path / "link.csv"
     target.write_text("old")
     link.symlink_to(target)
-    with LocalFile(link, TABLE.schema) as file:
+    with SavedFile(link, TABLE.schema) as file:
         file.write(TABLE.to_batches()[0])
     assert link.is_symlink()
     assert target.read_text().startswith("time,celsius\n1,20.5\n")
@@ -167,7 +167,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_a_link_that_leads_to_itself_is_replaced(tmp_path: Path) -> None:
     loop = tmp_path / "loop.csv"
     loop.symlink_to(loop)
-    with LocalFile(loop, pa.schema([("a", pa.int64())])) as file:
+    with SavedFile(loop, pa.schema([("a", pa.int64())])) as file:
         file.write(pa.record_batch([[1]], ["a"]))
     assert loop.read_bytes() == b"a\n1\n"
 
@@ -182,13 +182,13 @@ def test_a_link_that_leads_to_itself_is_replaced(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, name: str, schema: pa.Schema, says: str) -> None:
-    with pytest.raises((DataError, RequestError), match=says), LocalFile(tmp_path / name, schema):
+    with pytest.raises((DataError, RequestError), match=says), SavedFile(tmp_path / name, schema):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_parquet_file_is_one(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    with LocalFile(path, TABLE.schema) as file:
+    with SavedFile(path, TABLE.schema) as file:
         file.write(TABLE.to_batches()[0])
     assert pq.read_table(path).equals(TABLE)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from fastflight.access.actions import Actions
 from fastflight.cli.remote import RemoteBackend
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.gateway import Backend, LocalBackend, application
@@ -74,7 +74,7 @@ def in_front_of_a_board(kind: str, folder: Path, **options: int | str) -> Iterat
             on_devices = device_actions(inventory)
             server = FlightServer(catalog, on_devices, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
             parts.callback(server.close, 0)
-            connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
+            connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
             backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
         app = application(backend, CollectorRegistry())
         board = Board(app, inventory.device("demo"), shard, folder)

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.actions import Actions
 from fastflight.cli.remote import RemoteBackend
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.gateway import Backend, Gateway, LocalBackend, application, listen
 from fastflight.gateway.front import FrontApplication
@@ -70,7 +70,7 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
                     catalog, [devices], shards=shards, location="grpc://127.0.0.1:0", registry=registry
                 )
                 parts.callback(server.close, 0)
-                connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
+                connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
                 backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)), (Trial, Mock))
             yield Running(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
             assert registry.wait_empty(SOON)

@@ -19,7 +19,7 @@ from fastflight.access.authority import Authority
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, Token, issued
 from fastflight.cli.remote import RemoteBackend
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import (
@@ -141,7 +141,7 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets
                 authenticator=authenticator,
             )
             parts.callback(server.close, 0)
-            connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
+            connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
             backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
             hear = None
         shard = Shard("gateway").start()

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from fastflight.access.actions import Actions
 from fastflight.cli.remote import RemoteBackend
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import LocalBackend, application
@@ -46,7 +46,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Any:
             server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
             app = application(LocalBackend(catalog, Actions([]), registry, shards), CollectorRegistry())
             kinds = [source.request for source in device_sources(inventory)]
-            connection = Connection(f"grpc://127.0.0.1:{server.port}", SOON)
+            connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
             in_front = application(RemoteBackend(connection, kinds), CollectorRegistry())
             client = flight.connect(f"grpc://127.0.0.1:{server.port}")
 

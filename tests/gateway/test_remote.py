@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from fastflight.access.identity import ANYBODY
 from fastflight.cli.remote import RemoteBackend
-from fastflight.client.connection import Connection
+from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import application
@@ -41,7 +41,7 @@ def serve(port: int, shards: Shards) -> FlightServer:
 def test_a_server_that_went_away_is_found_again() -> None:
     with Shards(1) as first, Shards(1) as second, Shard("gateway") as shard:
         server = serve(0, first)
-        with closing(Connection(f"grpc://127.0.0.1:{server.port}", SOON)) as connection:
+        with closing(ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)) as connection:
             app = application(RemoteBackend(connection), CollectorRegistry())
 
             def run(work: Any) -> Any:
@@ -70,7 +70,7 @@ def test_a_server_that_went_away_is_found_again() -> None:
 def test_health_is_told_in_front_of_a_server_that_is_frozen(path: str) -> None:
     """Long before `SOON` and the connection's own limit, at which any other request fails."""
     with Shard("gateway") as shard, socket.create_server(("127.0.0.1", 0)) as frozen:
-        with closing(Connection(f"grpc://127.0.0.1:{frozen.getsockname()[1]}", 10 * SOON)) as connection:
+        with closing(ServerConnection(f"grpc://127.0.0.1:{frozen.getsockname()[1]}", 10 * SOON)) as connection:
             app = application(RemoteBackend(connection), CollectorRegistry())
             told = shard.submit(asyncio.wait_for(ask(app, scope(path)), SOON)).result(SOON + 1)
     assert (told.status, told.json["status"]) == (503, "unreachable")
@@ -88,7 +88,7 @@ def test_a_write_that_has_failed_when_its_client_leaves_is_nobodys_news() -> Non
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, told: logged.append(told))
-        with closing(Connection("grpc://127.0.0.1:1", SOON)) as connection:
+        with closing(ServerConnection("grpc://127.0.0.1:1", SOON)) as connection:
             backend = RemoteBackend(connection)
             with pytest.raises(FastFlightError):
                 await backend.write(backend.decode(MOCK), pa.schema([("n", pa.int64())]), leaving())
@@ -100,7 +100,7 @@ def test_a_write_that_has_failed_when_its_client_leaves_is_nobodys_news() -> Non
 
 def test_who_shows_a_token_goes_on_with_it_whatever_the_server_calls_them() -> None:
     with Shards(1) as shards, Shard("gateway") as shard, closing(serve(0, shards)) as server:
-        with closing(Connection(f"grpc://127.0.0.1:{server.port}", SOON)) as connection:
+        with closing(ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)) as connection:
             backend = RemoteBackend(connection)
 
             def known(authorization: str) -> Caller:

@@ -14,7 +14,7 @@ import pytest
 
 from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
-from fastflight.client.rows import Rows
+from fastflight.client.rows import UploadRows
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.deadlines import GRACE_SECONDS
@@ -286,7 +286,7 @@ def test_our_own_client_raises_what_the_server_said(running: Running) -> None:
         later.after(SILENT_SECONDS)
 
     with FastFlightClient(f"grpc://127.0.0.1:{running.server.port}") as client:
-        upload = client._connection.upload(Trial(), Rows(SCHEMA, rows()), None, lambda told: acknowledged.set())
+        upload = client._connection.upload(Trial(), UploadRows(SCHEMA, rows()), None, lambda told: acknowledged.set())
         running.trials.ended = released.set
         passing = threading.Thread(target=pass_time)
         passing.start()

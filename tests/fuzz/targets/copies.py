@@ -35,7 +35,7 @@ FOLDER = Folder()
 
 
 class Server:
-    """A `Connection` to a server whose every word the bytes may change."""
+    """A `ServerConnection` to a server whose every word the bytes may change."""
 
     def __init__(self, material: Material) -> None:
         self._material = material

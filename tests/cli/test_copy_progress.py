@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fastflight.cli.course import course
+from fastflight.cli.copy_progress import copy_progress
 from fastflight.cli.exits import Interrupted
 from fastflight.errors import DataError, TransportClosed
 
@@ -16,7 +16,10 @@ def kept(amount: str) -> str:
 
 
 def test_an_interruption_says_what_stays() -> None:
-    with pytest.raises(Interrupted, match=r"^1000 B of 20\.0 kB are kept$"), course("a", hidden=True, kept=kept) as it:
+    with (
+        pytest.raises(Interrupted, match=r"^1000 B of 20\.0 kB are kept$"),
+        copy_progress("a", hidden=True, kept=kept) as it,
+    ):
         it.report(1, 1000, 20_000)
         raise asyncio.CancelledError
 
@@ -25,21 +28,21 @@ def test_an_interruption_says_what_stays() -> None:
 def test_nothing_is_said_to_stay_that_does_not(done: int) -> None:
     with (
         pytest.raises(Interrupted, match="^$"),
-        course("a", hidden=True, kept=None if done else kept) as it,
+        copy_progress("a", hidden=True, kept=None if done else kept) as it,
     ):
         it.report(1, done, 20_000)
         raise KeyboardInterrupt
 
 
 def test_a_lost_line_says_what_stays_after_what_to_do() -> None:
-    with pytest.raises(TransportClosed) as raised, course("a", hidden=True, kept=kept) as it:
+    with pytest.raises(TransportClosed) as raised, copy_progress("a", hidden=True, kept=kept) as it:
         it.report(1, 1000, None)
         raise TransportClosed("the server went away", hint="Connect again")
     assert str(raised.value) == "the server went away. Connect again. 1000 B are kept"
 
 
 def test_other_failures_are_left_alone() -> None:
-    with pytest.raises(DataError) as raised, course("a", hidden=True, kept=kept) as it:
+    with pytest.raises(DataError) as raised, copy_progress("a", hidden=True, kept=kept) as it:
         it.report(1, 1000, None)
         raise DataError("bad")
     assert str(raised.value) == "bad"
@@ -47,7 +50,7 @@ def test_other_failures_are_left_alone() -> None:
 
 def test_resuming_is_said_once_and_not_to_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     for hidden in (False, True):
-        with course("demo:/a", hidden=hidden) as it:
+        with copy_progress("demo:/a", hidden=hidden) as it:
             it.resuming(1000, 20_000)
         assert (it.done, it.total) == (1000, 20_000)
     assert capsys.readouterr().err == "demo:/a: resuming at 1000 B of 20.0 kB\n"

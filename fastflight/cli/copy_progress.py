@@ -1,6 +1,6 @@
-"""The course of a copy, as its user sees it: how far it is, where it goes on from, what stays when it breaks off.
+"""Shows the progress of a copy: how much is done, where it resumes, and what remains when it breaks off.
 
-And its end, told in a line or as JSON.
+Also prints the result of a copy, in a line or as JSON.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fastflight.cli.exits import Interrupted
 from fastflight.client import Copied, CopiedTree
 from fastflight.errors import TransportError
 
-# What stays of a copy, in words; it is given the amount.
+# Describes what remains of a copy that broke off, for an amount.
 Kept = Callable[[str], str]
 
 
-class Course:
-    """Told how a copy gets on; draws it, if there is a `bar`."""
+class CopyProgress:
+    """Receives the progress of a copy, and draws it if there is a `bar`."""
 
     def __init__(self, label: str, *, hidden: bool, bar: screen.Bar | None) -> None:
         self._label = label
@@ -43,7 +43,7 @@ class Course:
             self._bar.move(done, total, f"{self._label}  {path}")
 
     def resuming(self, at: int, total: int) -> None:
-        """Said once, before the bytes after `at` are moved."""
+        """Called once, before the bytes after `at` are moved."""
         self.report(0, at, total)
         if self._bar is not None:
             self._bar.start_at(at, total)
@@ -51,15 +51,15 @@ class Course:
             screen.complain(f"{self._label}: resuming at {screen.amount(at, total)}")
 
     def stays(self, kept: Kept | None) -> str:
-        """What is there of a copy that broke off, for its user; empty if nothing is."""
+        """Describes what remains of a copy that broke off; empty if nothing does."""
         return kept(screen.amount(self.done, self.total)) if kept is not None and self.done else ""
 
 
 @contextmanager
-def course(label: str, *, hidden: bool, kept: Kept | None = None) -> Iterator[Course]:
-    """Follow a copy. `kept` says what stays of so many bytes if it breaks off; None where nothing does."""
+def copy_progress(label: str, *, hidden: bool, kept: Kept | None = None) -> Iterator[CopyProgress]:
+    """Show the progress of a copy. `kept` describes what remains if it breaks off; None where nothing does."""
     with screen.bar(label, hidden=hidden) as bar:
-        followed = Course(label, hidden=hidden, bar=bar)
+        followed = CopyProgress(label, hidden=hidden, bar=bar)
         try:
             yield followed
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
