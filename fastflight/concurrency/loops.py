@@ -1,9 +1,11 @@
-"""Which event loop a shard runs (docs/decisions/0022 has the figures), and how a coroutine shares it with others."""
+"""Which event loop a shard runs (docs/decisions/0022 has the figures), how tasks share it, how threads call it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -36,9 +38,36 @@ def kind_of(loop: asyncio.AbstractEventLoop) -> str:
     return type(loop).__module__.partition(".")[0]
 
 
+# A loop that does not run a callback within this time is stuck, and `run_on_loop` stops waiting for it.
+STUCK_LOOP_SECONDS = 2.0
+
 # For how long a coroutine may keep its loop: short beside what a request waits for anyway, long beside a round of the
 # loop.
 TURN_SECONDS = 0.01
+
+
+def run_on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
+    """Call `act` on `loop`, from any thread, and return when that is done. Calls it here if `loop` does not run."""
+    if loop.is_closed() or not loop.is_running() or runs_here(loop):
+        act()
+        return
+    done = threading.Event()
+
+    def act_there() -> None:
+        act()
+        done.set()
+
+    with contextlib.suppress(RuntimeError):  # closed meanwhile, and its watches with it
+        loop.call_soon_threadsafe(act_there)
+        done.wait(STUCK_LOOP_SECONDS)
+
+
+def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is on `loop`."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 class Turn:

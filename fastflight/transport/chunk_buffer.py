@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from fastflight.transport.watch import runs_here
+from fastflight.concurrency.loops import runs_here
 
 Direction = Literal["rx", "tx"]
 

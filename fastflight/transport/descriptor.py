@@ -29,10 +29,9 @@ class DescriptorPort:
         self._release = release
         self._closing = threading.Lock()
         self._closed = False
-        self._watch = Watch(descriptor, self._take, for_threads=True)
+        self._watch = Watch(descriptor, self._take, for_threads=True, also=self._also)
 
-    @property
-    def _watched(self) -> tuple[int, ...]:
+    def _also(self) -> tuple[int, ...]:
         """More descriptors. A wait times out early when one of them becomes readable."""
         return ()
 
@@ -42,7 +41,7 @@ class DescriptorPort:
 
     def read(self, timeout: float) -> bytes:
         try:
-            return self._received(self._watch.read_blocking(timeout, self._watched))
+            return self._received(self._watch.read_blocking(timeout))
         except OSError as error:
             raise self._translated(error, "sent nothing", timeout) from error
 
@@ -53,7 +52,7 @@ class DescriptorPort:
                 written = self._try_write(rest)
                 rest = rest[written:]
                 if rest and not written:
-                    self._watch.wait_blocking(select.POLLOUT, timeout, self._watched)
+                    self._watch.wait_blocking(select.POLLOUT, timeout)
         except OSError as error:
             raise self._translated(error, "took no byte", timeout) from error
 
@@ -70,14 +69,6 @@ class DescriptorPort:
             return self._received(await self._watch.read(timeout))
         except OSError as error:
             raise self._translated(error, "sent nothing", timeout) from error
-
-    async def apour(self, give: Callable[[bytes], object]) -> None:
-        try:
-            ended = await self._watch.pour(give)
-        except OSError as error:
-            raise self._translated(error, "sent nothing", 0) from error
-        if ended:
-            self._received(b"")
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         rest = memoryview(data)

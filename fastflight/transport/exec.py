@@ -9,7 +9,6 @@ one); it runs with the rights of this process, so a MicroPython that is given he
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.child import ChildPort
 from fastflight.transport.descriptor import DescriptorPort
-from fastflight.transport.inherited import inherited
 
 # A child that was asked to end gets this long before it is killed.
 GRACE_SECONDS = 2.0
@@ -47,6 +45,8 @@ LOCAL_FLAGS = 3
 # fork and exec, where other threads may hold locks.
 SHELL = "/bin/sh"
 ON_TERMINAL = 'exec <"$0" >"$0" 2>"$0"; exec "$@"'
+# The token that the user's commands show to servers. A child may print what it inherits to everybody who can hear it.
+SECRETS = frozenset(("FASTFLIGHT_TOKEN",))
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class ExecAddress:
                 stdout=theirs,
                 stderr=theirs,
                 cwd=folder,
-                env=inherited(),
+                env=child_environment(),
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -128,7 +128,8 @@ class ExecPort(DescriptorPort):
         super().__init__(descriptor, where, lambda: _end(descriptor, process))
         self.process = process
         self._manages_terminal = False
-        # When its last words are over, once it has ended. Until then `_end_watch` shows its end, where there is such.
+        # When its last words are over, once it has ended. `_end_watch`, where the system has it, is readable from its
+        # end on.
         self._over: float | None = None
         self._end_watch: int | None = None
         with contextlib.suppress(AttributeError, OSError):  # not on this system, or not allowed
@@ -157,9 +158,8 @@ class ExecPort(DescriptorPort):
     async def aread(self, timeout: float) -> bytes:
         if not self._has_ended():
             try:
-                async with self._until_end():
-                    return await super().aread(timeout)
-            except (TimeoutError, TransportTimeout):
+                return await super().aread(timeout)
+            except TransportTimeout:
                 if not self._has_ended():
                     raise
         with self._last_words():
@@ -167,8 +167,7 @@ class ExecPort(DescriptorPort):
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         with self._no_taker():
-            async with self._until_end():
-                await super().awrite(self._without_interrupts(data), timeout)
+            await super().awrite(self._without_interrupts(data), timeout)
 
     async def aclose(self) -> None:
         # A child may take its time to end.
@@ -193,25 +192,13 @@ class ExecPort(DescriptorPort):
         """A child that has ended takes nothing, even if what it left running holds the terminal."""
         try:
             yield
-        except (TimeoutError, TransportTimeout):
+        except TransportTimeout:
             if self._has_ended():
                 raise TransportClosed("the process has ended", where=self._where) from None
             raise
 
-    @contextlib.asynccontextmanager
-    async def _until_end(self) -> AsyncIterator[None]:
-        """Leave the block with `TimeoutError` when the child ends."""
-        async with contextlib.AsyncExitStack() as ending:
-            for each in self._watched:
-                loop, watch = asyncio.get_running_loop(), os.dup(each)
-                ending.callback(os.close, watch)
-                wait = await ending.enter_async_context(asyncio.timeout(None))
-                loop.add_reader(watch, _end_wait, loop, watch, wait)
-                ending.callback(loop.remove_reader, watch)
-            yield
-
-    @property
-    def _watched(self) -> tuple[int, ...]:
+    def _also(self) -> tuple[int, ...]:
+        """The end of the child ends a wait, until it is known."""
         return (self._end_watch,) if self._end_watch is not None and self._over is None else ()
 
     def _without_interrupts(self, data: bytes) -> bytes:
@@ -230,9 +217,9 @@ class ExecPort(DescriptorPort):
         return data.replace(CTRL_C, b"")
 
 
-def _end_wait(loop: asyncio.AbstractEventLoop, watch: int, wait: asyncio.Timeout) -> None:
-    loop.remove_reader(watch)
-    wait.reschedule(loop.time())
+def child_environment() -> dict[str, str]:
+    """The environment of this process, without its secrets."""
+    return {name: value for name, value in os.environ.items() if name not in SECRETS}
 
 
 def _mark(terminal: int) -> None:

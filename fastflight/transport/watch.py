@@ -20,31 +20,37 @@ Loops must be able to watch descriptors, which the proactor loop of Windows cann
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import select
-import threading
 from collections.abc import Callable
+
+from fastflight.concurrency.loops import run_on_loop
 
 # So many reads in a row may succeed without a turn of the loop; then the other tasks run.
 TURN_READS = 16
 # `pour` waits without a deadline: its timer fires once an hour.
 QUIET_SECONDS = 3600.0
-# A loop that does not run a callback within this time is stuck, and `run_on_loop` stops waiting for it.
-STUCK_LOOP_SECONDS = 2.0
 
 
 class Watch:
     """Waits for `descriptor`. `take` reads it without waiting, and raises `BlockingIOError` when nothing is there.
 
     With `for_threads`, threads can wait as well, in `read_blocking` and `wait_blocking`. That takes two descriptors,
-    which `close` gives back.
+    which `close` gives back. `also` gives more descriptors: a wait times out early when one of them becomes readable.
     """
 
-    def __init__(self, descriptor: int, take: Callable[[], bytes], *, for_threads: bool = False) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        take: Callable[[], bytes],
+        *,
+        for_threads: bool = False,
+        also: Callable[[], tuple[int, ...]] = tuple,
+    ) -> None:
         self._descriptor = descriptor
         self._take = take
+        self._also = also
         self._unread: bytes | Exception | None = None
         self._give: Callable[[bytes], object] | None = None
         self._reads = 0
@@ -114,21 +120,22 @@ class Watch:
         """Call `act` on the running loop within `seconds`; with the first of several calls. `end` takes this back."""
         self._on_this_loop().call_later(seconds, act)
 
-    def read_blocking(self, timeout: float, also: tuple[int, ...] = ()) -> bytes:
-        """As `read`, for a thread. Times out as well when one of the descriptors `also` becomes readable."""
+    def read_blocking(self, timeout: float) -> bytes:
+        """As `read`, for a thread."""
         while True:
             try:
                 unread = self.unread()
                 return self._take() if unread is None else unread
             except (BlockingIOError, InterruptedError):
-                self.wait_blocking(select.POLLIN, timeout, also)
+                self.wait_blocking(select.POLLIN, timeout)
 
-    def wait_blocking(self, event: int, timeout: float, also: tuple[int, ...] = ()) -> None:
-        """Wait in a thread for `event`, one of `select.poll`'s, or for `close`. Times out as `read_blocking` does.
+    def wait_blocking(self, event: int, timeout: float) -> None:
+        """Wait in a thread for `event`, one of `select.poll`'s, or for `close`; `TimeoutError` after `timeout` seconds.
 
         `select.select` would refuse descriptors from 1024 on.
         """
         assert self._closed is not None
+        also = self._also()
         poll = select.poll()
         poll.register(self._descriptor, event)
         for each in (self._closed[0], *also):
@@ -155,7 +162,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         if self._here is None or self._here.loop is not loop:
             self.end()
-            self._here = _LoopWatch(loop, self._descriptor, self._take_for_reader)
+            self._here = _LoopWatch(loop, self._descriptor, self._take_for_reader, self._also)
         return self._here
 
     def _take_for_reader(self) -> bool:
@@ -184,14 +191,23 @@ class Watch:
 class _LoopWatch:
     """What a watch has registered on one loop. All but the constructor runs on that loop.
 
-    `take` takes the bytes that have arrived, and returns false when the reader need not be woken for them.
+    `take` takes the bytes that have arrived, and returns false when the reader need not be woken for them. `also` is
+    that of `Watch`.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, take: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        descriptor: int,
+        take: Callable[[], bool],
+        also: Callable[[], tuple[int, ...]],
+    ) -> None:
         self.loop = loop
         self._descriptor = descriptor
         self._take = take
+        self._also = also
         self._watching = False
+        self._also_watched: set[int] = set()
         # The results of these futures say whether the time is up. An exception would stay unseen in a cancelled task.
         self._reader: asyncio.Future[bool] | None = None
         self._writers: set[asyncio.Future[bool]] = set()
@@ -208,6 +224,7 @@ class _LoopWatch:
         if not self._watching:
             self.loop.add_reader(self._descriptor, self._read_ready)
             self._watching = True
+        self._watch_also()
         timer = self.loop.call_later(timeout, _settle, reader, True)
         try:
             if await reader:
@@ -224,6 +241,7 @@ class _LoopWatch:
         timer = self.loop.call_later(timeout, _settle, writer, True)
         self._watch_room()
         self._writers.add(writer)
+        self._watch_also()
         try:
             if await writer:
                 raise TimeoutError
@@ -247,6 +265,8 @@ class _LoopWatch:
         if self.loop.is_closed():
             return
         self._stop_reading()
+        for each in self._also_watched:
+            self.loop.remove_reader(each)
         self._act_with_room = None
         if self._timer is not None:
             self._timer.cancel()
@@ -267,6 +287,15 @@ class _LoopWatch:
         if act is not None:
             act()
 
+    def _also_ready(self, descriptor: int) -> None:
+        self._also_watched.remove(descriptor)
+        self.loop.remove_reader(descriptor)
+        # The owner may have lost interest in it since.
+        if descriptor in self._also():
+            for waiter in (self._reader, *self._writers):
+                if waiter is not None:
+                    _settle(waiter, True)
+
     def _call_timed(self, act: Callable[[], None]) -> None:
         self._timer = None
         act()
@@ -275,6 +304,12 @@ class _LoopWatch:
         if self._watching:
             self._watching = False
             self.loop.remove_reader(self._descriptor)
+
+    def _watch_also(self) -> None:
+        for each in self._also():
+            if each not in self._also_watched:
+                self._also_watched.add(each)
+                self.loop.add_reader(each, self._also_ready, each)
 
     def _watch_room(self) -> None:
         if not self._writers and self._act_with_room is None:
@@ -297,30 +332,6 @@ def is_timeout(error: OSError) -> bool:
     The system reports a lost connection whose peer no longer answers with the same class of error.
     """
     return isinstance(error, TimeoutError | BlockingIOError) and error.errno != errno.ETIMEDOUT
-
-
-def run_on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    """Call `act` on `loop`, from any thread, and return when that is done. Calls it here if `loop` does not run."""
-    if loop.is_closed() or not loop.is_running() or runs_here(loop):
-        act()
-        return
-    done = threading.Event()
-
-    def act_there() -> None:
-        act()
-        done.set()
-
-    with contextlib.suppress(RuntimeError):  # closed meanwhile, and its watches with it
-        loop.call_soon_threadsafe(act_there)
-        done.wait(STUCK_LOOP_SECONDS)
-
-
-def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller is on `loop`."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 def _settle(waiter: asyncio.Future[bool], expired: bool) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fastflight.cli.asking import TOKEN_VARIABLE
 from fastflight.transport import parse_url
-from fastflight.transport.inherited import SECRETS, inherited
+from fastflight.transport.exec import SECRETS, child_environment
 
 PATIENCE = 20.0
 
@@ -34,4 +34,4 @@ def test_a_child_of_a_device_does_not_inherit_the_token(tmp_path: Path, monkeypa
 def test_what_is_left_out_is_what_commands_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TOKEN_VARIABLE, "ff_secret")
     assert TOKEN_VARIABLE in SECRETS
-    assert "ff_secret" not in inherited().values()
+    assert "ff_secret" not in child_environment().values()

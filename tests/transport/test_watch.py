@@ -10,8 +10,8 @@ from typing import Any, TypeVarTuple, Unpack
 
 import pytest
 
-from fastflight.concurrency.loops import KINDS
-from fastflight.transport.watch import TURN_READS, Watch, run_on_loop
+from fastflight.concurrency.loops import KINDS, run_on_loop
+from fastflight.transport.watch import TURN_READS, Watch
 
 PATIENCE = 20.0
 
