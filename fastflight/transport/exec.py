@@ -173,6 +173,13 @@ class ExecPort(DescriptorPort):
         # A child may take its time to end.
         await unbroken(off_loop(self.close))
 
+    def _try_write(self, data: memoryview) -> int:
+        written = super()._try_write(data)
+        # A terminal that hangs up while it is full reports room for ever.
+        if not written and self._has_ended():
+            raise TransportClosed("the process has ended", where=self._where)
+        return written
+
     def _has_ended(self) -> bool:
         if self._over is None and self.process.poll() is not None:
             self._over = time.monotonic() + LAST_WORDS_SECONDS

@@ -205,7 +205,7 @@ class SocketPort:
         # Wakes a thread that waits in recv; closing alone would not.
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
-        self._watch.end()
+        self._watch.close()
         self._stream.close()
 
     def _do_not_block(self) -> None:

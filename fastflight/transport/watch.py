@@ -23,6 +23,7 @@ import asyncio
 import errno
 import os
 import select
+import threading
 from collections.abc import Callable
 
 from fastflight.concurrency.loops import run_on_loop
@@ -55,8 +56,11 @@ class Watch:
         self._give: Callable[[bytes], object] | None = None
         self._reads = 0
         self._here: _LoopWatch | None = None
+        # Guards the step from one loop to the next against `close` in another thread.
+        self._lock = threading.Lock()
+        self._is_closed = False
         # Readable once `close` was called: wakes the threads that wait.
-        self._closed = os.pipe() if for_threads else None
+        self._wake = os.pipe() if for_threads else None
 
     @property
     def is_read(self) -> bool:
@@ -134,11 +138,11 @@ class Watch:
 
         `select.select` would refuse descriptors from 1024 on.
         """
-        assert self._closed is not None
+        assert self._wake is not None
         also = self._also()
         poll = select.poll()
         poll.register(self._descriptor, event)
-        for each in (self._closed[0], *also):
+        for each in (self._wake[0], *also):
             poll.register(each, select.POLLIN)
         if not {descriptor for descriptor, _ in poll.poll(timeout * 1000)}.difference(also):
             raise TimeoutError
@@ -150,19 +154,24 @@ class Watch:
             run_on_loop(here.loop, here.leave)
 
     def close(self) -> None:
-        """As `end`, and wake the threads that wait. Call it once; `take` must raise from now on."""
-        if self._closed is not None:
-            os.write(self._closed[1], b"x")
+        """As `end`, for good, and wake the threads that wait: call it once. `take` must raise from now on."""
+        with self._lock:
+            self._is_closed = True
+        if self._wake is not None:
+            os.write(self._wake[1], b"x")
         self.end()
-        if self._closed is not None:
-            for each in self._closed:
+        if self._wake is not None:
+            for each in self._wake:
                 os.close(each)
 
     def _on_this_loop(self) -> _LoopWatch:
         loop = asyncio.get_running_loop()
         if self._here is None or self._here.loop is not loop:
             self.end()
-            self._here = _LoopWatch(loop, self._descriptor, self._take_for_reader, self._also)
+            with self._lock:
+                if self._is_closed:
+                    raise OSError(errno.EBADF, "closed")
+                self._here = _LoopWatch(loop, self._descriptor, self._take_for_reader, self._also)
         return self._here
 
     def _take_for_reader(self) -> bool:
@@ -208,6 +217,8 @@ class _LoopWatch:
         self._also = also
         self._watching = False
         self._also_watched: set[int] = set()
+        # The waits that began while `also` gave descriptors.
+        self._also_waiting: set[asyncio.Future[bool]] = set()
         # The results of these futures say whether the time is up. An exception would stay unseen in a cancelled task.
         self._reader: asyncio.Future[bool] | None = None
         self._writers: set[asyncio.Future[bool]] = set()
@@ -224,13 +235,14 @@ class _LoopWatch:
         if not self._watching:
             self.loop.add_reader(self._descriptor, self._read_ready)
             self._watching = True
-        self._watch_also()
+        self._watch_also(reader)
         timer = self.loop.call_later(timeout, _settle, reader, True)
         try:
             if await reader:
                 raise TimeoutError
         finally:
             timer.cancel()
+            self._also_waiting.discard(reader)
             # The next reader may have begun before this one, which was cancelled, comes here.
             if self._reader is reader:
                 self._reader = None
@@ -241,12 +253,13 @@ class _LoopWatch:
         timer = self.loop.call_later(timeout, _settle, writer, True)
         self._watch_room()
         self._writers.add(writer)
-        self._watch_also()
+        self._watch_also(writer)
         try:
             if await writer:
                 raise TimeoutError
         finally:
             timer.cancel()
+            self._also_waiting.discard(writer)
             if writer in self._writers:
                 self._writers.remove(writer)
                 self._unwatch_room()
@@ -290,11 +303,8 @@ class _LoopWatch:
     def _also_ready(self, descriptor: int) -> None:
         self._also_watched.remove(descriptor)
         self.loop.remove_reader(descriptor)
-        # The owner may have lost interest in it since.
-        if descriptor in self._also():
-            for waiter in (self._reader, *self._writers):
-                if waiter is not None:
-                    _settle(waiter, True)
+        for waiter in self._also_waiting:
+            _settle(waiter, True)
 
     def _call_timed(self, act: Callable[[], None]) -> None:
         self._timer = None
@@ -305,8 +315,9 @@ class _LoopWatch:
             self._watching = False
             self.loop.remove_reader(self._descriptor)
 
-    def _watch_also(self) -> None:
+    def _watch_also(self, waiter: asyncio.Future[bool]) -> None:
         for each in self._also():
+            self._also_waiting.add(waiter)
             if each not in self._also_watched:
                 self._also_watched.add(each)
                 self.loop.add_reader(each, self._also_ready, each)
