@@ -1,4 +1,4 @@
-"""The wire protocols, without I/O: see `conversation` for how they are carried out."""
+"""Wire protocols without I/O. `conversation` explains how their dialogues run."""
 
 from fastflight.protocol.conversation import (
     Conversation,

@@ -1,7 +1,7 @@
-"""What a dialogue with a board is made of.
+"""The steps of a dialogue with a board.
 
 A conversation is a generator. It yields steps and is sent their results; its return value is the dialogue's result.
-It does no I/O and knows no clock: `transport/run.py` carries the steps out, once for threads and once for coroutines.
+It does no I/O and reads no clock. `transport/run.py` carries the steps out, in a thread or in a coroutine.
 
 =================  ==========================================================================================
 step               what the conversation is sent
@@ -14,7 +14,7 @@ step               what the conversation is sent
 =================  ==========================================================================================
 
 `TransportClosed` may be thrown in at any step. A conversation that is closed early (`GeneratorExit`) must not yield
-again: whoever closed it marks the session dirty, and recovery is a conversation of its own.
+again: the caller that closes it marks the session dirty, and recovery is a separate conversation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Put `data` on the line."""
+    """Send `data` to the board."""
 
     data: bytes
 
@@ -51,7 +51,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand `data` to the caller, as the next part of a streamed result. May be empty: a sign of life."""
+    """Pass `data` to the caller, as the next part of a streamed result. Empty data only shows progress."""
 
     data: bytes
 
@@ -68,10 +68,9 @@ Conversation = Generator[Step, bytes, T]
 def on_silence(
     conversation: Conversation[T], seconds: float, react: Callable[[], Conversation[None]]
 ) -> Conversation[T]:
-    """The same conversation, with `react()` after each `seconds` of silence within its waits.
+    """Run `conversation`, and run `react()` after each `seconds` of silence while it waits.
 
-    What `react` raises ends it from outside: the conversation is closed, and cannot go on with a board that is not
-    there any more.
+    An error that `react` raises closes the conversation: its board has gone.
     """
     try:
         step = next(conversation)
@@ -103,9 +102,9 @@ def _patient(step: Step, seconds: float, react: Callable[[], Conversation[None]]
 
 
 def ticking(conversation: Conversation[T], seconds: float) -> Conversation[T]:
-    """The same conversation, which also delivers `b""` after each `seconds` of silence within its waits.
+    """Run `conversation`, and deliver `b""` after each `seconds` of silence while it waits.
 
-    So the caller of a stream gets the word now and then, to pass on what it holds or to notice that nobody listens.
+    The caller of a stream can then flush what it holds, or notice that its reader has gone.
     """
     return on_silence(conversation, seconds, _sign_of_life)
 

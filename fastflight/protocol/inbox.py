@@ -1,7 +1,7 @@
-"""Bytes received and not yet understood.
+"""Bytes that are received and not parsed yet.
 
-One `Inbox` lives as long as its line: what one conversation received and did not need is there for the next. Its
-methods are conversations, to be used with `yield from`; each waits only for what it has not got.
+One `Inbox` lives as long as its line, so bytes that one conversation leaves are there for the next. Its methods are
+conversations, to be used with `yield from`. Each waits only for bytes that are missing.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Inbox:
         return data
 
     def put_back(self, data: bytes) -> None:
-        """Return bytes that belong to somebody else, to the front."""
+        """Put bytes that belong to another conversation back at the front."""
         self._data[:0] = data
 
     def some(self, within: float) -> Conversation[bytes]:
-        """At least one byte: what is there, or what comes within that time."""
+        """At least one byte: all bytes that are there, or the next ones that arrive within that time."""
         if not self._data:
             self._data += yield Receive(within)
         return self.take()
@@ -52,7 +52,7 @@ class Inbox:
         return data
 
     def until(self, marker: bytes, within: float, limit: int = MAX_SKIPPED_BYTES) -> Conversation[bytes]:
-        """Everything before `marker`, which is taken too. Raises `ProtocolError` when `limit` bytes came without it."""
+        """Everything before `marker`; the marker is removed. `ProtocolError` if `limit` bytes come without it."""
         searched = 0
         while (at := self._data.find(marker, max(0, searched - len(marker) + 1))) < 0:
             searched = len(self._data)

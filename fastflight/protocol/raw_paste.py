@@ -3,7 +3,7 @@
 After `\\x05A\\x01` the board answers `R\\x01` and its window, two bytes little endian: that many bytes may be sent, and
 again as many with each `\\x01` it sends. `\\x04` from the board means that it will take no more (it could not compile,
 or ran out of memory): the host answers `\\x04` and reads the outcome. `R\\x00` and the prompt
-mean understood but not supported; a board that does not know the request at all prints its raw REPL banner again.
+mean understood but not supported. A board that does not know the request prints its raw REPL banner again.
 Source: MicroPython's `docs/reference/repl.rst`, "Raw-paste mode"; in the firmware since 1.15.
 """
 
@@ -29,9 +29,9 @@ WINDOW_SECONDS = 10.0
 
 
 def submit(inbox: Inbox, code: bytes, *, probing: bool = False) -> Conversation[bool]:
-    """Hand over `code`; True when it was taken, False when the board has no raw paste (it is at its raw prompt then).
+    """Send `code`. True if the board took it; False if it has no raw paste, and is at its raw prompt again.
 
-    A board that ends the paste early has taken it as well: the reason is in the traceback that comes next.
+    A board that ends the paste early has taken the code as well: the traceback that follows has the reason.
     """
     patience = PROBE_SECONDS if probing else WINDOW_SECONDS
     yield Send(REQUEST)

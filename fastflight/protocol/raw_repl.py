@@ -4,8 +4,8 @@ The wire format is that of MicroPython's `docs/reference/repl.rst`: Ctrl-A asks 
 banner and a prompt; code followed by Ctrl-D is acknowledged by `OK`, then come the output, `\\x04`, the traceback (or
 nothing), and `\\x04>`. Ctrl-B goes back to the friendly REPL, Ctrl-C interrupts what runs.
 
-`RawRepl` holds what is known of one board's REPL. Its methods are conversations. When one ends in an error, or is
-closed early, the board's state is unknown: run `recover` before the next one.
+`RawRepl` holds the state of one board's REPL. Its methods are conversations. After one that fails or is closed early,
+the board's state is unknown: run `recover` first.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_ANSWER_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a piece of code wrote: its output, and the board's traceback (empty when it did not raise)."""
+    """The output of a piece of code, and the board's traceback (empty if the code raised nothing)."""
 
     stdout: bytes
     stderr: bytes
@@ -104,7 +104,7 @@ class RawRepl:
                 ) from error
 
     def _echo(self) -> Conversation[None]:
-        """Prove that we are in step: old banners and answers may stand before this echo, and nothing comes after it."""
+        """Make sure that no old output is left: banners and answers may come before this echo, and nothing after it."""
         self._echoes += 1  # no two are alike: the one that is asked for here has not been asked for before
         token = f"ff{self._echoes}-{id(self) & 0xFFFFFF:06x}"
         # Without a line end, which some ports cook to CRLF and others do not.
@@ -113,13 +113,13 @@ class RawRepl:
         self._owed = False
 
     def leave(self) -> Conversation[None]:
-        """Back to the friendly REPL. Does not wait for its banner: `enter` skips what stands before its own."""
+        """Go back to the friendly REPL, without waiting for its banner: `enter` skips everything before its own."""
         self.entered = False
         self.leaves += 1
         yield Send(CTRL_B)
 
     def recover(self) -> Conversation[None]:
-        """From any state to a raw REPL that is known to be in step: interrupts, enters, and asks for an echo."""
+        """Reach the raw REPL from any state: interrupt, enter, and check by an echo that no old output is left."""
         last: Exception | None = None
         for attempt in range(RECOVERY_ATTEMPTS):
             self.inbox.clear()
@@ -154,7 +154,7 @@ class RawRepl:
     def follow(self, code: bytes, within: float) -> Conversation[bytes]:
         """Run `code` and deliver its output as it comes; the result is the traceback, empty if it did not raise.
 
-        `TransportTimeout` after `within` seconds of silence: the code still runs then.
+        `TransportTimeout` after `within` seconds of silence; the code still runs.
         """
         yield from self.submit(code)
         return (yield from self.deliver(within))
@@ -172,7 +172,7 @@ class RawRepl:
                 return traceback
 
     def restarted(self) -> bool:
-        """Whether what was received and not understood shows that the board started anew."""
+        """Whether the bytes that are not parsed yet show that the board restarted."""
         received = self.inbox.take()
         self.inbox.put_back(received)
         return _begins(received) or any(each in received for each in RESTARTS)
@@ -188,7 +188,7 @@ class RawRepl:
         yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)
 
     def submit(self, code: bytes) -> Conversation[None]:
-        """Hand over `code`, up to and including the acknowledgement; its output comes next."""
+        """Send `code` and wait for its acknowledgement; its output comes next."""
         if self.paste is None:
             self.paste = yield from self._probe_paste()
         if self.paste:
@@ -205,7 +205,7 @@ class RawRepl:
         yield from self._hand_over(b"exec(_c)")
 
     def _put_together(self, code: bytes) -> Conversation[None]:
-        """Build long code on the board, from pieces that each wait for their answer."""
+        """Send long code to the board in pieces, and wait for the answer to each."""
         # A small heap may only be in pieces, and neither the text nor what it compiles to finds room.
         yield from self._run_piece(b"_c=''\nimport gc\ngc.collect()")
         for piece in pieces(code.decode()):
@@ -232,7 +232,7 @@ class RawRepl:
             raise ProtocolError(f"the board answered {(stdout + stderr)[:200]!r} to a piece of code")
 
     def _probe_paste(self) -> Conversation[bool]:
-        """Whether raw paste works: by running an empty program through it, not by what the board announces.
+        """Whether raw paste works, found by running an empty program and not by what the board announces.
 
         The WebAssembly port (1.27) announces it and then hangs.
         """

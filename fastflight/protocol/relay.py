@@ -1,28 +1,27 @@
-"""The relay's frames, and what each side may send: TCP streams side by side over one connection, without I/O.
+"""The relay's protocol, without I/O: many TCP streams over one connection.
 
 A frame is an 8-byte header, integers in network byte order, and a payload::
 
     offset  size  field
     0       1     type       1 OPEN, 2 OPENED, 3 DATA, 4 END, 5 CLOSE, 6 CREDIT
     1       1     flags      in CLOSE the code (`Reason`), else 0
-    2       2     stream     1 to 65535, chosen by who opens; 0 is the connection itself, in CLOSE only
+    2       2     stream     1 to 65535, chosen by the side that opens; 0 in CLOSE: the connection
     4       4     length     of the payload, at most `MAX_PAYLOAD_BYTES`
 
-    OPEN    u32 credit, then the target, `host:port` in UTF-8. The opener will take so many bytes.
-    OPENED  u32 credit. The target is connected, and takes so many bytes.
+    OPEN    u32 credit, then the target, `host:port` in UTF-8. The sender accepts that many bytes.
+    OPENED  u32 credit. The target is connected. The sender accepts that many bytes.
     DATA    bytes of the stream, at least one, each of which costs a byte of credit.
-    END     no payload. No more data comes from here; the other direction goes on.
-    CLOSE   a reason for people in UTF-8, or nothing. The stream is over, and what is on its way is thrown away.
-    CREDIT  u32. So many bytes more may be sent.
+    END     no payload. The sender sends no more data; the other direction goes on.
+    CLOSE   a reason as UTF-8 text, or nothing. The stream has ended, and data on its way is dropped.
+    CREDIT  u32. The sender accepts that many more bytes.
 
-A target that cannot be had is CLOSE instead of OPENED. Each CLOSE is answered by one; a stream's number is free when
-both were sent. Until then what the other side sent before it knew is passed over. CLOSE of stream 0 says why the whole
-connection ends, and nothing follows it.
+CLOSE instead of OPENED means that the target cannot be reached. Each side answers a CLOSE by a CLOSE; the number of the
+stream is free when both are sent. Until then, frames that the other side sent before it knew are ignored. CLOSE of
+stream 0 says why the whole connection ends, and is the last frame.
 
-`RelayConnection` is one side. `feed` what came, carry out the events, and send what its other methods return; they give
-`bytes` that go before the payload, which is neither touched nor copied. A peer that breaks the rules, by a byte more
-than its credit for example, is a `RelayViolation`, raised after all events before it; `feed` no more, and send what
-`violated` gives.
+`RelayConnection` is one side. Pass received bytes to `feed`, act on the events, and send what the other methods return:
+`bytes` that go before the payload, which is not copied. A peer that breaks the rules, for example by a byte more than
+its credit, causes a `RelayViolation` after all events before it. Then feed no more, and send what `violated` returns.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class FrameType(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why a stream, or the connection, is over."""
+    """Why a stream or the connection ended."""
 
     DONE = 0
     REFUSED = 1
@@ -106,7 +105,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class RelayData:
-    """Bytes for the stream. Say `consumed` when they are out of the way."""
+    """Bytes of the stream. Call `consumed` when they are passed on."""
 
     stream: int
     data: Buffer
@@ -114,7 +113,7 @@ class RelayData:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The peer sends no more on the stream."""
+    """The peer sends no more data on the stream."""
 
     stream: int
 
@@ -171,7 +170,7 @@ class RelayConnection:
 
     @property
     def streams(self) -> int:
-        """How many are open here: those that were closed from here and are not answered do not count."""
+        """The number of open streams, without those that this side closed and the peer has not answered yet."""
         return sum(not stream.closed for stream in self._streams.values())
 
     def credit(self, stream: int) -> int:
@@ -202,14 +201,14 @@ class RelayConnection:
         return _HEADER.pack(FrameType.DATA, 0, stream, size)
 
     def end(self, stream: int) -> bytes:
-        """No more data comes from here."""
+        """This side sends no more data on the stream."""
         known = self._streams[stream]
         assert known.connected and not known.ended and not known.closed
         known.ended = True
         return header(FrameType.END, stream, 0)
 
     def close(self, stream: int, reason: Reason = Reason.DONE, text: str = "") -> bytes:
-        """The stream is over, also as the answer to `Closed`. Nothing where this was said before."""
+        """End the stream, or answer `Closed`. Empty if this side has closed it before."""
         known = self._streams.get(stream)
         if known is None or known.closed:
             return b""
@@ -219,7 +218,7 @@ class RelayConnection:
         return _closing(stream, reason, text)
 
     def consumed(self, stream: int, size: int) -> bytes:
-        """`size` bytes of the stream's data are out of the way. A frame once half of the window is, else nothing."""
+        """`size` bytes of the stream are passed on. Returns a frame once that is half of the window, else nothing."""
         known = self._streams.get(stream)
         if known is None or known.closed or known.peer_ended or known.peer_closed:
             return b""
@@ -249,7 +248,7 @@ class RelayConnection:
             if end - start < size:
                 break
             at = start + size
-            yield from self._heard(kind, flags, stream, view[start:at])
+            yield from self._receive(kind, flags, stream, view[start:at])
         self._held += view[at:]
 
     def _completed(self, view: memoryview) -> Generator[Event, None, memoryview]:
@@ -265,16 +264,16 @@ class RelayConnection:
         self._held += view[:missing]
         if len(self._held) == HEADER_BYTES + size:
             frame, self._held = self._held, bytearray()
-            yield from self._heard(kind, flags, stream, memoryview(frame)[HEADER_BYTES:])
+            yield from self._receive(kind, flags, stream, memoryview(frame)[HEADER_BYTES:])
         return view[missing:]
 
-    def _heard(self, kind: FrameType, flags: int, stream: int, payload: memoryview) -> Iterator[Event]:
+    def _receive(self, kind: FrameType, flags: int, stream: int, payload: memoryview) -> Iterator[Event]:
         if kind is FrameType.CLOSE and stream == 0:
             self._over = True
             yield Closed(0, flags, _text(payload))
             return
         if kind is FrameType.OPEN:
-            yield self._asked(stream, payload)
+            yield self._accept(stream, payload)
             return
         known = self._streams.get(stream)
         if known is None or known.peer_closed:
@@ -286,9 +285,9 @@ class RelayConnection:
             else:
                 yield Closed(stream, flags, _text(payload))
         elif not known.closed:  # else it was sent before the peer knew
-            yield from _HEARD[kind](stream, known, payload)
+            yield from _HANDLERS[kind](stream, known, payload)
 
-    def _asked(self, stream: int, payload: memoryview) -> Event:
+    def _accept(self, stream: int, payload: memoryview) -> Event:
         if not self._accepts:
             raise RelayViolation("OPEN from the side that is asked")
         if stream in self._streams:
@@ -305,7 +304,7 @@ class RelayConnection:
 
 
 def violated(error: RelayViolation) -> bytes:
-    """The frame that tells the peer of it, and that nothing follows."""
+    """The last frame of the connection, which tells the peer what it did wrong."""
     return _closing(0, Reason.VIOLATION, error.what)
 
 
@@ -347,7 +346,7 @@ def _credited(stream: int, known: _Stream, payload: memoryview) -> Iterator[Even
     yield Credited(stream)
 
 
-_HEARD = {
+_HANDLERS = {
     FrameType.OPENED: _opened,
     FrameType.DATA: _data,
     FrameType.END: _end,

@@ -1,4 +1,4 @@
-"""Which REPL a board is in, read off the conversation between a host and the board.
+"""Which REPL a board is in, found from the bytes that a host and the board exchange.
 
 Give a `ReplState` everything that crosses the line: `sent` for what the host sends, `received` for what the board
 answers. It knows the mode, whether code runs, and, when the board is a process that ended, whether that end is a soft
@@ -59,7 +59,7 @@ _REST_BYTES = len(b"soft reboot\r\n" + RAW_PROMPT)
 
 
 class ReplMode(Enum):
-    """Who takes what the host sends."""
+    """The part of the board that reads what the host sends."""
 
     FRIENDLY = "friendly REPL"
     PASTE = "paste mode"
@@ -119,17 +119,17 @@ class ReplState:
 
     @property
     def mode(self) -> ReplMode:
-        """Who takes what the host sends next, as far as the answers have come."""
+        """The mode that reads the next bytes of the host, by the answers so far."""
         return _MODES.get(self._phase, ReplMode.RAW)
 
     @property
     def raw(self) -> bool:
-        """Whether the board is in the raw REPL, or comes back to it when what it does now is done."""
+        """Whether the board is in the raw REPL, or returns to it when the running code ends."""
         return self.mode in (ReplMode.RAW, ReplMode.RAW_PASTE)
 
     @property
     def running(self) -> bool:
-        """Whether code runs, or the board boots: what is sent now is for no REPL."""
+        """Whether code runs or the board boots: no REPL reads what is sent now."""
         if self._phase is _Phase.FRIENDLY:
             return not self._prompted or (self._entered and self._echoed)
         return self._phase in (_Phase.RUNNING, _Phase.ENDING)

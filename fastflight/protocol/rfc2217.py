@@ -1,11 +1,11 @@
 """The messages of RFC 2217, the telnet option by which a serial line is driven over the network.
 
-Client and server say the same messages, under two sets of codes: a request from the client, and from the server the
-answer with the value that is now in force, whether or not it is the one that was asked for. `None` in place of a value
-asks for it and changes nothing. `encode` gives the payload of a COM-PORT subnegotiation, `decode` takes one.
+Client and server send the same messages under two sets of codes. The client sends a request; the server answers with
+the value that is now in force, which may be another than the requested one. A value of `None` asks for the value and
+changes nothing. `encode` returns the payload of a COM-PORT subnegotiation, `decode` reads one.
 
-A request whose value does not exist (nine data bits, a parity numbered 7) is decoded as a question: the answer, with
-the value in force, is the one that the RFC gives to what cannot be applied.
+A request whose value does not exist (nine data bits, a parity numbered 7) is decoded as a question: the RFC answers
+a request that cannot be applied with the value in force.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class InboundFlow(IntEnum):
 
 
 class LineState(IntFlag):
-    """What NOTIFY-LINESTATE tells."""
+    """The bits of NOTIFY-LINESTATE."""
 
     DATA_READY = 1
     OVERRUN = 2
@@ -77,7 +77,7 @@ class LineState(IntFlag):
 
 
 class ModemState(IntFlag):
-    """What NOTIFY-MODEMSTATE tells: four lines, and which of them changed since it was last told."""
+    """The bits of NOTIFY-MODEMSTATE: four lines, and which of them changed since the last notice."""
 
     CTS_CHANGED = 1
     DSR_CHANGED = 2
@@ -91,7 +91,7 @@ class ModemState(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who the sender is; an empty text asks the receiver."""
+    """The name of the sender; an empty text asks the receiver for its name."""
 
     text: bytes = b""
 
@@ -149,14 +149,14 @@ class SetRts:
 
 @dataclass(frozen=True, slots=True)
 class NotifyLine:
-    """The state of the serial line. From a client, None: it asks (not in the RFC, and done)."""
+    """The state of the serial line. A client sends None to ask for it (not in the RFC, but common)."""
 
     state: LineState | None
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyModem:
-    """The state of the modem lines. From a client, None: it asks (not in the RFC, and done)."""
+    """The state of the modem lines. A client sends None to ask for it (not in the RFC, but common)."""
 
     state: ModemState | None
 
@@ -173,21 +173,21 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class LineMask:
-    """Which line states the client wants to be told. At first: none."""
+    """The line states that the client wants notices of. At first none."""
 
     mask: LineState
 
 
 @dataclass(frozen=True, slots=True)
 class ModemMask:
-    """Which modem states the client wants to be told. At first: all."""
+    """The modem states that the client wants notices of. At first all."""
 
     mask: ModemState
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Throw away what the server has received from the serial line, what it has not yet sent to it, or both."""
+    """Drop what the server has received from the serial line, what it has not sent yet, or both."""
 
     received: bool
     unsent: bool
@@ -234,13 +234,13 @@ _VALUES: dict[Message, int] = {
 
 
 def encode(message: Message, sender: int) -> bytes:
-    """The payload of `message`, sent by `SERVER` or `CLIENT`. Values must exist: others raise `ValueError`."""
+    """The payload of `message`, sent by `SERVER` or `CLIENT`. `ValueError` for a value that does not exist."""
     code, value = _encoded(message)
     return bytes([sender + code]) + value
 
 
 def decode(payload: bytes, sender: int) -> Message | None:
-    """The message that `SERVER` or `CLIENT` sent; None for what has no meaning."""
+    """The message that `SERVER` or `CLIENT` sent; None if the payload has no meaning."""
     if not payload:
         return None
     reader = _READERS.get(payload[0] - sender)
@@ -287,7 +287,7 @@ def _value(message: Message) -> bytes:
 
 
 def _byte(read: Callable[[int], Message | None]) -> Callable[[bytes], Message | None]:
-    """Of the value's first byte; a message without one has no meaning."""
+    """Read the value's first byte; a message without one has no meaning."""
     return lambda value: read(value[0]) if value else None
 
 

@@ -1,10 +1,10 @@
 """The client's side of RFC 2217, without I/O: a serial line behind a server on the network.
 
-`feed` what the server sends; the line's data waits, in order, for `read`. What goes to the line goes through `encode`.
-Send what `take` gives whenever `unsent` says so. `open`, `exchange`, `insist`, `purge` and `modem` are conversations,
-one at a time, with a peculiarity: whoever carries one out feeds this client with all that comes, and answers
-`Receive` when that has happened, with anything. So data that comes before an answer keeps its place, and somebody
-else may be reading at the same time.
+Pass everything that the server sends to `feed`; data of the line then waits for `read`, in order. Data for the line
+goes through `encode`. Whenever `unsent` is true, send what `take` returns. `open`, `exchange`, `insist`, `purge` and
+`modem` are conversations, of which one may run at a time. Their runner differs in one point: it feeds all received
+bytes to this client, and answers `Receive` with any value once that is done. So data before an answer keeps its place,
+and another caller may read at the same time.
 """
 
 from __future__ import annotations
@@ -78,21 +78,21 @@ class Rfc2217Client:
 
     @property
     def suspended(self) -> bool:
-        """The server wants no data now."""
+        """Whether the server has asked for no data."""
         return self._suspended
 
     @property
     def unsent(self) -> bool:
-        """There is something to `take`."""
+        """Whether there is something to `take`."""
         return self._telnet.unsent
 
     @property
     def unread(self) -> bool:
-        """There is something to `read`."""
+        """Whether there is something to `read`."""
         return bool(self._received)
 
     def take(self) -> bytes:
-        """What must be sent to the server now."""
+        """The bytes that must be sent to the server now."""
         return self._telnet.take()
 
     def encode(self, data: bytes) -> bytes:
@@ -100,13 +100,13 @@ class Rfc2217Client:
         return self._telnet.encode(data)
 
     def read(self) -> bytes:
-        """What the line has sent and nobody read yet; may be nothing."""
+        """The data of the line that is not read yet; may be empty."""
         data = b"".join([self._received.popleft() for _ in range(len(self._received))])
         self._received_bytes -= len(data)
         return data
 
     def feed(self, data: bytes) -> None:
-        """Take in what the server sends."""
+        """Process bytes from the server."""
         for event in self._telnet.feed(data):
             match event:
                 case TelnetData(text):
@@ -115,18 +115,18 @@ class Rfc2217Client:
                 case Subnegotiation(Option.COM_PORT, payload):
                     message = decode(payload, SERVER)
                     if message is not None:
-                        self._heard(message)
+                        self._receive(message)
 
     def open(self, requests: Sequence[Request], within: float) -> Conversation[None]:
         """Agree on RFC 2217 and carry `requests` out, in one round trip where the server allows it.
 
-        What it does not answer is left open when that was a question, and `TransportTimeout` when it was an order.
+        A question may stay unanswered. `TransportTimeout` if a request that sets a value is not answered.
         """
         for option in (Option.COM_PORT, Option.BINARY, Option.SUPPRESS_GO_AHEAD):
             self._telnet.ask(option, ours=True)
         for option in (Option.BINARY, Option.SUPPRESS_GO_AHEAD):
             self._telnet.ask(option, ours=False)
-        yield from self._say(requests)
+        yield from self._request(requests)
         if (yield from self._until(lambda: self._is_open(requests), PATIENCE_SECONDS)):
             self._check_agreed()
             self._check_done(requests)
@@ -135,7 +135,7 @@ class Rfc2217Client:
         self._check_agreed()
         # Some servers hear nothing before they have agreed: once more.
         missing = self._unanswered(requests)
-        yield from self._say(missing)
+        yield from self._request(missing)
         yield from self._until(lambda: not self._unanswered(missing), PATIENCE_SECONDS)
         orders = [request for request in requests if request not in _QUESTIONS]
         if not (yield from self._until(lambda: not self._unanswered(orders), within)):
@@ -143,10 +143,10 @@ class Rfc2217Client:
         self._check_done(orders)
 
     def exchange(self, requests: Sequence[Request], within: float) -> Conversation[None]:
-        """Await an answer to each of `requests`, of which no two are of a kind. `TransportTimeout` names what lacks."""
+        """Wait for answers to `requests`, all of different kinds. `TransportTimeout` names the missing ones."""
         self._asked = requests
         try:
-            yield from self._say(requests)
+            yield from self._request(requests)
             if not (yield from self._until(lambda: not self._unanswered(requests), within)):
                 raise self._silent(self._unanswered(requests))
         finally:
@@ -155,12 +155,12 @@ class Rfc2217Client:
             self._asked = ()
 
     def insist(self, requests: Sequence[Request], within: float) -> Conversation[None]:
-        """`exchange`, and `TransportError` when something else than was asked for is in force."""
+        """`exchange`, with a `TransportError` if another value than the requested one is in force."""
         yield from self.exchange(requests, within)
         self._check_done(requests)
 
     def purge(self, request: Purge, within: float) -> Conversation[None]:
-        """Throw away what waits on the way, up to the server's answer."""
+        """Drop buffered data on the way, up to the server's answer."""
         self._purging = request.received
         try:
             yield from self.exchange([request], within)
@@ -168,7 +168,7 @@ class Rfc2217Client:
             self._purging = False
 
     def modem(self, within: float) -> Conversation[ModemState]:
-        """The modem lines, now; from a server that tells only changes, as it told them last."""
+        """The modem lines now, or as last reported by a server that reports only changes."""
         self._answers.pop(NotifyModem, None)
         self._tell(ModemMask(ModemState(0xFF)))
         self._tell(NotifyModem(None))
@@ -210,7 +210,7 @@ class Rfc2217Client:
                 hint="Ask for what its serial port can do",
             )
 
-    def _heard(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         if message in self._late and message not in self._asked:
             self._late.remove(message)
         else:
@@ -236,7 +236,7 @@ class Rfc2217Client:
     def _tell(self, message: Message) -> None:
         self._telnet.subnegotiate(Option.COM_PORT, encode(message, CLIENT))
 
-    def _say(self, requests: Sequence[Request]) -> Conversation[None]:
+    def _request(self, requests: Sequence[Request]) -> Conversation[None]:
         for request in requests:
             self._answers.pop(type(request), None)
             try:

@@ -1,7 +1,7 @@
-"""The server's side of RFC 2217, without I/O: what stands between a client on the network and a serial line.
+"""The server's side of RFC 2217, without I/O, between a client on the network and a serial line.
 
-Send what `take` gives at once, for the client waits for the first word on some options. Then `feed` what the client
-sends, and for each event, in order:
+Send what `take` returns at once: the client waits for the first offer of some options. Then pass what the client sends
+to `feed`, and for each event, in order:
 
 ================================  =================================================================================
 event                             what the caller does
@@ -9,19 +9,19 @@ event                             what the caller does
 `TelnetData`                      write it to the line
 `SetBaud` and the other settings  apply the value, unless it is None; then `answer` with the value in force
 `SetFlow` and the other controls  the same
-`Purge`                           throw the buffers away, then `answer` with the event itself
+`Purge`                           empty the buffers, then `answer` with the event itself
 `NotifyModem(None)`               `notify_modem(force=True)` with the lines as they are now
 `NotifyLine(None)`                `notify_line(force=True)` with the state as it is now
 `Suspend`, `Resume`               stop and start sending data to the client (`suspended` says which)
-`Command`                         as it likes; `TelnetCode.BREAK` asks for a break on the line
+`Command`                         anything; `TelnetCode.BREAK` asks for a break on the line
 `Negotiated`                      nothing
-`Signature`                       nothing: who the client says it is
+`Signature`                       nothing: the client's name
 ================================  =================================================================================
 
-Answers must be given in the order of the events: clients match them by kind and order. Masks and questions for the
-signature are answered here. What goes to the client as data goes through `encode`, and after every call that may have
-something to say (`feed`, `answer`, `notify_...`, `suspend`, `resume`) send what `take` gives. A client that does not
-read its answers makes `take` grow only by what it sends: stop feeding while it does not take what was sent.
+Answer in the order of the events: clients match answers by kind and order. Masks and questions for the signature are
+answered here. Data for the client goes through `encode`. After each `feed`, `answer`, `notify_...`, `suspend` and
+`resume`, send what `take` returns. The answers that wait in `take` grow only with what the client sends: stop feeding
+while the client does not read.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ class Rfc2217Server:
 
     @property
     def agreed(self) -> bool:
-        """The client said that it speaks RFC 2217; before, it is told nothing unasked."""
+        """Whether the client has agreed to RFC 2217. Before that it gets no notices."""
         return self._telnet.is_on(Option.COM_PORT, ours=False) or self._telnet.is_on(Option.COM_PORT, ours=True)
 
     @property
     def suspended(self) -> bool:
-        """The client wants no data now."""
+        """Whether the client has asked for no data."""
         return self._suspended
 
     def feed(self, data: bytes) -> list[Event]:
-        """What the client says with `data`."""
+        """The events in `data` from the client."""
         events: list[Event] = []
         for event in self._telnet.feed(data):
             if not isinstance(event, Subnegotiation):
@@ -95,11 +95,11 @@ class Rfc2217Server:
                     self._greeted = True
                     events.append(NotifyModem(None))
             elif event.option == Option.COM_PORT and (message := decode(event.payload, CLIENT)) is not None:
-                events += self._heard(message)
+                events += self._receive(message)
         return events
 
     def take(self) -> bytes:
-        """What must be sent to the client now."""
+        """The bytes that must be sent to the client now."""
         return self._telnet.take()
 
     def encode(self, data: bytes) -> bytes:
@@ -107,11 +107,11 @@ class Rfc2217Server:
         return self._telnet.encode(data)
 
     def answer(self, in_force: Setting | Control | Purge) -> None:
-        """Answer the oldest request of this kind that has none yet, with what is in force now."""
-        self._say(in_force)
+        """Answer the oldest open request of this kind with the value that is in force now."""
+        self._send(in_force)
 
     def notify_modem(self, *, cts: bool, dsr: bool, ri: bool, cd: bool, force: bool = False) -> None:
-        """Tell the client the modem lines, if they are news to it and it wants them, or if it asked (`force`)."""
+        """Notify the client of modem lines that changed and that it wants notices of; of all with `force`."""
         lines = ModemState(0)
         for flag, on in ((ModemState.CTS, cts), (ModemState.DSR, dsr), (ModemState.RI, ri), (ModemState.CD, cd)):
             lines |= flag if on else ModemState(0)
@@ -123,32 +123,32 @@ class Rfc2217Server:
         if lines & ModemState.RI:
             deltas &= ~ModemState.RI_ENDED
         if force or (changed | deltas) & self._modem_mask:
-            self._say(NotifyModem((lines | deltas) & self._modem_mask))
+            self._send(NotifyModem((lines | deltas) & self._modem_mask))
         self._modem = lines
 
     def notify_line(self, state: LineState, *, force: bool = False) -> None:
-        """Tell the client the line's state, as far as it wants it, or if it asked (`force`)."""
+        """Notify the client of the line states that it wants notices of; of all with `force`."""
         if force or (self.agreed and state & self._line_mask):
-            self._say(NotifyLine(state if force else state & self._line_mask))
+            self._send(NotifyLine(state if force else state & self._line_mask))
 
     def suspend(self) -> None:
         """Ask the client to send no data."""
-        self._say(Suspend())
+        self._send(Suspend())
 
     def resume(self) -> None:
         """Ask the client to send data again."""
-        self._say(Resume())
+        self._send(Resume())
 
-    def _heard(self, message: Message) -> list[Event]:
+    def _receive(self, message: Message) -> list[Event]:
         match message:
             case Signature(b""):
-                self._say(Signature(self._signature))
+                self._send(Signature(self._signature))
             case LineMask(line_mask):
                 self._line_mask = line_mask
-                self._say(message)
+                self._send(message)
             case ModemMask(modem_mask):
                 self._modem_mask = modem_mask
-                self._say(message)
+                self._send(message)
                 # What the new mask shows may have changed long ago.
                 return [NotifyModem(None)]
             case Suspend() | Resume():
@@ -158,5 +158,5 @@ class Rfc2217Server:
                 return [message]
         return []
 
-    def _say(self, message: Message) -> None:
+    def _send(self, message: Message) -> None:
         self._telnet.subnegotiate(Option.COM_PORT, encode(message, SERVER))

@@ -1,13 +1,14 @@
-"""Telnet without I/O: bytes from the peer become events, bytes for the device become what may cross the wire.
+"""Telnet without I/O: turns bytes from the peer into events, and data into bytes for the peer.
 
 `feed` takes everything that comes from the peer and returns its events in order. How the bytes are split changes only
 where one `TelnetData` ends and the next begins. After each `feed`, `ask` or `subnegotiate`, send what `take` returns.
 Data for the peer goes through `encode`.
 
-Options are negotiated by the states of RFC 1143, less the two for taking back: each of them is off, asked for, or on,
-on our side and on theirs. A request that changes nothing is not answered, a refusal is said once, and after
-`MAX_CHANGES` an option keeps its state in silence: no peer can keep a negotiation going. Nothing a peer sends is an
-error here: commands without meaning are skipped, a subnegotiation that is too long is dropped.
+Options are negotiated by the states of RFC 1143, without the two states for withdrawing a request: an option is off,
+requested, or on, separately for our side and for theirs. A request that changes nothing is not answered, a refusal is
+sent once, and after `MAX_CHANGES` changes an option keeps its state and further requests are ignored: no peer can keep
+a negotiation going. Nothing that a peer sends is an error: commands without meaning are skipped, and a subnegotiation
+that is too long is dropped.
 
 A byte 0xFF in the data crosses the wire as a pair of IACs; a single IAC begins a command.
 """
@@ -30,7 +31,7 @@ _PLAIN = re.compile(rb"[^\xff]*+(?:(?:\xff\xff)++[^\xff]*+)*+")
 
 
 class TelnetCode(IntEnum):
-    """What may follow an IAC (RFC 854)."""
+    """The commands after an IAC (RFC 854)."""
 
     SE = 240
     NOP = 241
@@ -60,7 +61,7 @@ class Option(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TelnetData:
-    """Bytes of the stream itself, at least one."""
+    """Bytes of the stream, at least one."""
 
     data: bytes
 
@@ -74,7 +75,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """An option was switched, on our side or on theirs; or the peer refused what we asked for (`on` is false)."""
+    """An option was switched on our side or on theirs, or the peer refused our request (`on` is false)."""
 
     option: int
     ours: bool
@@ -83,7 +84,7 @@ class Negotiated:
 
 @dataclass(frozen=True, slots=True)
 class Subnegotiation:
-    """What the peer says about `option`."""
+    """A message of the peer about `option`."""
 
     option: int
     payload: bytes
@@ -94,19 +95,19 @@ Event = TelnetData | Command | Negotiated | Subnegotiation
 
 class _State(Enum):
     OFF = 0
-    ASKED = 1
+    REQUESTED = 1
     ON = 2
 
 
-# What the peer says, of whose side, and whether it is for or against.
-_SAYS: dict[int, tuple[bool, bool]] = {
+# Received commands: whose side they are about, and whether they switch the option on.
+_RECEIVED: dict[int, tuple[bool, bool]] = {
     TelnetCode.WILL: (False, True),
     TelnetCode.WONT: (False, False),
     TelnetCode.DO: (True, True),
     TelnetCode.DONT: (True, False),
 }
-# What we say of whose side, for or against.
-_SAYING = {
+# Sent commands, by our side or theirs, and on or off.
+_SENT = {
     (True, True): TelnetCode.WILL,
     (True, False): TelnetCode.WONT,
     (False, True): TelnetCode.DO,
@@ -131,36 +132,36 @@ class Telnet:
         self._after_return = False
 
     def ask(self, option: int, *, ours: bool) -> None:
-        """Ask for `option` to be on, on our side or on theirs."""
+        """Request `option` on our side or on theirs."""
         if self._state(option, ours) is _State.OFF:
-            self._states[option, ours] = _State.ASKED
-            self._say(option, ours, True)
+            self._states[option, ours] = _State.REQUESTED
+            self._send(option, ours, True)
 
     def is_on(self, option: int, *, ours: bool) -> bool:
         return self._state(option, ours) is _State.ON
 
     def is_settled(self, option: int, *, ours: bool) -> bool:
-        """The peer answered, or was not asked."""
-        return self._state(option, ours) is not _State.ASKED
+        """Whether no request of ours is open."""
+        return self._state(option, ours) is not _State.REQUESTED
 
     def subnegotiate(self, option: int, payload: bytes) -> None:
-        """Say `payload` about `option`."""
+        """Send `payload` about `option`."""
         body = bytes([option]) + payload
         self._outgoing.append(bytes((IAC[0], TelnetCode.SB)) + body.replace(IAC, PAIR) + bytes((IAC[0], TelnetCode.SE)))
 
     def take(self) -> bytes:
-        """What must be sent to the peer now: answers, and what was asked or said."""
+        """The bytes that must be sent to the peer now."""
         return b"".join([self._outgoing.popleft() for _ in range(len(self._outgoing))])
 
     @property
     def unsent(self) -> bool:
-        """There is something to `take`."""
+        """Whether there is something to `take`."""
         return bool(self._outgoing)
 
     def encode(self, data: bytes) -> bytes:
         """`data` as it crosses the wire.
 
-        Once binary was asked for it is sent: a peer that agrees decodes so from our WILL on, which came before.
+        Data is sent as binary from our request on: a peer that agrees decodes all that follows our WILL as binary.
         """
         if self._state(Option.BINARY, True) is _State.OFF:
             # RFC 854: a carriage return that is no part of a line's end is followed by NUL.
@@ -168,7 +169,7 @@ class Telnet:
         return data.replace(IAC, PAIR)
 
     def feed(self, data: bytes) -> list[Event]:
-        """What the peer says with `data`. Then send what `take` gives."""
+        """The events in `data` from the peer. Then send what `take` returns."""
         if self._unfinished:
             data = self._unfinished + data
             self._unfinished = b""
@@ -192,7 +193,7 @@ class Telnet:
         return events.all()
 
     def _text(self, text: bytes) -> bytes:
-        """`text` as it was before it was made fit for a terminal (RFC 854), unless the peer sends binary."""
+        """`text` without the NULs that RFC 854 puts behind carriage returns, unless the peer sends binary."""
         if self.is_on(Option.BINARY, ours=False):
             return text
         after_return, self._after_return = self._after_return, text.endswith(b"\r")
@@ -201,16 +202,16 @@ class Telnet:
         return text.replace(b"\r\0", b"\r")
 
     def _command(self, data: bytes, at: int, events: _Events) -> int:
-        """Carry out the command at `at`; where it ends, or `at` when its end is missing."""
+        """Process the command at `at`. Returns its end, or `at` if it is not complete."""
         if at + 1 == len(data):
             return at
         code = data[at + 1]
         if code == TelnetCode.SB:
             return self._subnegotiation(data, at, events)
-        if code in _SAYS:
+        if code in _RECEIVED:
             if at + 2 == len(data):
                 return at
-            self._heard(data[at + 2], *_SAYS[code], events)
+            self._negotiate(data[at + 2], *_RECEIVED[code], events)
             return at + 3
         if code in _PLAIN_COMMANDS:
             events.add(Command(TelnetCode(code)))
@@ -225,7 +226,7 @@ class Telnet:
         if stop + 1 >= len(data):
             return at
         if data[stop + 1] != TelnetCode.SE:
-            # Never ended, and another command begins: that one is to be heard.
+            # Another command begins before the end: that one counts.
             return stop
         if payload := data[start:stop].replace(PAIR, IAC):
             events.add(Subnegotiation(payload[0], payload[1:]))
@@ -240,33 +241,33 @@ class Telnet:
         self._dropping = False
         return stop + 2 if data[stop + 1] == TelnetCode.SE else stop
 
-    def _heard(self, option: int, ours: bool, on: bool, events: _Events) -> None:
+    def _negotiate(self, option: int, ours: bool, on: bool, events: _Events) -> None:
         state = self._state(option, ours)
-        if on is (state is _State.ON) and state is not _State.ASKED:
+        if on is (state is _State.ON) and state is not _State.REQUESTED:
             # Already so.
             return
         changes = self._changes[option, ours] = self._changes.get((option, ours), 0) + 1
         if changes > MAX_CHANGES:
             return
         if state is _State.OFF and option not in self._allowed[ours]:
-            # Said once: a peer that asks again has the answer.
+            # Refused once: a peer that asks again has the answer.
             self._changes[option, ours] = MAX_CHANGES
-            self._say(option, ours, False)
+            self._send(option, ours, False)
             return
         self._states[option, ours] = _State.ON if on else _State.OFF
-        if state is not _State.ASKED:
-            self._say(option, ours, on)
+        if state is not _State.REQUESTED:
+            self._send(option, ours, on)
         events.add(Negotiated(option, ours, on))
 
-    def _say(self, option: int, ours: bool, on: bool) -> None:
-        self._outgoing.append(bytes((IAC[0], _SAYING[ours, on], option)))
+    def _send(self, option: int, ours: bool, on: bool) -> None:
+        self._outgoing.append(bytes((IAC[0], _SENT[ours, on], option)))
 
     def _state(self, option: int, ours: bool) -> _State:
         return self._states.get((option, ours), _State.OFF)
 
 
 class _Events:
-    """A list of events in which neighbouring data is one."""
+    """A list of events that joins neighbouring data."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []

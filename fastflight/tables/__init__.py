@@ -3,7 +3,7 @@
 reader = open_reader(Layout("csv"))
 for piece in pieces:
     batches = reader.feed(piece)      # the rows that are complete so far
-batches = reader.finish()             # the rest; `reader.rejected` says what was set aside
+batches = reader.finish()             # the rest; `reader.rejected` has the bad rows
 
 writer = open_writer(Layout("csv"), schema)
 data = writer.begin() + writer.encode(batch) + writer.finish()
@@ -61,7 +61,7 @@ _ENDINGS = {
 
 
 def open_reader(layout: Layout) -> RowReader:
-    """A reader for one file; `RequestError` if the layout can not be."""
+    """A reader for one file; `RequestError` if the layout is not possible."""
     return _codec(layout)[0](layout)
 
 
@@ -80,7 +80,7 @@ def _codec(layout: Layout) -> tuple[Callable[[Layout], RowReader], Callable[[Lay
 
 
 def format_of(path: str) -> str:
-    """The format that a file's ending says; `raw` where it says nothing."""
+    """The format by the file's ending; `raw` if the ending names none."""
     name = path.rpartition("/")[2]
     _, dot, ending = name.rpartition(".")
     return _ENDINGS.get(ending.lower(), "raw") if dot else "raw"

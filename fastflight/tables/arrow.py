@@ -1,9 +1,9 @@
 """Arrow: an IPC stream (an IPC file is read too), as pyarrow, pandas or DuckDB write it.
 
-Reading is incremental: each message is handed to Arrow once it is whole and within the limits of `ipc`, and every batch
-is vetted before anybody touches it: a bad offset would crash the process. Dictionaries are decoded, because
-the Flight server can not stream them. A stream that breaks is a `DataError` (what comes after can not be found); a
-batch that reads but is not valid is set aside, and so is what stands in the middle of a message at the end of the file.
+Reading is incremental: Arrow gets each message once it is whole and within the limits of `ipc`, and every batch is
+checked before its values are used, because a bad offset crashes the process. Dictionaries are decoded, because the
+Flight server cannot stream them. A broken stream is a `DataError`, since the next message cannot be found. A batch that
+can be read but is not valid is rejected, and so is an incomplete message at the end of the file.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from fastflight.tables.vetting import vet_batch, vet_schema
 _UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, OSError, EOFError, StopIteration, MemoryError)
 
 
-class _Whole(io.RawIOBase):
-    """What pyarrow's stream reader reads from: whole messages only, so that it never finds a part of one."""
+class _MessageSource(io.RawIOBase):
+    """The file that pyarrow's stream reader reads. It holds whole messages only."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -64,7 +64,7 @@ class ArrowReader:
         self._fail = layout.on_error == "fail"
         self.rejected = Rejected()
         self._splitter = MessageSplitter()
-        self._source = _Whole()
+        self._source = _MessageSource()
         self._dictionaries = Dictionaries()
         self._reader: pa.ipc.RecordBatchStreamReader | None = None
         self._schema: pa.Schema | None = None
@@ -140,8 +140,8 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-class _Sink(io.RawIOBase):
-    """What pyarrow's stream writer writes to: parts that are taken away after each batch."""
+class _ByteSink(io.RawIOBase):
+    """The file that pyarrow's stream writer writes. `take` removes what was written."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -169,7 +169,7 @@ class ArrowWriter:
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
         self._schema = project(schema, layout.columns)
-        self._sink = _Sink()
+        self._sink = _ByteSink()
         self._writer: pa.ipc.RecordBatchStreamWriter | None = None
 
     def begin(self) -> bytes:

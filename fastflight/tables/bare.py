@@ -42,7 +42,7 @@ def _one(data: bytes, type_: pa.DataType) -> pa.Array:
 
 
 def stored(column: pa.Array) -> pa.Array:
-    """The values of a vetted column in a type that all know: dictionaries and runs looked up, extensions bare."""
+    """The values of a checked column in its plain type: dictionaries and runs decoded, extensions by their storage."""
     type_ = column.type
     if isinstance(type_, pa.BaseExtensionType):
         return stored(column.storage)
@@ -69,7 +69,7 @@ def _decoded_runs(column: pa.RunEndEncodedArray) -> pa.Array:
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:
-    """The type of what `stored` gives."""
+    """The type of the array that `stored` returns."""
     if isinstance(type_, pa.BaseExtensionType):
         return stored_type(type_.storage_type)
     encoded = pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_)

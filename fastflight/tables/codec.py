@@ -1,10 +1,11 @@
-"""What every codec gives: rows from bytes, and bytes from rows.
+"""The interfaces of every codec: rows from bytes, and bytes from rows.
 
-A `RowReader` is fed the bytes of one file in pieces of any size and returns the rows that are complete so far; how the
-bytes were split never changes the rows. `finish()` gives the rest. A row that does not fit is set aside in `rejected`
-with the offset of its first byte and a reason; with `on_error="fail"` it raises `DataError` instead.
+A `RowReader` takes the bytes of one file in pieces of any size and returns the rows that are complete so far. How the
+bytes are split never changes the rows. `finish()` returns the rest. A bad row is counted in `rejected`, with the offset
+of its first byte and a reason; with `on_error="fail"` it raises `DataError` instead.
 
-A `RowWriter` is the inverse: `begin()`, one `encode()` per batch, `finish()`; their bytes joined are the file.
+A `RowWriter` is the inverse: call `begin()`, `encode()` for each batch, then `finish()`. Their bytes joined are the
+file.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ MAX_REJECTED_EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the bytes of a file are to be understood.
+    """The format of a file, and which rows and columns to read from it.
 
     `format`: `csv`, `jsonl`, `packed`, `arrow` or `raw`. `schema`: column name to Arrow type name, in order; None
     means inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `columns`: the columns
     to keep, in this order; for `packed`, the names of the record's fields instead. `record`: the `struct` format of
     one `packed` record. `offset`: where in the file the bytes begin, for `raw` rows, which carry it. `not_finite`: what
-    a `jsonl` writer does with NaN and infinities, which JSON has not.
+    a `jsonl` writer does with NaN and infinities, which JSON does not have.
     """
 
     format: str
@@ -43,7 +44,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """A row set aside: `offset` of its first byte in the file, and why."""
+    """A rejected row: the `offset` of its first byte in the file, and the reason."""
 
     offset: int
     reason: str
@@ -51,7 +52,7 @@ class RejectedRow:
 
 @dataclass(slots=True)
 class Rejected:
-    """Rows set aside: how many, the first `MAX_REJECTED_EXAMPLES` of them, and the latest."""
+    """Rejected rows: their number, the first `MAX_REJECTED_EXAMPLES` of them, and the latest."""
 
     count: int = 0
     examples: list[RejectedRow] = field(default_factory=list)
@@ -59,7 +60,7 @@ class Rejected:
 
     @property
     def wants_reason(self) -> bool:
-        """Whether the reason for the next row is kept: finding it may cost more than refusing the row."""
+        """Whether the reason for the next row is kept: finding a reason may cost more than rejecting the row."""
         return len(self.examples) < MAX_REJECTED_EXAMPLES
 
     def add(self, offset: int, reason: str) -> None:
@@ -70,10 +71,10 @@ class Rejected:
 
 
 def read_in_runs(rows: int, read: Callable[[slice], pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
-    """The batches of `rows` rows, of which `read` raises `pa.ArrowInvalid` for a run that holds a bad one.
+    """Read `rows` rows with `read`, which raises `pa.ArrowInvalid` for a run that holds a bad row.
 
-    Also the indices of the bad rows. A run that fails is tried again with half its rows, and the run after one that
-    succeeds has twice as many: each row is read a bounded number of times, however many are bad.
+    Returns the batches and the indices of the bad rows. A run that fails is halved, and the run after a success is
+    doubled: each row is read a bounded number of times, however many are bad.
     """
     batches: list[pa.RecordBatch] = []
     failed: list[int] = []
@@ -102,23 +103,23 @@ class RowReader(Protocol):
 
     @property
     def rejected(self) -> Rejected:
-        """Rows set aside so far."""
+        """The rows rejected so far."""
 
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
-        """Take the next bytes; give the rows that they complete (none while the schema is not known)."""
+        """Read the next bytes. Returns the rows that they complete, none while the schema is not known."""
 
     def finish(self) -> list[pa.RecordBatch]:
-        """The file has ended: give the rows that were held back."""
+        """End the file. Returns the rows that were held back."""
 
 
 class RowWriter(Protocol):
     """Bytes of one file, written incrementally."""
 
     def begin(self) -> bytes:
-        """What stands before the first row."""
+        """The bytes before the first row."""
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """The bytes of these rows."""
 
     def finish(self) -> bytes:
-        """What stands after the last row."""
+        """The bytes after the last row."""

@@ -210,7 +210,7 @@ def _require_utf8(data: bytes) -> None:
 # A schema's types are few, and pyarrow starts a thread for each look at one.
 @lru_cache(maxsize=256)
 def _is_readable(type_: pa.DataType) -> bool:
-    """pyarrow makes such values of CSV."""
+    """Whether pyarrow reads values of this type from CSV."""
     try:
         _BlockReader(["c"], pa.schema([("c", type_)]), b",").read(b"\n")
     except pa.ArrowNotImplementedError:

@@ -1,8 +1,8 @@
 """Whether a text cell or a JSON value can be read as a type, decided without pyarrow's readers.
 
-pyarrow's readers accept or refuse a block of rows as a whole, and start a thread for each: to find the bad rows with
-them alone takes a hundred times as long as to read the good ones. The tests here let every value pass that a reader
-takes, and next to no other. Both readers convert text as a cast does, but for the special cases below.
+pyarrow's readers accept or refuse a block of rows as a whole, and start a thread for each block: finding the bad rows
+with them alone takes a hundred times as long as reading the good ones. The tests here accept every value that a reader
+accepts, and almost no other. Both readers convert text as a cast does, except for the special cases below.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The framing of Arrow's IPC streams, and the few facts of a message that must be known before Arrow sees it.
+"""The framing of Arrow's IPC streams, and the checks of a message before Arrow reads it.
 
 A message is `FF FF FF FF`, the int32 size of its metadata, the metadata (a flatbuffer `Message`), padding to 8 bytes
 and a body; size 0 ends the stream (Arrow columnar format, "Encapsulated message format"). `MessageSplitter` cuts a
@@ -114,7 +114,7 @@ class MessageSplitter:
         return self._offset
 
     def feed(self, data: bytes) -> Iterator[IpcMessage]:
-        """The messages that are whole now. Lazily: what is wrong with one comes before what is wrong with the next."""
+        """The messages that are whole now, lazily: the error of one message comes before the next message."""
         if not self.ended:
             self._pending += data
         while not self.ended and len(self._pending) >= self._need:
@@ -173,7 +173,7 @@ class MessageSplitter:
 
 
 class Dictionaries:
-    """What the dictionaries of a stream take: those that its batches use, and those that wait for a batch."""
+    """The bytes of a stream's dictionaries: those that its batches use, and those that wait for a batch."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
@@ -181,7 +181,7 @@ class Dictionaries:
         self._waiting = 0
 
     def add(self, message: IpcMessage, size: int) -> None:
-        """A dictionary of `size` bytes, as `check_size` told, is to be read. `DataError` where all are too much."""
+        """Count a dictionary of `size` bytes, by `check_size`. `DataError` if all of them are too large."""
         header = Flatbuffer.root(_metadata(message)).table(2)
         assert header is not None, "its size was looked at"
         name, grows = header.scalar(0, "<q"), bool(header.scalar(2, "<B"))
@@ -194,7 +194,7 @@ class Dictionaries:
             raise broken(f"its dictionaries take more than {MAX_BODY_BYTES} bytes together", message.offset)
 
     def used(self) -> None:
-        """A batch was read, and with it the dictionaries before it."""
+        """Note that a batch was read, with the dictionaries before it."""
         self._waiting = 0
 
 
@@ -205,7 +205,7 @@ def _metadata(message: IpcMessage) -> bytes:
 def check_size(message: IpcMessage) -> int:
     """The bytes that a batch takes when it is read.
 
-    Refuse one that says it is far larger than its bytes: too many rows, or buffers that unpack to too much.
+    `DataError` for a batch that is far larger than its bytes: too many rows, or buffers that unpack to too much.
     """
     metadata = _metadata(message)
     try:

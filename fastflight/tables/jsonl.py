@@ -1,8 +1,8 @@
 """JSON lines: one object per line.
 
-Reading: a key that a row lacks is null, keys without a column are ignored; where nobody has named the columns, and
-`on_error` is `fail`, they are what does not fit: they may begin after the rows that the columns are inferred from. In a
-`string` column a value that is no string is kept as its JSON text. Timestamps are ISO 8601 text, taken as UTC where the
+Reading: a missing key is null. A key without a column is ignored, unless the columns are inferred and `on_error` is
+`fail`: then it is an error, because it may begin after the rows that the columns are inferred from. In a `string`
+column a value that is no string is kept as its JSON text. Timestamps are ISO 8601 text, taken as UTC where the
 column has a zone and the text has none; dates and decimals are text too. `NaN` and `Infinity` are read, though JSON has
 none.
 
@@ -167,7 +167,7 @@ class JsonGrammar:
         return row + b"\n"
 
     def _with_text(self, value: dict[str, Any], row: bytes) -> bytes:
-        """The row with JSON text where a string column has something else; pyarrow would refuse it."""
+        """The row with JSON text where a string column has another value, which pyarrow would refuse."""
         changed = False
         for field in self.schema or ():
             inner = value.get(field.name)
@@ -221,14 +221,14 @@ def _is_shallow(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as Python shows it: an object came as the list of its pairs."""
+    """A value as Python shows it; an object is a list of its pairs here."""
     return dict(value) if isinstance(value, list) and value and isinstance(value[0], tuple) else value
 
 
 # A schema's types are few, and each look at one costs as much as a block of rows.
 @lru_cache(maxsize=256)
 def _is_readable(type_: pa.DataType) -> bool:
-    """pyarrow makes such values of JSON; bytes and times of day it takes from raw text and from bare numbers."""
+    """Whether pyarrow reads values of this type from JSON as they should be read."""
     if any(test(type_) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time)):
         return False
     try:
@@ -280,7 +280,7 @@ class _BlockReader:
         return batch
 
     def _dated(self, table: pa.Table) -> pa.Table:
-        """The table with its dates as such. A cast would drop the time of day of a moment, and say nothing."""
+        """The table with dates as dates. A cast alone would drop the time of day without an error."""
         cast = table.cast(self._schema)
         for name in self._dates:
             if not cast[name].cast(table[name].type).equals(table[name]):

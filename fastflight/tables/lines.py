@@ -1,9 +1,9 @@
-"""Lines of live output as rows: each line by itself, and which of them became rows.
+"""Lines of live output as rows: each line is parsed by itself.
 
-A `LineParser` is given whole lines, from wherever in a stream, and gives the rows of those that fit: a CSV row or a
-JSON object per line, by an explicit schema. CSV lines have the schema's columns in its order, separated by commas; no
-header is needed, and one that comes by (a board that was restarted prints it anew) is passed over, as are blank lines.
-A quoted cell ends on its line: what one line holds never changes what another means.
+A `LineParser` takes whole lines from anywhere in a stream, and an explicit schema. It returns the rows of the lines
+that hold a CSV row or a JSON object of that schema, and which lines they come from. CSV lines have the schema's columns
+in its order, separated by commas. A header is not needed; a header line (a restarted board prints it again) is skipped,
+as are blank lines. A quoted cell ends on its line: no line changes the meaning of another.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LineParser:
         layout = Layout(format, schema=schema)
         self._reader = csv_reader(layout) if self._csv else jsonl_reader(layout)
         # In place of the reader's own, which keeps the first few.
-        self._refused = self._reader.rejected = _All()
+        self._refused = self._reader.rejected = _AllRejected()
         self._offset = 0
         self._header = b""
         if self._csv:
@@ -83,8 +83,8 @@ class LineParser:
         return self._reader.feed(data)
 
 
-class _All(Rejected):
-    """Keeps every row set aside until it is taken."""
+class _AllRejected(Rejected):
+    """Keeps every rejected row until `take`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,9 +2,9 @@
 
 Reading: one row per record. `schema` gives a field another type than its code implies, by a cast: seconds of a uint32
 to `timestamp[s]`, the bytes of a `16s` to `string` (padding NULs removed). A record whose value does not survive the
-cast is set aside, and so is part of a record at the end of the file.
+cast is rejected, and so is a part of a record at the end of the file.
 
-Writing is the inverse. Packed knows no null; a value that its field can not hold is a `DataError`.
+Writing is the inverse. Packed has no nulls; a value that its field cannot hold is a `DataError`.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class RowSplitter:
             self._refuse_line(found, f"a quote is not closed within {MAX_ROW_BYTES} bytes")
 
     def _refuse_line(self, found: list[RowBlock | RejectedRow], reason: str) -> None:
-        """Give up the first line of a row whose quote never closes, and start afresh after it."""
+        """Reject the first line of a row whose quote never closes, and go on after it."""
         found.append(RejectedRow(self._offset, reason))
         end = self._pending.find(b"\n") + 1 or len(self._pending)
         self._at, self._quoted = end, False
@@ -154,7 +154,7 @@ class RowSplitter:
         return bool(end)
 
     def _scan(self) -> None:
-        """Look at the bytes that were not looked at yet: move `_at`, `_quoted` and `_end`."""
+        """Scan the new bytes: move `_at`, `_quoted` and `_end`."""
         pending = self._pending
         if self.delimiter is None or (not self._quoted and pending.find(b'"', self._at) < 0):
             self._end = pending.rfind(b"\n", self._at) + 1 or self._end

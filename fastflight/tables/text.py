@@ -1,10 +1,10 @@
-"""Reading text rows: what CSV and JSON lines share.
+"""The reader of text rows, for CSV and for JSON lines.
 
-A `TextReader` cuts the file into rows, finds the schema from a bounded first part if none was given, and hands blocks
-of whole rows to its grammar. Reading a block is all or nothing and fast. A block that fails is sifted: rows that the
-grammar can refuse by looking at them are set aside, the others are read again, in smaller runs where that fails too. A
-row is thus accepted exactly if it can be read alone, and how the bytes arrived never shows. The work is linear in the
-bytes of the block, however many of its rows are bad.
+A `TextReader` splits the file into rows, infers the schema from a bounded first part if none is given, and passes
+blocks of whole rows to its grammar. The grammar reads a block as a whole, or fails. After a failure the reader rejects
+the rows that the grammar's `screen` refuses, and reads the others again, in smaller runs if that fails too. So a row is
+accepted exactly if it can be read alone, and how the bytes arrive changes nothing. The work is linear in the bytes of
+the block, however many rows are bad.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Grammar(Protocol):
     """How one text format turns rows into columns."""
 
     def begin(self, row: bytes) -> bool:
-        """Take a row that stands before the first row of data; False if this row is data."""
+        """Read a row before the first row of data, such as a header. False if this row is data."""
 
     def rows(self, data: bytes) -> Iterator[bytes]:
-        """Cut whole rows apart; joined they are `data`."""
+        """Split whole rows; joined they are `data`."""
 
     def is_blank(self, row: bytes) -> bool:
-        """Nothing to read and nothing wrong."""
+        """Whether the row is skipped without being rejected."""
 
     def infer(self, rows: Sequence[bytes]) -> bool:
-        """Find the schema; `rows` may be empty. False where none of them told anything of it."""
+        """Infer the schema. `rows` may be empty. False if none of them shows a column."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -50,10 +50,10 @@ class Grammar(Protocol):
         """Read whole rows, or raise `pa.ArrowInvalid` if any of them is bad, or might be."""
 
     def screen(self, row: bytes) -> bytes | str:
-        """The row as it should be read, or why it certainly can not be."""
+        """The row as it is to be read, or the reason why it cannot be."""
 
     def explain(self, row: bytes) -> str:
-        """Why this row, which `screen` let pass, could not be read."""
+        """Why this row, which `screen` accepted, cannot be read."""
 
 
 class TextReader:
@@ -107,7 +107,7 @@ class TextReader:
         return self._read(held)
 
     def _begin(self, found: list[RowBlock | RejectedRow]) -> list[RowBlock | RejectedRow]:
-        """Give the first rows to the grammar until it says that data has begun; what is left of `found` is data."""
+        """Pass the first rows to the grammar until data begins; returns the rest of `found`."""
         for index, item in enumerate(found):
             if isinstance(item, RejectedRow):
                 # Nothing can be read without what should have stood here (a header), where the grammar wants it.
@@ -122,23 +122,23 @@ class TextReader:
         return []
 
     def _add_to_sample(self, block: RowBlock) -> bool:
-        """The sample is a function of the file alone: whole rows within its first bytes, and at least one.
+        """Add whole rows within the first bytes of the file, at least one: the sample depends on the file alone.
 
-        False for a block of blank rows alone: it tells nothing, and a file of them would be held in memory whole.
+        False for a block of blank rows only: a file of blank rows must not be held in memory.
         """
         end = block.offset
-        told = False
+        has_rows = False
         for row in self._grammar.rows(block.data):
             end += len(row)
             if self._grammar.is_blank(row):
                 continue
-            told = True
+            has_rows = True
             self._sampled = end > INFERENCE_BYTES or len(self._sample) + 1 >= INFERENCE_ROWS
             if end <= INFERENCE_BYTES or not self._sample:
                 self._sample.append(row)
             if self._sampled:
                 break
-        return told
+        return has_rows
 
     def _read(self, found: list[RowBlock | RejectedRow]) -> list[pa.RecordBatch]:
         batches = []
@@ -155,7 +155,7 @@ class TextReader:
         return batches
 
     def _sift(self, block: RowBlock) -> pa.RecordBatch:
-        """The rows of a block that fails as a whole; those that can not be read are set aside."""
+        """Read the good rows of a block that fails as a whole, and reject the others."""
         offset = block.offset
         passed: list[RowBlock] = []
         refused: list[RejectedRow] = []
@@ -190,6 +190,6 @@ class TextReader:
 
 
 def shorten(value: object) -> str:
-    """A value as a reason quotes it."""
+    """A value as text for a reason, cut to `MAX_VALUE_CHARACTERS`."""
     text = repr(value)
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."

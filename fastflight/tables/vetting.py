@@ -1,11 +1,11 @@
-"""Batches that a peer sends: what they may be, and whether they are what they say.
+"""Checks of schemas and batches that a peer sends.
 
-`vet_schema` looks at a schema before anything is made of it, `vet_batch` at each batch before anybody touches it: at
-its size, at every offset, length and UTF-8 in it (a bad offset would crash the process at its first use), and at values
-that take more room written out than they did on their way. A dictionary, runs and views may name one long value a
-million times: such a batch is small, and its rows as text are not.
+`vet_schema` checks a schema before its first use, and `vet_batch` each batch before its values are used: its size,
+every offset, length and UTF-8 (a bad offset crashes the process at its first use), and the size of its values written
+out. A dictionary, runs and views may name one long value a million times: such a batch is small, but its rows as text
+are not.
 
-Arrow has read the message by then. What must be known before that, of a stream that is at hand as bytes, `ipc` checks.
+Arrow has read the message before. `ipc` has the checks that come before Arrow reads a stream.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def vet_batch(batch: pa.RecordBatch) -> None:
 
 
 def _nested(schema: pa.Schema) -> Iterator[tuple[pa.DataType, int]]:
-    """Every type in a schema, with its depth. Not by recursion: the depth is what is to be found out."""
+    """Every type in a schema, with its depth. Without recursion, because the depth is not known yet."""
     waiting = [(field.type, 1) for field in schema]
     while waiting:
         type_, depth = waiting.pop()
@@ -143,7 +143,7 @@ def _is_encoded(type_: pa.DataType) -> bool:
 
 
 def _vet_values(column: pa.Array) -> None:
-    """Refuse what holds more than its bytes. `column` is valid, so all it has may be looked at."""
+    """Refuse a column whose values take more than its bytes. `column` is valid, so its values may be read."""
     type_ = column.type
     if len(column) > MAX_MESSAGE_ROWS:  # nulls inside of a list cost nothing
         raise pa.ArrowInvalid(f"a column holds {len(column)} values, more than {MAX_MESSAGE_ROWS}")
@@ -170,7 +170,7 @@ def _vet_values(column: pa.Array) -> None:
 
 
 def _vet_spread(values: pa.Array, rows: int) -> None:
-    """`rows` of them, each perhaps the longest."""
+    """Refuse `rows` values that may each be the longest."""
     if len(values) > MAX_MESSAGE_ROWS:
         raise pa.ArrowInvalid(f"a dictionary holds {len(values)} values, more than {MAX_MESSAGE_ROWS}")
     type_ = values.type
@@ -184,7 +184,7 @@ def _vet_spread(values: pa.Array, rows: int) -> None:
 
 
 def _view_lengths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Of the values that are not null: what stands in the place of one that is may be anything."""
+    """The lengths of the values that are not null; the length of a null may be anything."""
     views = column.buffers()[1]
     if views is None or not len(column):
         return np.zeros(0, np.int32)

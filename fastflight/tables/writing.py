@@ -1,4 +1,4 @@
-"""Columns as text: what the CSV and the JSON lines writer share.
+"""The writers of CSV and of JSON lines, and columns as text.
 
 `as_text` turns a column into strings that our readers turn back: timestamps as ISO 8601 (in UTC, with `Z`, where the
 column has a zone), floats always with a point or an exponent, so that inference finds floats again.
@@ -180,7 +180,7 @@ def _may_be_infinite(type_: pa.DataType) -> bool:
 
 
 def _require_json(field: pa.Field, type_: pa.DataType) -> None:
-    """Inside of lists and structs only what JSON itself has."""
+    """Refuse types inside of lists and structs that JSON does not have."""
     if pa.types.is_nested(type_) and not (pa.types.is_map(type_) or pa.types.is_union(type_)):
         inner = [type_.field(index) for index in range(type_.num_fields)]
         if pa.types.is_struct(type_) and len({each.name for each in inner}) < len(inner):
