@@ -29,7 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.log import Missing, Range, Retention, Rows, Store, Ticket, compact
+from fastflight.log import Missing, NumberedRows, Range, Retention, Store, Ticket, compact
 from fastflight_benchmark import ending
 
 SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("data", pa.binary())])
@@ -180,7 +180,7 @@ def check(folder: Path, outcome: Outcome, start: dict[str, int]) -> None:
         outcome.lost += sum(seq for name, seq in outcome.following.items() if seq and name not in store.names())
 
 
-def wrong(name: str, rows: Rows) -> int:
+def wrong(name: str, rows: NumberedRows) -> int:
     """How many rows do not say what their numbers say."""
     given = rows.batch.to_pydict()
     times = rows.batch.column(0).cast(pa.int64()).to_pylist()

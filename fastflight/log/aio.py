@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.concurrency import off_loop
-from fastflight.log.batch_log import EVERYTHING, Extent, LogStatistics, Missing, Range, Rows, StoreStatistics
+from fastflight.log.batch_log import EVERYTHING, Extent, LogStatistics, Missing, NumberedRows, Range, StoreStatistics
 from fastflight.log.commit import CommitTicket
 from fastflight.log.compaction import compact
 from fastflight.log.store import Log, Store
@@ -52,7 +52,7 @@ class AsyncLog:
         """Keep `batch`: await the ticket to know that it is. Awaits room where too much waits for the disk."""
         return await self._log.append_soon(batch, expected, first, paused_until)
 
-    async def read(self, wanted: Range = EVERYTHING) -> AsyncGenerator[Rows | Missing, None]:
+    async def read(self, wanted: Range = EVERYTHING) -> AsyncGenerator[NumberedRows | Missing, None]:
         """As `BatchLog.read`. Close it where it is left early."""
         items = self._log.read(wanted)
         fetching = False
@@ -126,12 +126,12 @@ class AsyncStore:
         await self.aclose()
 
 
-def _lot(items: Iterator[Rows | Missing]) -> list[Rows | Missing]:
-    lot: list[Rows | Missing] = []
+def _lot(items: Iterator[NumberedRows | Missing]) -> list[NumberedRows | Missing]:
+    lot: list[NumberedRows | Missing] = []
     size = 0
     for item in items:
         lot.append(item)
-        size += item.batch.nbytes if isinstance(item, Rows) else 0
+        size += item.batch.nbytes if isinstance(item, NumberedRows) else 0
         if size >= LOT_BYTES or len(lot) >= LOT_ITEMS:
             break
     return lot

@@ -31,7 +31,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class NumberedRows:
     """Rows of a log; the first one has number `first`, the others follow."""
 
     first: int
@@ -178,7 +178,7 @@ class BatchLog(Protocol):
         `DataError` for a batch that does not fit.
         """
 
-    def read(self, wanted: Range = EVERYTHING) -> Iterator[Rows | Missing]:
+    def read(self, wanted: Range = EVERYTHING) -> Iterator[NumberedRows | Missing]:
         """What is acknowledged, in the order of its numbers, up to where it ended when reading began."""
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
@@ -207,7 +207,7 @@ class AsyncBatchLog(Protocol):
         self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
     ) -> Ticket: ...
 
-    def read(self, wanted: Range = EVERYTHING) -> AsyncIterator[Rows | Missing]: ...
+    def read(self, wanted: Range = EVERYTHING) -> AsyncIterator[NumberedRows | Missing]: ...
 
     async def extents(self, wanted: Range = EVERYTHING) -> list[Extent]: ...
 

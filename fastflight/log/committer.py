@@ -15,7 +15,7 @@ from typing import Protocol
 from fastflight.errors import FastFlightError, Stopped, StorageError
 from fastflight.log.commit import Commit
 from fastflight.log.disk import failure
-from fastflight.log.writer import Item, Writer, Written
+from fastflight.log.writer import Item, SegmentWriter, WrittenRecord
 
 # Appending waits while this much waits for the disk: a second of a disk that takes 64 MB/s.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -26,7 +26,7 @@ EAGER_BYTES = 8 * 1024 * 1024
 class Keeper(Protocol):
     """Whose rows they are. Both are called with `changed` held."""
 
-    def landed(self, items: Sequence[Item], written: Sequence[Written]) -> None:
+    def landed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
         """A group is kept."""
 
     def fell(self) -> None:
@@ -36,7 +36,7 @@ class Keeper(Protocol):
 class Committer:
     """The appends that wait, and the thread that carries them out. `changed` guards them."""
 
-    def __init__(self, writer: Writer, keeper: Keeper, sync_ms: float, name: str) -> None:
+    def __init__(self, writer: SegmentWriter, keeper: Keeper, sync_ms: float, name: str) -> None:
         self.changed = threading.Condition()
         self.waiting_bytes = 0
         self.commits = 0
@@ -115,7 +115,7 @@ class Committer:
 
     def _carry_out(self, items: list[Item], commit: Commit) -> None:
         error: Exception | None = None
-        written: list[Written] = []
+        written: list[WrittenRecord] = []
         try:
             written = self._writer.write(items)
         except Exception as problem:  # the thread's edge: whoever waits must be told, whatever it was

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, State, stream_of
+from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, LogState, stream_of
 from fastflight.log.disk import Disk
-from fastflight.log.index import MAX_SEQ, Entries, Entry, Index, stored_entries
+from fastflight.log.index import MAX_SEQ, Entries, Index, IndexEntry, stored_entries
 from fastflight.log.places import FOOTER, Place, Places, sealed
 from fastflight.log.segment import SEGMENT_NAME, Read, named, read_exactly
 
@@ -150,7 +150,7 @@ class Compacted:
             return None
         size = metadata.serialized_size + place.offset + place.size
         try:
-            window = _Window(place.offset, data, size)
+            window = _VerifiedBytes(place.offset, data, size)
             with pq.ParquetFile(window, metadata=metadata) as file:
                 wanted = list(names) or [name for name in file.schema_arrow.names if name != LOG_COLUMN]
                 return file.read_row_group(place.group, columns=wanted, use_threads=False)
@@ -172,7 +172,7 @@ class Compacted:
 
 def _schema(metadata: pq.FileMetaData) -> pa.Schema:
     """Not by `metadata.schema`: the two hold each other, and all of the footer, until Python looks for cycles."""
-    with pq.ParquetFile(_Window(0, b"", metadata.serialized_size), metadata=metadata) as file:
+    with pq.ParquetFile(_VerifiedBytes(0, b"", metadata.serialized_size), metadata=metadata) as file:
         return file.schema_arrow
 
 
@@ -182,7 +182,7 @@ class _Group(NamedTuple):
     numbers: pa.ChunkedArray
     rows: pa.RecordBatch
 
-    def run(self, entry: Entry) -> pa.RecordBatch:
+    def run(self, entry: IndexEntry) -> pa.RecordBatch:
         """The rows of one of its entries."""
         if entry.rows == self.rows.num_rows:
             return self.rows
@@ -204,8 +204,8 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(fitted, schema=schema)
 
 
-class _Window(io.RawIOBase):
-    """Bytes of a file that were verified, at their place in it. Nothing else of it can be read."""
+class _VerifiedBytes(io.RawIOBase):
+    """A file of which only bytes can be read that were verified, at their place in it."""
 
     def __init__(self, offset: int, data: bytes, size: int = 0) -> None:
         self._offset = offset
@@ -326,8 +326,8 @@ def _derive(index: Index, number: int, place: Place, table: pa.Table, wide: pa.S
     times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
     schema = pa.schema([field for field in wide if field.name not in (LOG_COLUMN, SEQ_COLUMN)], wide.metadata)
     # What was trimmed is not known: what is there was not.
-    stream = index.state(State(0, numbers[0], name, Codec(schema).message))
+    stream = index.state(LogState(0, numbers[0], name, Codec(schema).message))
     ends = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
     for start, end in pairwise([0, *ends, len(numbers)]):
         taken, of_run = share(place, end - start, len(numbers)), times[start:end]
-        stream.add(Entry(number, taken, numbers[start], end - start, min(of_run), max(of_run)))
+        stream.add(IndexEntry(number, taken, numbers[start], end - start, min(of_run), max(of_run)))

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from fastflight.errors import StorageError
 from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_names, share
-from fastflight.log.content import Codec, State
+from fastflight.log.content import Codec, LogState
 from fastflight.log.disk import Disk, File, failure, write_all, write_new
-from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry
+from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, IndexEntry
 from fastflight.log.places import Place, Places, seal
-from fastflight.log.reading import Part
+from fastflight.log.reading import StorePart
 from fastflight.log.segment import Read, Segment
 from fastflight.log.store import Store
 
@@ -32,13 +32,13 @@ GROUP_ROWS = 64 * 1024
 GROUP_BYTES = 8 * 1024 * 1024
 
 # Rows without a hole; None: numbers that no row ever had.
-Run: TypeAlias = tuple[Entry, pa.RecordBatch | None]
+Run: TypeAlias = tuple[IndexEntry, pa.RecordBatch | None]
 
 
 class _Unfit(Exception):
     """A segment that must stay as it is."""
 
-    def __init__(self, segment: Part) -> None:
+    def __init__(self, segment: StorePart) -> None:
         super().__init__(segment.name)
         self.segment = segment
 
@@ -89,8 +89,8 @@ def _run(segments: Sequence[Segment], unfit: set[str]) -> list[Segment]:
     return run
 
 
-class _Sink:
-    """A file of the disk as Arrow writes it."""
+class _FileSink:
+    """The file object to which Arrow writes."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -133,7 +133,7 @@ class _Compaction:
         self._disk: Disk = run[0].disk
         self._firsts: dict[int, int] = {}
         # Logs by their schema: a file each.
-        self._files: dict[bytes, list[tuple[State, Codec]]] = {}
+        self._files: dict[bytes, list[tuple[LogState, Codec]]] = {}
         for number in sorted({number for segment in run for number in segment.index.streams}):
             state = next((s.state for part in run if (s := part.index.streams.get(number)) and s.state.name), None)
             if state is None:
@@ -164,7 +164,7 @@ class _Compaction:
             raise
         return part
 
-    def _write(self, number: int, name: str, logs: Sequence[tuple[State, Codec]]) -> _Written:
+    def _write(self, number: int, name: str, logs: Sequence[tuple[LogState, Codec]]) -> _Written:
         """Parquet file `number` of the part."""
         with suppress(FileNotFoundError):
             self._disk.remove(name)
@@ -177,7 +177,7 @@ class _Compaction:
         file = self._disk.create(name)
         try:
             try:
-                sink = pa.PythonFile(_Sink(file), "w")
+                sink = pa.PythonFile(_FileSink(file), "w")
                 # Checksums of pages are for other tools: here the seal has those of whole row groups.
                 with pq.ParquetWriter(sink, wide, compression="zstd", write_page_checksum=True) as writer:
                     for state, codec in logs:
@@ -204,7 +204,7 @@ class _Compaction:
     def _runs(self, number: int, codec: Codec) -> Iterator[Run]:
         """A log's rows in lots that follow each other without a hole, and the holes that are known."""
         waiting: list[pa.RecordBatch] = []
-        lot = Entry(0, 0, 0, 0, END_OF_TIME, BEGINNING)
+        lot = IndexEntry(0, 0, 0, 0, END_OF_TIME, BEGINNING)
         size = 0
         for piece, batch in self._pieces(number, codec):
             apart = batch is None or piece.first != lot.first + lot.rows
@@ -216,7 +216,7 @@ class _Compaction:
                 continue
             if waiting:
                 times = min(lot.first_time, piece.first_time), max(lot.last_time, piece.last_time)
-                lot = Entry(0, 1, lot.first, lot.rows + piece.rows, *times)
+                lot = IndexEntry(0, 1, lot.first, lot.rows + piece.rows, *times)
             else:
                 lot = piece
             waiting.append(batch)
@@ -246,7 +246,7 @@ class _Compaction:
                             rows = min(GROUP_ROWS, entry.last + 1 - at)
                             piece = batch.slice(at - entry.first, rows)
                             size = entry.size * rows // entry.rows + 1
-                            yield Entry(0, size, at, rows, *codec.times(piece)), piece
+                            yield IndexEntry(0, size, at, rows, *codec.times(piece)), piece
 
     def _describe(self, part: Compacted, written: Sequence[_Written]) -> None:
         """Fill in the places and the index, from what was written."""
@@ -278,7 +278,7 @@ class _Compaction:
             groups += places
         part.places = Places.of([*groups, *footers])
 
-    def _verify(self, part: Compacted, state: State, codec: Codec) -> None:
+    def _verify(self, part: Compacted, state: LogState, codec: Codec) -> None:
         """Compare what the files give with what the segments gave; `StorageError` where it is not the same."""
         entries = part.entries(state.stream)
         assert entries is not None
@@ -293,7 +293,7 @@ class _Compaction:
             raise _changed(state, more.entry, "too many rows")
 
 
-def _changed(state: State, entry: Entry, why: str) -> StorageError:
+def _changed(state: LogState, entry: IndexEntry, why: str) -> StorageError:
     return StorageError(
         f"rows {entry.first} to {entry.last} came back changed from Parquet: {why}",
         where=state.name,

@@ -27,7 +27,7 @@ FEW_ROWS = 100
 _STATE = struct.Struct("<QQI")
 
 
-class State(NamedTuple):
+class LogState(NamedTuple):
     """A log as a segment names it: numbers below `first` are trimmed, `next` is the next one."""
 
     first: int
@@ -45,16 +45,16 @@ def stream_of(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-def encode_state(state: State) -> bytes:
+def encode_state(state: LogState) -> bytes:
     name = state.name.encode()
     return _STATE.pack(state.first, state.next, len(name)) + name + state.schema
 
 
-def decode_state(body: bytes | memoryview) -> State:
+def decode_state(body: bytes | memoryview) -> LogState:
     """The state in a body whose checksum is right."""
     first, next_, length = _STATE.unpack_from(body)
     at = _STATE.size + length
-    return State(first, next_, str(body[_STATE.size : at], "utf-8"), bytes(body[at:]))
+    return LogState(first, next_, str(body[_STATE.size : at], "utf-8"), bytes(body[at:]))
 
 
 class Codec:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
 
-from fastflight.log.content import State, decode_state, encode_state
+from fastflight.log.content import LogState, decode_state, encode_state
 from fastflight.log.disk import Disk
 
 _HEADER = struct.Struct("<8sQQqIIII")
@@ -45,7 +45,7 @@ PAUSE = (END_OF_TIME, BEGINNING + 1)
 OLD_PAUSE_MULTIPLE = 1_000_000
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One record: where it lies, the numbers and the times of its rows. `size` 0: rows that were never written."""
 
     offset: int
@@ -74,14 +74,14 @@ class Entries:
     def __len__(self) -> int:
         return len(self._numbers) // _STRIDE
 
-    def __getitem__(self, index: int) -> Entry:
+    def __getitem__(self, index: int) -> IndexEntry:
         at = index * _STRIDE
-        return Entry(*self._numbers[at : at + _STRIDE])
+        return IndexEntry(*self._numbers[at : at + _STRIDE])
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[IndexEntry]:
         return (self[i] for i in range(len(self)))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexEntry) -> None:
         self._numbers.extend(entry)
 
     def after(self, seq: int) -> int:
@@ -103,13 +103,13 @@ class Entries:
 
 
 @dataclass(slots=True)
-class Stream:
-    """One log's share of a part: the numbers from `begin` up to `next`, not included.
+class LogIndex:
+    """What one part of a store holds of one log: the numbers from `begin` up to `next`, not included.
 
     `rows` and `bytes` are of batches only.
     """
 
-    state: State
+    state: LogState
     begin: int = 0
     next: int = 0
     rows: int = 0
@@ -122,7 +122,7 @@ class Stream:
     # Where the entries lie in the sidecar, while they are not loaded.
     stored: tuple[int, int, int] = (0, 0, 0)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexEntry) -> None:
         assert self.entries is not None  # only a part that is written or scanned gains entries
         self.entries.add(entry)
         self.next = entry.first + entry.rows
@@ -142,22 +142,22 @@ class Index:
         self.salt = salt
         # When the part was begun, in us UTC of the host's clock; 0 where that is not known.
         self.created = created
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, LogIndex] = {}
         self.damage: dict[tuple[int, int], None] = {}
 
-    def state(self, state: State) -> Stream:
+    def state(self, state: LogState) -> LogIndex:
         """The stream of `state`, which says the newest of it; but what is trimmed stays so."""
         stream = self.streams.get(state.stream)
         if stream is None:
-            stream = self.streams[state.stream] = Stream(state, state.next, state.next)
+            stream = self.streams[state.stream] = LogIndex(state, state.next, state.next)
         else:
             stream.state = state._replace(first=max(stream.state.first, state.first))
             stream.next = max(stream.next, state.next)
         return stream
 
-    def nameless(self, number: int, first: int) -> Stream:
+    def nameless(self, number: int, first: int) -> LogIndex:
         """A stream whose state was damaged. Another part, or whoever opens it, says its name."""
-        return self.streams.setdefault(number, Stream(State(0, 0, "", b""), first, first))
+        return self.streams.setdefault(number, LogIndex(LogState(0, 0, "", b""), first, first))
 
     def damaged(self, offset: int, size: int) -> None:
         """A place cannot be read: found when the part was opened, or when it was read."""
@@ -221,13 +221,13 @@ class Index:
             state = decode_state(text[at + 4 : at + 4 + length])
             at += 4 + length
             stored = (runs + run, count * _ENTRY_BYTES, run_crc)
-            index.streams[number] = Stream(state, begin, next_, rows, size, low, high, None, None, stored)
+            index.streams[number] = LogIndex(state, begin, next_, rows, size, low, high, None, None, stored)
         for place in _DAMAGE.iter_unpack(text[at : at + damage * _DAMAGE.size]):
             index.damaged(*place)
         return index
 
 
-def stored_entries(stream: Stream, disk: Disk, name: str, origin: int = 0) -> Entries | None:
+def stored_entries(stream: LogIndex, disk: Disk, name: str, origin: int = 0) -> Entries | None:
     """The entries of `stream`, from its sidecar at `origin` of a file; None where they are damaged there, or gone."""
     offset, size, crc = stream.stored
     try:

@@ -17,12 +17,12 @@ from fastflight.log.batch_log import Damage, Extent, LogStatistics, Range
 from fastflight.log.compacted import PARQUET_NAME, Compacted, find_compacted
 from fastflight.log.disk import TEMPORARY, Disk
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries
-from fastflight.log.reading import Part, Snapshot
+from fastflight.log.reading import Snapshot, StorePart
 from fastflight.log.record import SEGMENT_HEADER
 from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, named, scanned, sidecar_name
 
 
-def load_parts(disk: Disk, *, writing: bool, known: Sequence[Part] = ()) -> list[Part]:
+def load_parts(disk: Disk, *, writing: bool, known: Sequence[StorePart] = ()) -> list[StorePart]:
     """The parts in order. `writing`: leftovers are removed. Segments that are `known` are not read again."""
     names = disk.names()
     compacted = find_compacted(disk, names)
@@ -35,7 +35,7 @@ def load_parts(disk: Disk, *, writing: bool, known: Sequence[Part] = ()) -> list
         names = disk.names()
     if writing:
         _clean(disk, names, compacted, live)
-    parts: list[Part] = list(compacted)
+    parts: list[StorePart] = list(compacted)
     again = {part.name: part for part in known if isinstance(part, Segment)}
     for name in live:
         part = again.get(name)
@@ -47,7 +47,7 @@ def load_parts(disk: Disk, *, writing: bool, known: Sequence[Part] = ()) -> list
     return sorted(parts, key=lambda part: part.ordinal)
 
 
-def damage_of(parts: Sequence[Part]) -> list[Damage]:
+def damage_of(parts: Sequence[StorePart]) -> list[Damage]:
     """Places that cannot be read, as far as is known."""
     return [Damage(part.name, offset, size) for part in parts for offset, size in part.index.damage]
 
@@ -87,7 +87,7 @@ def kept(snapshot: Snapshot, number: int) -> LogStatistics:
     )
 
 
-def _paused(part: Part, number: int) -> int:
+def _paused(part: StorePart, number: int) -> int:
     """How many numbers of a log are in pauses of a part. Its entries are loaded for that once, if it has any holes."""
     stream = part.index.streams[number]
     if stream.next - stream.begin == stream.rows:

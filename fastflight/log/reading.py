@@ -12,15 +12,15 @@ from typing import NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastflight.log.batch_log import Missing, Range, Reason, Rows
+from fastflight.log.batch_log import Missing, NumberedRows, Range, Reason
 from fastflight.log.content import TIME_COLUMN, Codec
 from fastflight.log.disk import failure
-from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Entry, Index
+from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Index, IndexEntry
 from fastflight.log.segment import Read
 
 
-class Part(Protocol):
-    """Some of the store, by the order of its appends: a segment, or what segments were compacted to."""
+class StorePart(Protocol):
+    """A part of a store, in the order of appends: a segment, or the file that segments were compacted to."""
 
     index: Index
 
@@ -54,7 +54,7 @@ class Part(Protocol):
 class Snapshot(NamedTuple):
     """A log as it was at one moment: where it is kept, the first number that is not trimmed, the next one."""
 
-    parts: list[Part]
+    parts: list[StorePart]
     first: int
     next: int
 
@@ -82,7 +82,7 @@ def looked(look: Callable[[], T]) -> T:
     raise AssertionError("the last look returns or raises")
 
 
-class Reading:
+class LogReading:
     """One pass over a log. `cursor` is the number that comes next."""
 
     def __init__(self, view: View, number: int, codec: Codec, wanted: Range) -> None:
@@ -98,7 +98,7 @@ class Reading:
         self._holes: list[Missing] = []
         self._inside = not self._timed
 
-    def run(self) -> Generator[Rows | Missing, None, None]:
+    def run(self) -> Generator[NumberedRows | Missing, None, None]:
         snapshot = self._view.snapshot(self._number)
         stop = snapshot.next if self._wanted.until_seq is None else min(snapshot.next, self._wanted.until_seq + 1)
         gone: set[str] = set()
@@ -123,7 +123,7 @@ class Reading:
         if self._cursor < stop:
             yield from self._hole(stop - 1, "damaged")
 
-    def _part(self, part: Part, stop: int) -> Iterator[Rows | Missing]:
+    def _part(self, part: StorePart, stop: int) -> Iterator[NumberedRows | Missing]:
         stream = part.index.streams.get(self._number)
         if stream is None or stream.next <= self._cursor or stream.begin >= stop:
             return
@@ -147,7 +147,7 @@ class Reading:
                 yield from self._entry(part, read, stop)
             i = end
 
-    def _entry(self, part: Part, read: Read, stop: int) -> Iterator[Rows | Missing]:
+    def _entry(self, part: StorePart, read: Read, stop: int) -> Iterator[NumberedRows | Missing]:
         entry = read.entry
         if entry.first > self._cursor:
             yield from self._hole(entry.first - 1, "damaged", part.name)
@@ -164,12 +164,12 @@ class Reading:
             yield from self._rows(read.batch.slice(self._cursor - entry.first, last - self._cursor + 1), entry)
         self._cursor = last + 1
 
-    def _rows(self, batch: pa.RecordBatch, entry: Entry) -> Iterator[Rows | Missing]:
+    def _rows(self, batch: pa.RecordBatch, entry: IndexEntry) -> Iterator[NumberedRows | Missing]:
         """The rows of `batch`, which starts at the cursor, that are in the time range: runs of neighbours."""
         if entry.first_time >= self._from and entry.last_time < self._until:
             self._inside = True
             yield from self._flush()
-            yield Rows(self._cursor, batch)
+            yield NumberedRows(self._cursor, batch)
             return
         times = batch.column(batch.schema.get_field_index(TIME_COLUMN)).view(pa.int64())
         inside = pc.and_(pc.greater_equal(times, self._from), pc.less(times, self._until)).to_pylist()
@@ -183,10 +183,10 @@ class Reading:
             while end < len(inside) and inside[end] == inside[at]:
                 end += 1
             if inside[at]:
-                yield Rows(self._cursor + at, batch.slice(at, end - at))
+                yield NumberedRows(self._cursor + at, batch.slice(at, end - at))
             at = end
 
-    def _pass(self, part: Part, first: int, end: int) -> Iterator[Missing]:
+    def _pass(self, part: StorePart, first: int, end: int) -> Iterator[Missing]:
         """Go over rows that are not in the time range."""
         if first > self._cursor:
             yield from self._hole(first - 1, "damaged", part.name)
@@ -210,5 +210,5 @@ class Reading:
     def _overlaps(self, first_time: int, last_time: int) -> bool:
         return first_time < self._until and last_time >= self._from
 
-    def _overlaps_entry(self, entry: Entry) -> bool:
+    def _overlaps_entry(self, entry: IndexEntry) -> bool:
         return not entry.size or self._overlaps(entry.first_time, entry.last_time)

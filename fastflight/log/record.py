@@ -37,7 +37,7 @@ RECORD_MAGIC = b"FFr1"
 _ZEROS = bytes(ALIGNMENT)
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record holds. `first` and `rows` say which sequence numbers it speaks of."""
 
     # An encapsulated Arrow message: `rows` rows from `first`.
@@ -203,7 +203,7 @@ def _is_sound(data: memoryview, at: int) -> bool:
         return False
     header = Header(*RECORD_HEADER.unpack_from(data, at)[2:])
     body = at + RECORD_HEADER.size
-    if header.kind not in list(Kind) or header.length > MAX_BODY_BYTES or body + header.length > len(data):
+    if header.kind not in list(RecordKind) or header.length > MAX_BODY_BYTES or body + header.length > len(data):
         return False
     return crc32(data[body : body + header.length]) == header.body_crc
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from fastflight.log.content import Codec, decode_state
 from fastflight.log.disk import Disk, File
-from fastflight.log.index import Entries, Entry, Index, stored_entries
+from fastflight.log.index import Entries, Index, IndexEntry, stored_entries
 from fastflight.log.record import (
     RECORD_HEADER,
     SEGMENT_HEADER,
     Found,
     Header,
-    Kind,
+    RecordKind,
     find,
     is_unfinished,
     parse_segment_header,
@@ -62,7 +62,7 @@ def sidecar_name(name: str) -> str:
 class Read(NamedTuple):
     """What became of an entry: its batch, or None and why."""
 
-    entry: Entry
+    entry: IndexEntry
     batch: pa.RecordBatch | None
     reason: str = ""
 
@@ -119,7 +119,7 @@ class Segment:
         A call to Arrow lets go of the interpreter's lock: where others want it, one for each small record takes 5 ms.
         """
         # Copies: a slice would keep all of the span that it was read with, which most of is others' records.
-        lot: list[tuple[Entry, bytes]] = []
+        lot: list[tuple[IndexEntry, bytes]] = []
         size = 0
         with closing(self._bodies(entries, start, stop, number)) as bodies:
             for entry, body, reason in bodies:
@@ -137,7 +137,7 @@ class Segment:
 
     def _bodies(
         self, entries: Entries, start: int, stop: int, number: int
-    ) -> Generator[tuple[Entry, pa.Buffer | None, str], None, None]:
+    ) -> Generator[tuple[IndexEntry, pa.Buffer | None, str], None, None]:
         """Of each entry its record's body, whose checksum is right, or None and why."""
         file = self.disk.open(self.name)
         try:
@@ -149,8 +149,8 @@ class Segment:
             file.close()
 
     def _read_span(
-        self, file: File, span: list[Entry], number: int
-    ) -> Generator[tuple[Entry, pa.Buffer | None, str], None, None]:
+        self, file: File, span: list[IndexEntry], number: int
+    ) -> Generator[tuple[IndexEntry, pa.Buffer | None, str], None, None]:
         stored = [entry for entry in span if entry.size]
         origin = stored[0].offset if stored else 0
         try:
@@ -181,9 +181,9 @@ class Segment:
         return next((shift for place, shift in reversed(self.shifts) if place <= offset), 0)
 
 
-def _joined(lot: list[tuple[Entry, bytes]], codec: Codec) -> Read:
+def _joined(lot: list[tuple[IndexEntry, bytes]], codec: Codec) -> Read:
     entries = [entry for entry, _ in lot]
-    whole = Entry(
+    whole = IndexEntry(
         entries[0].offset,
         sum(entry.size for entry in entries),
         entries[0].first,
@@ -194,20 +194,20 @@ def _joined(lot: list[tuple[Entry, bytes]], codec: Codec) -> Read:
     return Read(whole, codec.decode_joined([body for _, body in lot]))
 
 
-def _is(found: Found, entry: Entry, number: int) -> bool:
+def _is(found: Found, entry: IndexEntry, number: int) -> bool:
     header = found.header
     return (
         found.intact
-        and header.kind == Kind.BATCH
+        and header.kind == RecordKind.BATCH
         and header.stream == number
         and header.first == entry.first
         and header.rows == entry.rows
     )
 
 
-def _span(entries: Entries, start: int, stop: int) -> list[Entry]:
+def _span(entries: Entries, start: int, stop: int) -> list[IndexEntry]:
     """Entries from `start` on that are read at once: near to each other, and not too many bytes together."""
-    span: list[Entry] = []
+    span: list[IndexEntry] = []
     begin = end = -1
     for i in range(start, stop):
         entry = entries[i]
@@ -345,16 +345,16 @@ def take(segment: Segment, offset: int, size: int, header: Header, body: bytes |
     segment.end = offset + size
     if body is None:
         index.damaged(offset, size)
-    if header.kind == Kind.STATE:
+    if header.kind == RecordKind.STATE:
         if body is not None:
             index.state(decode_state(body))
         return
     stream = index.streams.get(header.stream) or index.nameless(header.stream, header.first)
     if header.first < stream.next and len(stream.entries or ()):
         return  # It repeats what is there: numbers are given once.
-    batch = header.kind == Kind.BATCH
+    batch = header.kind == RecordKind.BATCH
     place = (offset, size) if batch else (0, 0)
-    stream.add(Entry(*place, header.first, header.rows, header.first_time, header.last_time))
+    stream.add(IndexEntry(*place, header.first, header.rows, header.first_time, header.last_time))
 
 
 def load(disk: Disk, name: str) -> Segment:

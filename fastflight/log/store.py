@@ -29,22 +29,22 @@ from fastflight.log.batch_log import (
     Extent,
     LogStatistics,
     Missing,
+    NumberedRows,
     Range,
     Retention,
-    Rows,
     StoreStatistics,
 )
 from fastflight.log.commit import Commit, CommitTicket
 from fastflight.log.committer import Committer
-from fastflight.log.content import MAX_NAME_BYTES, Codec, State, stream_of
+from fastflight.log.content import MAX_NAME_BYTES, Codec, LogState, stream_of
 from fastflight.log.disk import Disk, LocalDisk, failure, make_private
 from fastflight.log.index import LOST, MAX_SEQ, PAUSE
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.parts import damage_of, extents, kept, load_parts
-from fastflight.log.reading import Part, Reading, Snapshot, looked
-from fastflight.log.record import Kind
+from fastflight.log.reading import LogReading, Snapshot, StorePart, looked
+from fastflight.log.record import RecordKind
 from fastflight.log.segment import Segment
-from fastflight.log.writer import Item, Writer, Written
+from fastflight.log.writer import Item, SegmentWriter, WrittenRecord
 
 # Small enough that scanning one after a crash takes a fraction of a second, and that retention goes in small steps.
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -66,7 +66,7 @@ class Prepared(NamedTuple):
 class Log:
     """One log of a `Store`. Any thread may use it."""
 
-    def __init__(self, store: Store, state: State, home: int) -> None:
+    def __init__(self, store: Store, state: LogState, home: int) -> None:
         self.name = state.name
         self.codec = Codec(pa.ipc.read_schema(pa.py_buffer(state.schema)))
         self.number = state.stream
@@ -106,8 +106,8 @@ class Log:
                 return ticket
             await ticket.await_end()
 
-    def read(self, wanted: Range = EVERYTHING) -> Generator[Rows | Missing, None, None]:
-        return Reading(self._store, self.number, self.codec, wanted).run()
+    def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
+        return LogReading(self._store, self.number, self.codec, wanted).run()
 
     def trim(self, before_seq: int) -> CommitTicket:
         return self._store.trim(self, before_seq)
@@ -165,11 +165,11 @@ class Store:
         with contextlib.ExitStack() as undo:
             undo.callback(self._lock.close)
             try:
-                self._parts: list[Part] = load_parts(self._disk, writing=True)
+                self._parts: list[StorePart] = load_parts(self._disk, writing=True)
                 newest = self._parts[-1] if self._parts else None
                 segment = newest if isinstance(newest, Segment) and not newest.closed else None
                 ordinal = newest.last_ordinal + 1 if newest is not None else 0
-                self._writer = Writer(self._disk, segment, ordinal, segment_bytes, segment_seconds, clock)
+                self._writer = SegmentWriter(self._disk, segment, ordinal, segment_bytes, segment_seconds, clock)
                 undo.callback(self._writer.close)
                 torn = self._writer.resume()
             except OSError as error:
@@ -258,11 +258,13 @@ class Store:
             last = start + batch.rows - 1
             if last >= MAX_SEQ:
                 raise RequestError(f"numbers go up to {MAX_SEQ}", where=log.name)
-            state = State(log.first, log.promised, log.name, log.codec.message)
+            state = LogState(log.first, log.promised, log.name, log.codec.message)
             heard = min(max(log.promised, paused_until), start)
             holes = ((log.promised, heard, PAUSE), (heard, start, LOST))
-            items = [Item(Kind.SKIP, state, log.number, at, end - at, times) for at, end, times in holes if end > at]
-            items.append(Item(Kind.BATCH, state, log.number, start, *batch))
+            items = [
+                Item(RecordKind.SKIP, state, log.number, at, end - at, times) for at, end, times in holes if end > at
+            ]
+            items.append(Item(RecordKind.BATCH, state, log.number, start, *batch))
             log.promised = last + 1
             self._appends += 1
             return CommitTicket(start, last, self._committer.put(items))
@@ -309,7 +311,7 @@ class Store:
         with self._committer.changed:
             return [part for part in self._parts if isinstance(part, Segment) and part is not self._writer.segment]
 
-    def replace(self, segments: Sequence[Segment], part: Part) -> None:
+    def replace(self, segments: Sequence[Segment], part: StorePart) -> None:
         """`part` holds what `segments` did: read that, and remove them."""
         with self._committer.changed:
             at = self._parts.index(segments[0])
@@ -323,7 +325,7 @@ class Store:
             log = self._logs[number]
             return Snapshot(list(self._parts), log.first, log.durable)
 
-    def landed(self, items: Sequence[Item], written: Sequence[Written]) -> None:
+    def landed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
         """A group is kept: let readers see it. The lock is held."""
         segment = self._writer.segment
         assert segment is not None
@@ -333,7 +335,7 @@ class Store:
         for item in items:
             log = self._logs[item.stream]
             log.home = segment.ordinal
-            if item.kind is Kind.STATE:
+            if item.kind is RecordKind.STATE:
                 log.first = max(log.first, item.state.first)
             else:
                 log.durable = item.first + item.rows
@@ -343,7 +345,7 @@ class Store:
         for log in self._logs.values():
             log.promised = log.durable
 
-    def _oldest_due(self) -> Part | None:
+    def _oldest_due(self) -> StorePart | None:
         if len(self._parts) < 2:
             return None  # the newest segment stays
         part = self._parts[0]
@@ -363,11 +365,11 @@ class Store:
         )
         return part if trimmed and not part.index.damage else None
 
-    def _end_in(self, part: Part, log: Log) -> int:
+    def _end_in(self, part: StorePart, log: Log) -> int:
         stream = part.index.streams.get(log.number)
         return min(stream.next, log.durable) if stream is not None else 0
 
-    def _remove(self, part: Part) -> None:
+    def _remove(self, part: StorePart) -> None:
         for name in part.files:
             with contextlib.suppress(OSError):  # whoever opens the folder next removes it
                 self._disk.remove(name)
@@ -388,12 +390,12 @@ class Store:
             # What lay in parts that are gone was let go of.
             log.first = max(log.first, shares[0].begin)
 
-    def _remembered(self, name: str, number: int, message: bytes) -> State:
+    def _remembered(self, name: str, number: int, message: bytes) -> LogState:
         """The state of a log that is new, or whose name was damaged wherever it stood."""
         shares = [part.index.streams[number] for part in self._parts if number in part.index.streams]
         begin = shares[0].begin if shares else 0
-        return State(begin, max((share.next for share in shares), default=0), name, message)
+        return LogState(begin, max((share.next for share in shares), default=0), name, message)
 
 
 def _state(log: Log, first: int) -> Item:
-    return Item(Kind.STATE, State(first, log.promised, log.name, log.codec.message), log.number)
+    return Item(RecordKind.STATE, LogState(first, log.promised, log.name, log.codec.message), log.number)

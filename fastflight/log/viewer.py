@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from fastflight.errors import UnknownName, nearest
-from fastflight.log.batch_log import EVERYTHING, Damage, Extent, LogStatistics, Missing, Range, Rows
+from fastflight.log.batch_log import EVERYTHING, Damage, Extent, LogStatistics, Missing, NumberedRows, Range
 from fastflight.log.content import Codec, stream_of
 from fastflight.log.disk import Disk, LocalDisk
 from fastflight.log.parts import damage_of, extents, kept, load_parts
-from fastflight.log.reading import Part, Reading, Snapshot, looked
+from fastflight.log.reading import LogReading, Snapshot, StorePart, looked
 
 
 class LogReader:
@@ -29,9 +29,9 @@ class LogReader:
         self._reader = reader
         self._codec = codec
 
-    def read(self, wanted: Range = EVERYTHING) -> Generator[Rows | Missing, None, None]:
+    def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
         """As `BatchLog.read`."""
-        return Reading(self._reader, stream_of(self.name), self._codec, wanted).run()
+        return LogReading(self._reader, stream_of(self.name), self._codec, wanted).run()
 
     def statistics(self) -> LogStatistics:
         """As `BatchLog.statistics`."""
@@ -50,7 +50,7 @@ class StoreReader:
     def __init__(self, folder: str | Path, *, disk: Disk | None = None) -> None:
         self._disk = disk if disk is not None else LocalDisk(folder)
         self._lock = threading.Lock()
-        self._parts: list[Part] = []
+        self._parts: list[StorePart] = []
 
     def names(self) -> list[str]:
         """The logs that there are now, sorted."""
@@ -78,7 +78,7 @@ class StoreReader:
         first = max((max(share.state.first for share in shares), shares[0].begin)) if shares else 0
         return Snapshot(parts, first, max((share.next for share in shares), default=0))
 
-    def _look(self) -> list[Part]:
+    def _look(self) -> list[StorePart]:
         with self._lock:
             self._parts = looked(lambda: load_parts(self._disk, writing=False, known=self._parts))
             return list(self._parts)

@@ -1,9 +1,9 @@
-"""Writing segments: where the disk's answers are turned into what is kept and what is not.
+"""Writes records to segments, and decides by the disk's results which of them are stored.
 
-A `Writer` belongs to one thread at a time. `write` puts a group of records at the end of the newest segment and returns
-when they are on the medium. Where any call fails it leaves the segment as it was before the group, by cutting it there
-and syncing that; until this works it writes nothing. So a number that was refused can be given again, and no sync that
-failed is asked a second time: after a failure a system may call pages clean that never reached the disk.
+A `SegmentWriter` belongs to one thread at a time. `write` appends a group of records to the newest segment and returns
+when they are on the medium. If any call fails, it cuts the segment back to where the group began, and syncs that; until
+this has worked it writes nothing. A sequence number that was refused can therefore be used again, and a failed sync is
+never repeated: after a failure a system may call pages clean that never reached the disk.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from fastflight.log.content import State, encode_state
+from fastflight.log.content import LogState, encode_state
 from fastflight.log.disk import Disk, File, write_all, write_new
 from fastflight.log.index import LOST, Index
-from fastflight.log.record import SEGMENT_HEADER, Header, Kind, frame, record_size, segment_header
+from fastflight.log.record import SEGMENT_HEADER, Header, RecordKind, frame, record_size, segment_header
 from fastflight.log.segment import Segment, segment_name, sidecar_name, take
 
 # After a crash the newest segment is scanned, at about 10 us a record however short.
@@ -27,8 +27,8 @@ SEGMENT_RECORDS = 32 * 1024
 class Item(NamedTuple):
     """Something to be written: rows, numbers that are left out, or nothing but a log's `state`, as it then is."""
 
-    kind: Kind
-    state: State
+    kind: RecordKind
+    state: LogState
     stream: int
     first: int = 0
     rows: int = 0
@@ -37,7 +37,7 @@ class Item(NamedTuple):
     crc: int = 0
 
 
-class Written(NamedTuple):
+class WrittenRecord(NamedTuple):
     """A record on the medium."""
 
     offset: int
@@ -46,8 +46,8 @@ class Written(NamedTuple):
     body: bytes | memoryview
 
 
-class Writer:
-    """The end of the newest segment. `segment` is None until there is one."""
+class SegmentWriter:
+    """Appends to the newest segment. `segment` is None until there is one."""
 
     def __init__(
         self,
@@ -83,16 +83,20 @@ class Writer:
         self._file.sync()
         return max(torn, 0)
 
-    def write(self, items: Sequence[Item]) -> list[Written]:
+    def write(self, items: Sequence[Item]) -> list[WrittenRecord]:
         """Write and sync a group. `OSError` where that fails: then nothing of it is kept."""
         self._tidy()
         segment, file = self._room()
         at = segment.end
         pieces: list[bytes | memoryview] = []
-        written: list[Written] = []
+        written: list[WrittenRecord] = []
         named: set[int] = set()
         for item in items:
-            if item.kind is not Kind.STATE and item.stream not in named and item.stream not in segment.index.streams:
+            if (
+                item.kind is not RecordKind.STATE
+                and item.stream not in named
+                and item.stream not in segment.index.streams
+            ):
                 at = self._frame(_state_item(item.state), segment, at, pieces, written)
             named.add(item.stream)  # a state itself, too: rows behind it do not know yet what it says
             at = self._frame(item, segment, at, pieces, written)
@@ -108,7 +112,7 @@ class Writer:
             raise
         return written
 
-    def take(self, written: Sequence[Written]) -> None:
+    def take(self, written: Sequence[WrittenRecord]) -> None:
         """Let the segment's index know of what was written: from now on it is read."""
         if self.segment is not None:
             for record in written:
@@ -134,16 +138,16 @@ class Writer:
         return many or self.segment.end >= self._segment_bytes or not 0 <= age < self._segment_seconds
 
     def _frame(
-        self, item: Item, segment: Segment, at: int, pieces: list[bytes | memoryview], written: list[Written]
+        self, item: Item, segment: Segment, at: int, pieces: list[bytes | memoryview], written: list[WrittenRecord]
     ) -> int:
         body, crc = item.body, item.crc
-        if item.kind is Kind.STATE:
+        if item.kind is RecordKind.STATE:
             body = encode_state(item.state)
             crc = crc32(body)
         header = Header(item.kind, crc, item.stream, item.first, item.rows, len(body), *item.times)
         size = record_size(len(body))
         pieces += frame(header, body, segment.index.salt, at)
-        written.append(Written(at, size, header, body))
+        written.append(WrittenRecord(at, size, header, body))
         return at + size
 
     def _tidy(self) -> None:
@@ -189,5 +193,5 @@ class Writer:
                 write_new(self._disk, sidecar_name(self.segment.name), sidecar)
 
 
-def _state_item(state: State) -> Item:
-    return Item(Kind.STATE, state, state.stream)
+def _state_item(state: LogState) -> Item:
+    return Item(RecordKind.STATE, state, state.stream)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import RequestError
-from fastflight.log import Damage, Missing, Rows
+from fastflight.log import Damage, Missing, NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.reading import Lot
@@ -119,7 +119,7 @@ class Replay:
         if isinstance(self._rows, _Lines):
             self._rows.begin(begins_line)
 
-    def feed(self, item: Rows | Missing) -> Lot:
+    def feed(self, item: NumberedRows | Missing) -> Lot:
         """The batches that are ready after the next of the log."""
         if isinstance(item, Missing):
             ready = self._flush()
@@ -153,7 +153,7 @@ class Replay:
         return [] if gap is None else self._rows.missed(gap)
 
 
-def _pieces(rows: Rows) -> Iterator[tuple[int, pa.RecordBatch, str]]:
+def _pieces(rows: NumberedRows) -> Iterator[tuple[int, pa.RecordBatch, str]]:
     """Runs of rows that go on from each other, with the cut before each."""
     batch = rows.batch
     reasons = batch.column("cut")

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError
-from fastflight.log import Extent, LogStatistics, Missing, Range, Rows
+from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source, Takes
 from fastflight.sources.reading import Lot, abegin, begin
@@ -34,7 +34,7 @@ LOT_ITEMS = 256
 class Readable(Protocol):
     """A log, to read."""
 
-    def read(self, wanted: Range = ...) -> Generator[Rows | Missing, None, None]: ...
+    def read(self, wanted: Range = ...) -> Generator[NumberedRows | Missing, None, None]: ...
 
     def statistics(self) -> LogStatistics: ...
 
@@ -152,11 +152,11 @@ def _begins_line(log: Readable, wanted: Range) -> bool:
     return row["direction"] == "rx" and bool(row["data"].endswith(b"\n"))
 
 
-def _first(log: Readable, wanted: Range) -> Rows | None:
+def _first(log: Readable, wanted: Range) -> NumberedRows | None:
     """The first rows of a range; None where the first that there is to say of it is that they are missing."""
     with closing(log.read(wanted)) as items:
         item = next(items, None)
-    return item if isinstance(item, Rows) else None
+    return item if isinstance(item, NumberedRows) else None
 
 
 def _lots(replay: Replay, log: Readable, wanted: Range) -> Generator[Lot, None, None]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.log import Rows, Store
+from fastflight.log import NumberedRows, Store
 
 SYNC_MS = 100.0
 # Of a fast board whose lot is gathered, and of an ordinary one that prints a row at a time.
@@ -60,7 +60,7 @@ def _log(folder: Path, batches: Sequence[pa.RecordBatch]) -> tuple[float, float,
         for ticket in tickets:
             ticket.result()
         written = time.perf_counter()
-        rows = sum(item.batch.num_rows for item in log.read() if isinstance(item, Rows))
+        rows = sum(item.batch.num_rows for item in log.read() if isinstance(item, NumberedRows))
         return written - began, time.perf_counter() - written, rows
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fastflight.log import Log, Rows, Store
+from fastflight.log import Log, NumberedRows, Store
 from fastflight_benchmark import kill_campaign, server_kill_campaign
 from fastflight_benchmark.kill_campaign import LOGS, SCHEMA, Outcome, batch_of, check
 
@@ -40,7 +40,7 @@ def test_lost_and_wrong_rows_are_noticed(tmp_path: Path) -> None:
 def test_rows_that_come_twice_do_not_make_up_for_lost_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store(tmp_path) as store:
         store.open("a", SCHEMA).append(batch_of("a", 0, 8)).result()
-    given = [Rows(first, batch_of("a", first, 3)) for first in (0, 0, 5)]
+    given = [NumberedRows(first, batch_of("a", first, 3)) for first in (0, 0, 5)]
     monkeypatch.setattr(Log, "read", lambda log, range_: iter(given))
     outcome = Outcome()
     check(tmp_path, outcome, dict.fromkeys(LOGS, 0))

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from fastflight.log import Missing, Rows
+from fastflight.log import Missing, NumberedRows
 
 SCHEMA = pa.schema(
     [
@@ -36,13 +36,15 @@ def batch_of(name: str, first: int, rows: int, schema: pa.Schema = SCHEMA) -> pa
     return pa.record_batch([columns[field.name] for field in schema], schema=schema)
 
 
-def checked(name: str, items: Iterable[Rows | Missing], schema: pa.Schema = SCHEMA) -> Iterator[Rows | Missing]:
+def checked(
+    name: str, items: Iterable[NumberedRows | Missing], schema: pa.Schema = SCHEMA
+) -> Iterator[NumberedRows | Missing]:
     """`items`, every row of which is the one that its number says, and every number of which comes once, in order."""
     following = -1
     for item in items:
         assert item.first >= following and item.last >= item.first, item
         following = item.last + 1
-        if isinstance(item, Rows):
+        if isinstance(item, NumberedRows):
             assert item.batch.schema.equals(schema, check_metadata=True)
             item.batch.validate(full=True)
             same = batch_of(name, item.first, item.batch.num_rows, schema)
@@ -50,10 +52,10 @@ def checked(name: str, items: Iterable[Rows | Missing], schema: pa.Schema = SCHE
         yield item
 
 
-def numbers(items: Iterable[Rows | Missing]) -> set[int]:
+def numbers(items: Iterable[NumberedRows | Missing]) -> set[int]:
     """The numbers of the rows that are there."""
-    return {seq for item in items if isinstance(item, Rows) for seq in range(item.first, item.last + 1)}
+    return {seq for item in items if isinstance(item, NumberedRows) for seq in range(item.first, item.last + 1)}
 
 
-def missing(items: Iterable[Rows | Missing]) -> list[tuple[int, int, str]]:
+def missing(items: Iterable[NumberedRows | Missing]) -> list[tuple[int, int, str]]:
     return [(item.first, item.last, item.reason) for item in items if isinstance(item, Missing)]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.errors import BusyError, Stopped, StorageError
-from fastflight.log import Range, Rows, Store, StoreReader, compact, compaction, segment
+from fastflight.log import NumberedRows, Range, Store, StoreReader, compact, compaction, segment
 from fastflight.log.compacted import Compacted
 from fastflight.log.content import TIME_TYPE
 from fastflight.log.segment import Read
@@ -253,7 +253,9 @@ def test_small_batches_that_each_have_words_of_their_own_keep_them(tmp_path: Pat
     with Store(tmp_path, sync_ms=0, segment_bytes=1) as store:
         store.open("last", PLAIN).append(batch_of("last", 0, 1, PLAIN)).result()
         assert compact(store)
-        rows = pa.concat_tables(pa.table(item.batch) for item in store.log("x").read() if isinstance(item, Rows))
+        rows = pa.concat_tables(
+            pa.table(item.batch) for item in store.log("x").read() if isinstance(item, NumberedRows)
+        )
         assert rows.column("direction").to_pylist()[: len(words)] == words
         assert rows.column("data").to_pylist() == [f"x:{seq}".encode() for seq in range(len(words) + 1)]
 
@@ -288,7 +290,7 @@ def of_many_schemas(folder: Path, schemas: int, logs: int) -> dict[str, list[tup
 def contents(store: Store) -> dict[str, list[tuple[int, bytes]]]:
     found: dict[str, list[tuple[int, bytes]]] = {}
     for name in store.names():
-        rows = [item for item in store.log(name).read() if isinstance(item, Rows)]
+        rows = [item for item in store.log(name).read() if isinstance(item, NumberedRows)]
         found[name] = [
             (item.first + at, value.as_py()) for item in rows for at, value in enumerate(item.batch.column("data"))
         ]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastflight.log import Missing, Range, Rows, Store, StoreReader, compact
+from fastflight.log import Missing, NumberedRows, Range, Store, StoreReader, compact
 from fastflight.log.compacted import LOG_COLUMN
 from fastflight.log.segment import sidecar_name
 from tests.log.disks import MemoryDisk, State
@@ -70,7 +70,7 @@ def flips(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield at, data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
 
 
-def served(state: State) -> list[Rows | Missing]:
+def served(state: State) -> list[NumberedRows | Missing]:
     """What a reader serves, all of it checked; empty where the log's name is what was damaged."""
     reader = StoreReader("", disk=MemoryDisk(state))
     return list(checked("a", reader.log("a").read())) if "a" in reader.names() else []

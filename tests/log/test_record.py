@@ -7,11 +7,11 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.log.content import State, decode_state, encode_state
+from fastflight.log.content import LogState, decode_state, encode_state
 from fastflight.log.record import (
     ALIGNMENT,
     Header,
-    Kind,
+    RecordKind,
     find,
     frame,
     parse_segment_header,
@@ -31,7 +31,7 @@ def test_a_record_comes_back_from_where_it_was_put(
     body: bytes, numbers: tuple[int, int, int], times: tuple[int, int], salt: int
 ) -> None:
     stream, first, rows = numbers
-    header = Header(Kind.BATCH, crc32(body), stream, first, rows, len(body), *times)
+    header = Header(RecordKind.BATCH, crc32(body), stream, first, rows, len(body), *times)
     data = b"".join(frame(header, body, salt, 64))
     assert len(data) == record_size(len(body)) and len(data) % ALIGNMENT == 0
     found = find(memoryview(data), 0, salt, 64)
@@ -45,7 +45,9 @@ def test_a_record_comes_back_from_where_it_was_put(
 def test_a_scan_finds_all_records_and_stops_at_what_is_none(bodies: list[bytes], junk: bytes) -> None:
     data = b""
     for number, body in enumerate(bodies):
-        data += b"".join(frame(Header(Kind.BATCH, crc32(body), 1, number, 1, len(body), 0, 0), body, 7, 64 + len(data)))
+        data += b"".join(
+            frame(Header(RecordKind.BATCH, crc32(body), 1, number, 1, len(body), 0, 0), body, 7, 64 + len(data))
+        )
     assert [found.header.first for found in scan(data + junk, 7, 64)] == list(range(len(bodies)))
 
 
@@ -70,5 +72,5 @@ def test_a_state_comes_back(first: int, next_: int, name: str, schema: bytes) ->
         name.encode()
     except UnicodeEncodeError:  # half of a surrogate pair is no name
         return
-    state = State(first, next_, name, schema)
+    state = LogState(first, next_, name, schema)
     assert decode_state(encode_state(state)) == state

@@ -15,9 +15,9 @@ from fastflight.log import (
     BatchLog,
     BatchStore,
     Missing,
+    NumberedRows,
     Range,
     Retention,
-    Rows,
     Store,
     StoreReader,
     Ticket,
@@ -388,7 +388,7 @@ def test_reading_goes_on_over_what_is_removed_under_it(tmp_path: Path) -> None:
         log = filled(store, rows=400)
         reading = log.read(Range(from_seq=0))
         first = next(reading)
-        assert isinstance(first, Rows)
+        assert isinstance(first, NumberedRows)
         log.trim(200).result()
         assert store.sweep() > 1
         rest = list(checked("demo", reading))

@@ -12,7 +12,7 @@ from typing import cast
 
 from fastflight.concurrency import Shard
 from fastflight.device import Device
-from fastflight.log import AsyncLog, Missing, Rows, Store
+from fastflight.log import AsyncLog, Missing, NumberedRows, Store
 from fastflight.sources.recorded_rows import KEPT_SCHEMA
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.chunk_buffer import KEPT_BYTES
@@ -79,7 +79,7 @@ def recording(folder: Path, line: Line, disk: Disk | None = None) -> Iterator[tu
         yield Recorder(cast(Device, line), kept_in, 0.0), store
 
 
-def told(items: Iterator[Rows | Missing]) -> list[object]:
+def told(items: Iterator[NumberedRows | Missing]) -> list[object]:
     """Rows as number, direction and data; what is missing as its numbers and the reason."""
     seen: list[object] = []
     for item in items:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastflight.log import Rows, Store
+from fastflight.log import NumberedRows, Store
 from fastflight.sources import recorder as module
 from fastflight.sources.recorded_rows import BEGAN
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, UNTAKEN_TIMES
@@ -72,7 +72,7 @@ def test_a_line_that_was_opened_again_is_a_cut(tmp_path: Path) -> None:
         line.tap.cut("the line was lost: it was pulled")
         line.tap.feed("rx", b"c")
         recorder.finish()
-        batches = [item.batch for item in store.log("demo").read() if isinstance(item, Rows)]
+        batches = [item.batch for item in store.log("demo").read() if isinstance(item, NumberedRows)]
         cuts = [cut for batch in batches for cut in batch.column("cut").to_pylist()]
         assert cuts == [BEGAN, None, "the line was lost: it was pulled"]
 
@@ -210,7 +210,7 @@ def test_every_number_is_a_row_or_missing_whatever_happens(steps: list[int | str
         numbers: list[int] = []
         missing = 0
         for item in store.log("demo").read():
-            if isinstance(item, Rows):
+            if isinstance(item, NumberedRows):
                 assert item.batch.column("data").to_pylist() == [
                     bytes([n % 251]) for n in range(item.first, item.last + 1)
                 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 
 from fastflight.errors import DataError, StorageError, UnknownName
-from fastflight.log import Missing, Rows, Store, StoreReader, compact
+from fastflight.log import Missing, NumberedRows, Store, StoreReader, compact
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 from tests.log.disks import MemoryDisk, State
@@ -65,7 +65,7 @@ def run(data: bytes) -> None:
     state = material.pick(STATES)
     changed, name, first = damaged(state, material)
     reader = StoreReader("", disk=MemoryDisk(changed))
-    items: list[Rows | Missing] = []
+    items: list[NumberedRows | Missing] = []
     try:
         items = list(checked("a", reader.log("a").read()))
     except (UnknownName, StorageError, DataError) as error:
