@@ -25,7 +25,7 @@ from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import TransportError
 from fastflight.sources import Recordings
-from fastflight.sources.recordings import Status, status_of
+from fastflight.sources.recordings import RecordingStatus, status_of
 from fastflight.transport.url import parse_url, shown
 
 # The name for the recording of a URL that gives none.
@@ -119,12 +119,12 @@ def name_of(url: str) -> str:
     return name if DEVICE_NAME.fullmatch(name) else UNNAMED
 
 
-def told(status: Status) -> dict[str, Any]:
+def told(status: RecordingStatus) -> dict[str, Any]:
     """For a table and for JSON."""
     return asdict(status)
 
 
-async def _record_here(url: str, name: str, folder: Path, seconds: float | None) -> Status:
+async def _record_here(url: str, name: str, folder: Path, seconds: float | None) -> RecordingStatus:
     """Record until `seconds` have passed, or until interrupted. Returns, or raises, when all is kept."""
     if not DEVICE_NAME.fullmatch(name):
         raise typer.BadParameter(f"{name!r} is no name for a recording: use letters, digits, _ . -")
@@ -165,7 +165,7 @@ async def _opened(device: Device) -> None:
             news.clear()
 
 
-def _summary(status: Status, folder: Path) -> str:
+def _summary(status: RecordingStatus, folder: Path) -> str:
     lost = f", {status.lost:,} pieces of traffic lost" if status.lost else ""
     return f"{status.name}: {status.rows:,} rows are kept in {folder}{lost}. Look at them with fastflight replay"
 

@@ -61,7 +61,7 @@ class BoardTime:
     def __init__(self, ticks: Ticks) -> None:
         self._ticks = ticks
         self._unit = UNIT_NS[ticks.unit]
-        self._window = _Window(round(ticks.window_seconds * 1e9), ticks.drift_ppm)
+        self._window = _OffsetWindow(round(ticks.window_seconds * 1e9), ticks.drift_ppm)
         self._last: tuple[int, int, int] | None = None
         self._reason = ""
         self._alignments = 0
@@ -173,7 +173,7 @@ class _Step:
         self.most = most
 
 
-class _Window:
+class _OffsetWindow:
     """Bounds of the offset by the lines of the last `width_ns` of the board's clock, in exact integers.
 
     A line at `board_ns` with offset `o` allows at most `o + drift * distance` elsewhere, and if it came without delay,

@@ -17,7 +17,7 @@ from fastflight.errors import BusyError, FastFlightError, RequestError, StorageE
 from fastflight.log import StoreReader
 from fastflight.log.store import Log
 from fastflight.log.viewer import LogReader
-from fastflight.sources.recordings import NoRecordings, Recordings, Status, number_after, status_of
+from fastflight.sources.recordings import NoRecordings, Recordings, RecordingStatus, number_after, status_of
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class DefaultRecordings:
         """One recording; an error where there is none."""
         return self._there.log(name) if self.opened is None else self.opened.log(name)
 
-    def statuses(self) -> list[Status]:
+    def statuses(self) -> list[RecordingStatus]:
         """All of them, by name."""
         if self.opened is not None:
             return self.opened.statuses()
@@ -64,7 +64,7 @@ class DefaultRecordings:
                 found.append(status_of(name, self._there.log(name).statistics()))
         return found
 
-    def start(self, name: str) -> Status:
+    def start(self, name: str) -> RecordingStatus:
         """As `Recordings.start`; the folder is made. `BusyError` and `StorageError` say what to do where it is not."""
         self._inventory.device(name)
         with self._opening:
@@ -78,7 +78,7 @@ class DefaultRecordings:
             )
         return self.opened.start(name)
 
-    def stop(self, name: str) -> Status:
+    def stop(self, name: str) -> RecordingStatus:
         """As `Recordings.stop`."""
         self._inventory.device(name)
         if self.opened is None:

@@ -40,7 +40,7 @@ from fastflight.service.source import (
     Summary,
     Takes,
 )
-from fastflight.sources.pacer import Pacer
+from fastflight.sources.pacer import BatchPacer
 
 DEFAULT_COLUMNS = 50
 SIMPLE_COLUMNS = 4
@@ -218,7 +218,7 @@ def _cut(base: pa.RecordBatch, start: int, rows: int) -> list[pa.RecordBatch]:
 
 
 def _batches(request: Mock, shape: Shape) -> Iterator[pa.RecordBatch]:
-    pacer = Pacer()
+    pacer = BatchPacer()
     for planned in _planned(shape):
         if request.delay_per_row:
             time.sleep(pacer.begin(sum(piece.num_rows for piece in planned) * request.delay_per_row))
@@ -227,7 +227,7 @@ def _batches(request: Mock, shape: Shape) -> Iterator[pa.RecordBatch]:
 
 
 async def _abatches(request: Mock, shape: Shape) -> AsyncIterator[pa.RecordBatch]:
-    pacer = Pacer()
+    pacer = BatchPacer()
     for planned in _planned(shape):
         if request.delay_per_row:
             await asyncio.sleep(pacer.begin(sum(piece.num_rows for piece in planned) * request.delay_per_row))

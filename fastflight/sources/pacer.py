@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 
-class Pacer:
+class BatchPacer:
     """Turns "this much time per batch" into sleeps whose sum is exact.
 
     A sleep takes longer than asked for. What one took too long is taken off the next: after n batches of `seconds`

@@ -101,7 +101,7 @@ class Replay:
     """A recording, item by item: `feed` what the log gives until it is `full` or has ended, then `finish`."""
 
     def __init__(self, request: Recording) -> None:
-        self._rows: _Rows = _Bytes(request) if request.format == "bytes" else _Lines(request)
+        self._rows: _Rows = _ChunkRows(request) if request.format == "bytes" else _Lines(request)
         self._missing: Gap | None = None
         # Whether something came before: else nothing was cut.
         self._any = bool(request.from_seq)
@@ -201,7 +201,7 @@ class _Lines:
         return self._rows.feed([gap])
 
 
-class _Bytes:
+class _ChunkRows:
     """A row for each chunk: columns as they lie in the log, and the numbers."""
 
     def __init__(self, request: Recording) -> None:

@@ -11,7 +11,7 @@ from fastflight.access.identity import Identity
 from fastflight.errors import RequestError
 from fastflight.service.requests import DeviceName, Verb
 from fastflight.sources.default_recordings import DefaultRecordings
-from fastflight.sources.recordings import HINT, Recordings, Status
+from fastflight.sources.recordings import HINT, Recordings, RecordingStatus
 
 Result = Mapping[str, Any]
 
@@ -70,7 +70,7 @@ def _seen(identity: Identity, result: Result) -> Result | None:
     return result if identity.sees(name) or identity.may(Verb.ADMIN, name) else None
 
 
-def _told(status: Status) -> Result:
+def _told(status: RecordingStatus) -> Result:
     times = {
         key: None if value is None else value.isoformat()
         for key, value in (("first_time", status.first_time), ("last_time", status.last_time))

@@ -64,7 +64,7 @@ HINT = "Start it with --recordings DIR, or --record DEVICE"
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class RecordingStatus:
     """A recording: what is kept of it, and whether it goes on.
 
     `state`: `recording`, `recording failed: ` and why, or `kept` when nothing is added.
@@ -86,9 +86,9 @@ class Status:
     damage: tuple[str, ...] = ()
 
 
-def status_of(name: str, there: LogStatistics, recorder: Recorder | None = None) -> Status:
+def status_of(name: str, there: LogStatistics, recorder: Recorder | None = None) -> RecordingStatus:
     """How a recording stands."""
-    return Status(
+    return RecordingStatus(
         name,
         (recorder.state if recorder is not None else "") or KEPT,
         there.rows,
@@ -179,7 +179,7 @@ class Recordings:
         """One recording; `UnknownName` where there is none."""
         return self.store.log(name)
 
-    def start(self, name: str) -> Status:
+    def start(self, name: str) -> RecordingStatus:
         """Record a device from now on; nothing changes where it is recorded already.
 
         One that could not be ended is ended before: `StorageError` where it still cannot be.
@@ -194,7 +194,7 @@ class Recordings:
                 self._recorders[name] = _Kept(recorder, device.shard.submit(recorder.run()))
         return self.status(name)
 
-    def stop(self, name: str) -> Status:
+    def stop(self, name: str) -> RecordingStatus:
         """Record a device no more; what was read until now is kept. `StorageError` where the disk does not answer."""
         self._inventory.device(name)
         with self._changing:
@@ -203,12 +203,12 @@ class Recordings:
             self._end(name)
         return self.status(name)
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> RecordingStatus:
         """How a recording stands; `UnknownName` where there is none."""
         kept_here = self._recorders.get(name)
         return status_of(name, self.store.log(name).statistics(), kept_here.recorder if kept_here is not None else None)
 
-    def statuses(self) -> list[Status]:
+    def statuses(self) -> list[RecordingStatus]:
         """All of them, by name."""
         return [self.status(name) for name in self.names()]
 

@@ -58,7 +58,7 @@ MISSED = "traffic is missing"
 Batch: TypeAlias = pa.RecordBatch | Noted
 
 
-class Line(NamedTuple):
+class SessionLine(NamedTuple):
     """A line without its end, and the chunk of its first byte. `cut` says why it is not whole; empty if it is."""
 
     seq: int
@@ -68,7 +68,7 @@ class Line(NamedTuple):
     cut: str = ""
 
 
-class Lines:
+class LineSplitter:
     """Cuts what the device sent into lines."""
 
     def __init__(self, begins_line: bool) -> None:
@@ -82,11 +82,11 @@ class Lines:
         """The number of the chunk where a line began whose end has not come."""
         return self._seq if self._held else None
 
-    def feed(self, chunk: Chunk) -> list[Line]:
+    def feed(self, chunk: Chunk) -> list[SessionLine]:
         """The lines that this chunk completes."""
         if chunk.direction != "rx":
             return []
-        found: list[Line] = []
+        found: list[SessionLine] = []
         pieces = chunk.data.split(b"\n")
         for piece in pieces[:-1]:
             self._hold(chunk, piece, found)
@@ -97,14 +97,14 @@ class Lines:
         self._hold(chunk, pieces[-1], found)
         return found
 
-    def end(self, reason: str) -> list[Line]:
+    def end(self, reason: str) -> list[SessionLine]:
         """No more of this line will come."""
         self._cut = self._cut or reason
         found = [self._line()] if self._held else []
         self._held, self._cut = b"", reason
         return found
 
-    def _hold(self, chunk: Chunk, piece: bytes, found: list[Line]) -> None:
+    def _hold(self, chunk: Chunk, piece: bytes, found: list[SessionLine]) -> None:
         if piece and not self._held:
             self._seq, self._time_ns = chunk.seq, known_time(chunk)
         self._held += piece
@@ -114,8 +114,8 @@ class Lines:
             self._held = self._held[MAX_LINE_BYTES:]
             self._seq, self._time_ns = chunk.seq, known_time(chunk)
 
-    def _line(self) -> Line:
-        return Line(self._seq, self._time_ns, self._held, self._cut)
+    def _line(self) -> SessionLine:
+        return SessionLine(self._seq, self._time_ns, self._held, self._cut)
 
 
 class SessionRows:
@@ -125,14 +125,14 @@ class SessionRows:
         self._request = request
         self._clock = clock
         self._parser = parser_of(request)
-        self._lines = None if request.format == "bytes" else Lines(False)
+        self._lines = None if request.format == "bytes" else LineSplitter(False)
         self._whole = schema_of(request, self._parser)
         self._board_time = board_time_of(request, self._parser)
         metadata = {b"fastflight.time": TIME_METADATA}
         if self._board_time is not None:
             metadata[b"fastflight.ticks"] = json.dumps(self._board_time.metadata()).encode()
         self.schema = project(self._whole, request.columns).with_metadata(metadata)
-        self._waiting: list[Chunk | Line] = []
+        self._waiting: list[Chunk | SessionLine] = []
         self._waiting_bytes = 0
         self._since = 0.0
         self._gap: Gap | None = None
@@ -161,7 +161,7 @@ class SessionRows:
     def begin(self, begins_line: bool) -> None:
         """Before the first chunk: whether its first byte is known to begin a line."""
         if self._lines is not None:
-            self._lines = Lines(begins_line)
+            self._lines = LineSplitter(begins_line)
 
     def feed(self, items: Iterable[Chunk | Gap]) -> list[Batch]:
         """The batches that are ready after the next of the traffic."""
@@ -189,7 +189,7 @@ class SessionRows:
             for line in self._lines.end(cut):
                 self._add(line, ready)
             if cut == AFTER_REQUEST:
-                self._lines = Lines(True)
+                self._lines = LineSplitter(True)
         return ready
 
     @property
@@ -277,7 +277,7 @@ class SessionRows:
         if self.full and self._lines.begun is not None:
             self._next = self._lines.begun
 
-    def _add(self, row: Chunk | Line, ready: list[Batch]) -> None:
+    def _add(self, row: Chunk | SessionLine, ready: list[Batch]) -> None:
         if not self._waiting and self._gap is None:
             self._since = self._clock()
         self._waiting.append(row)
@@ -313,7 +313,7 @@ class SessionRows:
             columns.append(pa.array([chunk.request for chunk in rows], pa.bool_()))
         return pa.record_batch(columns, schema=self._whole)
 
-    def _parsed(self, parser: LineParser, lines: list[Line]) -> pa.RecordBatch:
+    def _parsed(self, parser: LineParser, lines: list[SessionLine]) -> pa.RecordBatch:
         whole = [line for line in lines if not line.cut]
         parsed = parser.parse([line.data for line in whole])
         refused = [(whole[index].seq, reason) for index, reason in parsed.refused]
@@ -389,7 +389,7 @@ def known_time(chunk: Chunk) -> int | None:
     return None if chunk.waited else chunk.time_ns
 
 
-def _place_of(lines: list[Line]) -> list[pa.Array]:
+def _place_of(lines: list[SessionLine]) -> list[pa.Array]:
     return _place([line.seq for line in lines], [line.time_ns for line in lines])
 
 

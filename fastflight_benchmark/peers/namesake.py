@@ -92,13 +92,13 @@ def made(rows: int, columns: int, path: str) -> pa.RecordBatch:
 
 
 def loaded(path: str) -> Any:
-    """The class `Pacer` of the file at `path`."""
+    """The class `BatchPacer` of the file at `path`."""
     found = importlib.util.spec_from_file_location("pacer", path)
     if found is None or found.loader is None:
         raise ImportError(f"{path} is no module")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    return module.Pacer
+    return module.BatchPacer
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_without_a_pace_neither_async_table_waits(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "fastflight", cast(ModuleType, there))
     theirs = runpy.run_path(str(running.NAMESAKE_SCRIPT))
     monkeypatch.undo()
-    theirs["AsyncService"].aget_batches.__globals__["Pacer"] = pacer.Pacer
+    theirs["AsyncService"].aget_batches.__globals__["Pacer"] = pacer.BatchPacer
     asked = SimpleNamespace(total_rows=100, rows_per_batch=40, delay_per_row=0.0, columns=2)
 
     assert taken_at_once(theirs["AsyncService"]().aget_batches(asked)) == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.sources.pacer import Pacer
+from fastflight.sources.pacer import BatchPacer
 
 
 class SlowClock:
@@ -32,7 +32,7 @@ def test_sleeps_add_up_to_what_was_asked_and_at_most_one_oversleep(
     seconds: float, overslept: list[float], between: float
 ) -> None:
     clock = SlowClock()
-    pacer = Pacer(clock)
+    pacer = BatchPacer(clock)
     for too_long in overslept:
         clock.sleep(pacer.begin(seconds), too_long)
         pacer.end()
@@ -44,7 +44,7 @@ def test_sleeps_add_up_to_what_was_asked_and_at_most_one_oversleep(
 
 def test_an_oversleep_is_taken_off_the_next_sleeps() -> None:
     clock = SlowClock()
-    pacer = Pacer(clock)
+    pacer = BatchPacer(clock)
     assert pacer.begin(1.0) == 1.0
     clock.sleep(1.0, 2.5)
     pacer.end()
