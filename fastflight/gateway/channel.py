@@ -27,6 +27,11 @@ NORMAL, GOING_AWAY, OF_STATUS = 1000, 1001, 4000
 GOODBYE_SECONDS = 2.0
 
 
+def cut_reason(reason: str) -> str:
+    """`reason` as far as a close frame holds it, cut between characters."""
+    return reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
+
+
 class WebSocketChannel:
     """An accepted WebSocket. One task sends, one receives."""
 
@@ -77,8 +82,7 @@ class WebSocketChannel:
             pass
 
     async def _close(self, code: int, reason: str) -> None:
-        short = reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
         try:
-            await self._send({"type": "websocket.close", "code": code, "reason": short})
+            await self._send({"type": "websocket.close", "code": code, "reason": cut_reason(reason)})
         except OSError as error:
             raise Stopped("the client has left") from error

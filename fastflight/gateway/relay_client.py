@@ -18,6 +18,7 @@ from websockets.frames import Close, CloseCode, Frame, Opcode
 from websockets.protocol import Protocol, Side
 
 from fastflight.access.identity import ANYBODY, Identity
+from fastflight.gateway.channel import cut_reason
 from fastflight.gateway.connections import Waiting
 from fastflight.gateway.quota import RateLimit
 from fastflight.gateway.relay_outgoing import Buffers
@@ -50,8 +51,6 @@ MAX_CONNECTING = 32
 OPENS_AT_ONCE, OPENS_PER_SECOND = 2 * MAX_STREAMS, 32
 # A page puts one frame of the relay into each message; others may put several.
 MAX_MESSAGE_BYTES = MAX_PAYLOAD_BYTES + 64 * 1024
-# The text of a close frame, beside its code (RFC 6455, 5.5).
-MAX_REASON_BYTES = 123
 # What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
 LINGER_SECONDS = 2.0
 
@@ -246,8 +245,7 @@ class RelayClient:
         self._drop_streams("connection ended")
         self.send(last)
         self._ending = True
-        short = reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
-        self._send_frame(Opcode.CLOSE, Close(code, short).serialize())
+        self._send_frame(Opcode.CLOSE, Close(code, cut_reason(reason)).serialize())
         self._linger = self._loop.call_later(LINGER_SECONDS, self.abort)
         self._wire.listen()
         self._shut_when_sent()
