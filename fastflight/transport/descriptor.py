@@ -8,6 +8,8 @@ import select
 import threading
 from collections.abc import Callable
 
+from fastflight.concurrency import off_loop
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES
 from fastflight.transport.watch import Watch, is_timeout
@@ -82,7 +84,8 @@ class DescriptorPort:
             raise self._translated(error, "took no byte", timeout) from error
 
     async def aclose(self) -> None:
-        self.close()
+        # `release` may take its time.
+        await unbroken(off_loop(self.close))
 
     def _take(self) -> bytes:
         return os.read(self._open(), READ_BYTES)

@@ -23,8 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fastflight.concurrency import off_loop
-from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.child import ChildPort
 from fastflight.transport.descriptor import DescriptorPort
@@ -168,10 +166,6 @@ class ExecPort(DescriptorPort):
     async def awrite(self, data: bytes, timeout: float) -> None:
         with self._no_taker():
             await super().awrite(self._without_interrupts(data), timeout)
-
-    async def aclose(self) -> None:
-        # A child may take its time to end.
-        await unbroken(off_loop(self.close))
 
     def _try_write(self, data: memoryview) -> int:
         written = super()._try_write(data)
