@@ -131,6 +131,24 @@ def test_a_port_that_goes_away_under_a_thread_tells_the_loop_that_comes_next(ben
         alone(bench.port.aread(SHORT))
 
 
+@pytest.mark.parametrize("system", ["windows"])
+def test_a_write_that_the_driver_ends_early_loses_nothing(bench: Bench) -> None:
+    bench.port._port.cancel_write()
+    bench.port.write(b"whole", PATIENCE)
+    assert bench.get(5) == b"whole"
+
+
+def test_a_full_port_does_not_keep_a_reader_from_what_arrives(bench: Bench) -> None:
+    async def main() -> None:
+        fill(bench)
+        await bench.port.awrite(b"question", PATIENCE)
+        bench.give(b"talk")
+        assert await bench.port.aread(PATIENCE) == b"talk"
+        await bench.port.apurge(PATIENCE, unsent=True)
+
+    alone(main())
+
+
 def test_purging_frees_a_write_that_waits(bench: Bench) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(bench.port.awrite(FULL, PATIENCE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -236,6 +237,63 @@ def test_carrying_out_on_a_loop_that_stands_still_is_done_here() -> None:
     loop.close()
     run_on_loop(loop, lambda: done.append(True))
     assert done == [True, True]
+
+
+def test_what_is_to_run_with_room_or_later_runs_once_and_not_after_the_end(line: Line, runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        calls: asyncio.Queue[str] = asyncio.Queue()
+        line.watch.call_with_room(lambda: calls.put_nowait("room"))
+        line.watch.call_later(0, lambda: calls.put_nowait("later"))
+        assert {await calls.get(), await calls.get()} == {"room", "later"}
+        line.watch.call_with_room(lambda: calls.put_nowait("never"))
+        line.watch.call_later(0, lambda: calls.put_nowait("never"))
+        line.watch.end()
+        assert not loop.remove_writer(line.ours)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert calls.empty()
+
+    runner.run(main())
+
+
+def test_another_descriptor_ends_the_waits_that_began_before_it_was_forgotten(
+    line: Line, runner: asyncio.Runner
+) -> None:
+    ended, end = os.pipe()
+    also: tuple[int, ...] = (ended,)
+    watch = Watch(line.ours.fileno(), line._take, for_threads=True, also=lambda: also)
+
+    async def main() -> None:
+        nonlocal also
+        fill(line.ours)
+        waits = [asyncio.ensure_future(each) for each in (watch.read(PATIENCE), watch.room(PATIENCE))]
+        await asyncio.sleep(0)
+        also = ()
+        os.write(end, b"x")
+        for each in waits:
+            with pytest.raises(TimeoutError):
+                await each
+        reading = asyncio.ensure_future(watch.read(PATIENCE))
+        await asyncio.sleep(0)
+        line.theirs.send(b"last words")
+        assert await reading == b"last words"
+
+    runner.run(main())
+    also = (ended,)
+    with pytest.raises(TimeoutError):
+        watch.read_blocking(PATIENCE)
+    watch.close()
+    os.close(ended)
+    os.close(end)
+
+
+def test_once_closed_it_registers_nothing_any_more(line: Line, runner: asyncio.Runner) -> None:
+    line.watch.close()
+    for wait in (line.watch.room, line.watch.read):
+        with pytest.raises(OSError, match="closed"):
+            runner.run(wait(PATIENCE))
+    assert counting(runner).watches == 0
 
 
 def test_what_is_poured_wakes_no_reader_and_arrives_in_order(line: Line, runner: asyncio.Runner) -> None:
