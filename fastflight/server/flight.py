@@ -28,12 +28,11 @@ from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import own_actions, types
-from fastflight.server.authentication import KEY, Authentication, Handshake
 from fastflight.server.connections import cut
 from fastflight.server.deadlines import Deadlines
 from fastflight.server.descriptions import Allowing, Descriptions
-from fastflight.server.headers import Headers, begin
 from fastflight.server.interruption import InContext
+from fastflight.server.middleware import KEY, Authentication, Handshake, Headers, begin
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog
 from fastflight.service.requests import Doing, Request
