@@ -2,7 +2,7 @@
 
 from fastflight.bridge.bridge import Bridge, Ports
 from fastflight.bridge.front import DeviceFront, LineFront
-from fastflight.bridge.line import Line, State
+from fastflight.bridge.line import BridgedLine, State
 from fastflight.bridge.upstream import Upstream
 
-__all__ = ["Bridge", "DeviceFront", "Line", "LineFront", "Ports", "State", "Upstream"]
+__all__ = ["Bridge", "BridgedLine", "DeviceFront", "LineFront", "Ports", "State", "Upstream"]

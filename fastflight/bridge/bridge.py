@@ -21,7 +21,7 @@ from typing import Self
 import structlog
 
 from fastflight.bridge.acceptor import Acceptor, listening
-from fastflight.bridge.client import Viewer, Writer, notice, told
+from fastflight.bridge.client import ViewerClient, WriterClient, notice, told
 from fastflight.bridge.connection import LINGER_SECONDS, Connection
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
 from fastflight.bridge.front import Front
@@ -90,10 +90,10 @@ class Bridge:
         self._acceptors: list[Acceptor] = []
         self._running: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[Writer] = set()
-        self._newest: Writer | None = None
+        self._writers: set[WriterClient] = set()
+        self._newest: WriterClient | None = None
         # In the order in which they came.
-        self._viewers: dict[Viewer, None] = {}
+        self._viewers: dict[ViewerClient, None] = {}
         self._linger = LINGER_SECONDS
         self._draining = False
         self._closing = False
@@ -192,7 +192,7 @@ class Bridge:
             await connection.finish(linger=0)
 
     async def _write(self, connection: Connection, dialect: Dialect) -> None:
-        writer = Writer(connection, dialect)
+        writer = WriterClient(connection, dialect)
         connection.send(dialect.greeting())
         began = False
         try:
@@ -233,7 +233,7 @@ class Bridge:
             for wait in late:
                 wait.cancel()
 
-    async def _make_room(self, newest: Writer) -> None:
+    async def _make_room(self, newest: WriterClient) -> None:
         self._newest = newest
         while self._writers and self._newest is newest:
             writer = next(iter(self._writers))
@@ -247,7 +247,7 @@ class Bridge:
             text = f"all {self._max_viewers} places for viewers are taken"
             await connection.finish(told(text), self._linger)
             return
-        viewer = Viewer(connection)
+        viewer = ViewerClient(connection)
         self._viewers[viewer] = None
         self._log("viewer connected", viewer)
         try:
@@ -276,7 +276,7 @@ class Bridge:
             for viewer in self._viewers:
                 viewer.note(f"the device is {state.phase}" + (f": {state.reason}" if state.reason else ""))
 
-    def _log(self, event: str, client: Writer | Viewer, **more: str) -> None:
+    def _log(self, event: str, client: WriterClient | ViewerClient, **more: str) -> None:
         log.info(
             event, device=self._front.name, client=client.name, **{key: text for key, text in more.items() if text}
         )
@@ -290,5 +290,5 @@ def _refusal(connection: Connection) -> str:
     return f"this port is for serial tools, and {connection.browser} is what browsers begin with{hint}"
 
 
-def _taken_over(by: Writer) -> str:
+def _taken_over(by: WriterClient) -> str:
     return f"{by.name} took the device over"

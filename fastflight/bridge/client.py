@@ -13,7 +13,7 @@ from typing import Any
 
 from fastflight.bridge.connection import Connection
 from fastflight.bridge.dialect import Dialect
-from fastflight.bridge.line import Channel, State
+from fastflight.bridge.line import LineAccess, State
 from fastflight.errors import TransportError
 from fastflight.transport.chunk_buffer import Gap, TapReader
 
@@ -53,21 +53,21 @@ class _Client:
         return self._end.result() if self._end.done() else ""
 
 
-class Writer(_Client):
+class WriterClient(_Client):
     """The client that has the line. As the line's listener it passes on what the device says."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         super().__init__(connection, dialect.name)
         self._dialect = dialect
         self._behind = False
-        self._channel: Channel | None = None
+        self._channel: LineAccess | None = None
         self._patience: asyncio.TimerHandle | None = None
         # When it last sent something, by the loop's clock.
         self.heard = -math.inf
         # Set when the line is free again.
         self.released = asyncio.Event()
 
-    async def run(self, channel: Channel) -> str:
+    async def run(self, channel: LineAccess) -> str:
         """Carry bytes both ways."""
         self._channel = channel
         self._connection.full = self._full
@@ -86,7 +86,7 @@ class Writer(_Client):
         if state.phase == "lost":
             self.end(state.reason)
 
-    async def _forward(self, channel: Channel) -> None:
+    async def _forward(self, channel: LineAccess) -> None:
         while data := await self._connection.receive():
             self.heard = asyncio.get_running_loop().time()
             # Answers to a client that does not read them must not pile up.
@@ -103,7 +103,7 @@ class Writer(_Client):
         if self._channel is not None:
             self._steer(self._channel)
 
-    def _steer(self, channel: Channel) -> None:
+    def _steer(self, channel: LineAccess) -> None:
         if self._behind or self._dialect.suspended:
             channel.pause()
         else:
@@ -120,7 +120,7 @@ class Writer(_Client):
             self._patience = asyncio.get_running_loop().call_later(SUSPENDED_SECONDS, self.end, reason)
 
 
-class Viewer(_Client):
+class ViewerClient(_Client):
     """A client that may look on. One that does not keep up loses a part, and sees where.
 
     One that will send nothing (`nc ... </dev/null`) looks on all the same. That it has gone is seen when the device

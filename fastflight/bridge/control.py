@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from dataclasses import replace
 
-from fastflight.bridge.line import Channel
+from fastflight.bridge.line import LineAccess
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import (
     Control,
@@ -45,7 +45,7 @@ READY = ModemLines(cts=True, dsr=True, cd=True)
 class LineControl:
     """The serial side of `channel`, for one client."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: LineAccess) -> None:
         self._channel = channel
         # In force where the line has none of its own.
         self._settings = LineSettings()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fastflight.bridge.control import LineControl
-from fastflight.bridge.line import Channel
+from fastflight.bridge.line import LineAccess
 from fastflight.protocol.rfc2217 import LineState, NotifyLine, NotifyModem, Resume, Signature, Suspend
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
 from fastflight.protocol.telnet import Command, Negotiated, TelnetCode, TelnetData
@@ -44,10 +44,10 @@ class Dialect(Protocol):
     def encode(self, data: bytes) -> bytes:
         """Bytes of the line, as the client gets them."""
 
-    async def carry(self, data: bytes, channel: Channel, send: Send) -> None:
+    async def carry(self, data: bytes, channel: LineAccess, send: Send) -> None:
         """What the client sent, taken to the line; answers go to `send`. `TransportError` when the line fails."""
 
-    async def watch(self, channel: Channel, send: Send) -> None:
+    async def watch(self, channel: LineAccess, send: Send) -> None:
         """Tell the client of the line, until cancelled."""
 
 
@@ -63,10 +63,10 @@ class Raw:
     def encode(self, data: bytes) -> bytes:
         return data
 
-    async def carry(self, data: bytes, channel: Channel, send: Send) -> None:
+    async def carry(self, data: bytes, channel: LineAccess, send: Send) -> None:
         await channel.write(data)
 
-    async def watch(self, channel: Channel, send: Send) -> None:
+    async def watch(self, channel: LineAccess, send: Send) -> None:
         await asyncio.Event().wait()
 
 
@@ -89,7 +89,7 @@ class Rfc2217:
     def encode(self, data: bytes) -> bytes:
         return self._server.encode(data)
 
-    async def carry(self, data: bytes, channel: Channel, send: Send) -> None:
+    async def carry(self, data: bytes, channel: LineAccess, send: Send) -> None:
         control = self._on(channel)
         for start in range(0, len(data), FEED_BYTES):
             if start:
@@ -102,7 +102,7 @@ class Rfc2217:
                     send(self._server.take())
             send(self._server.take())
 
-    async def watch(self, channel: Channel, send: Send) -> None:
+    async def watch(self, channel: LineAccess, send: Send) -> None:
         control = self._on(channel)
         while channel.control is not None and control.has_modem:
             await self._tell_modem(control, force=False)
@@ -110,7 +110,7 @@ class Rfc2217:
             await asyncio.sleep(MODEM_SECONDS)
         await asyncio.Event().wait()
 
-    def _on(self, channel: Channel) -> LineControl:
+    def _on(self, channel: LineAccess) -> LineControl:
         if self._control is None:
             self._control = LineControl(channel)
         return self._control

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from fastflight.bridge.channel import PortChannel
 from fastflight.bridge.control import CONTROL_SECONDS
-from fastflight.bridge.line import Channel, Driven, Line, Listener, State
+from fastflight.bridge.line import BridgedLine, Driven, LineAccess, Listener, State
 from fastflight.concurrency import Exclusive
 from fastflight.device import Device
 from fastflight.errors import TransportClosed, TransportError
@@ -30,7 +30,7 @@ class Front(Protocol):
     def name(self) -> str:
         """The device as people know it."""
 
-    def hold(self, holder: str, listener: Listener) -> AbstractAsyncContextManager[Channel]:
+    def hold(self, holder: str, listener: Listener) -> AbstractAsyncContextManager[LineAccess]:
         """Have the line for an `async with` block; `holder` is what others are told meanwhile.
 
         `BusyError`, at once, when somebody else has it. `TransportError` when it could not be opened, or was lost
@@ -47,7 +47,7 @@ class Front(Protocol):
 class LineFront:
     """A line of the bridge's own."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: BridgedLine) -> None:
         self._line = line
         self._exclusive = Exclusive(line.name)
         self._settled = asyncio.Event()
@@ -59,7 +59,7 @@ class LineFront:
         return self._line.name
 
     @contextlib.asynccontextmanager
-    async def hold(self, holder: str, listener: Listener) -> AsyncIterator[Channel]:
+    async def hold(self, holder: str, listener: Listener) -> AsyncIterator[LineAccess]:
         async with self._exclusive.aheld(holder, 0):
             if self._line.state.phase != "open":
                 self._settled.clear()
@@ -113,7 +113,7 @@ class DeviceFront:
         return self._device.name
 
     @contextlib.asynccontextmanager
-    async def hold(self, holder: str, listener: Listener) -> AsyncIterator[Channel]:
+    async def hold(self, holder: str, listener: Listener) -> AsyncIterator[LineAccess]:
         async with self._device.aline(holder, timeout=0) as port:
             channel = PortChannel(port, listener, self._driven.setdefault(port, Driven.at_first(self._device.address)))
             reading = asyncio.ensure_future(channel.run())
@@ -152,7 +152,7 @@ class DeviceFront:
 
 
 @contextlib.asynccontextmanager
-async def _as_found(channel: Channel) -> AsyncIterator[None]:
+async def _as_found(channel: LineAccess) -> AsyncIterator[None]:
     """Put the serial settings back at the end: what comes next expects the speed that the device was opened with."""
     before = channel.control.settings if channel.control is not None else None
     try:

@@ -1,8 +1,8 @@
-"""What a bridge stands in front of: one device line that lives on, on one event loop.
+"""The device line behind a bridge: it outlives its losses, and belongs to one event loop.
 
-A `Line` is run by `run`, which opens it, reads it, and opens it again when it was lost, until it is cancelled. What it
-receives goes to its tap first and then to its one `Listener`; a listener that cannot take more says `pause`, and is
-told nothing further until `resume`. All calls belong to the loop that runs the line.
+`BridgedLine.run` opens the line, reads it, and opens it again after a loss, until it is cancelled. What the line
+receives goes to its tap first and then to its one `Listener`. A listener that cannot take more calls `pause`, and
+receives nothing further until it calls `resume`. All calls are made on the loop that runs the line.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Listener(Protocol):
         """The line's state is another one now."""
 
 
-class Channel(Protocol):
+class LineAccess(Protocol):
     """A device line to read and write, while it is one's own."""
 
     @property
@@ -79,7 +79,7 @@ class Channel(Protocol):
         """Read on."""
 
 
-class Line(Channel, Protocol):
+class BridgedLine(LineAccess, Protocol):
     """A device line that outlives its losses."""
 
     @property

@@ -1,6 +1,6 @@
 """The line of a bridge's own: opened, read, and opened again for as long as the bridge lives.
 
-An `Upstream` is a `Line` (see `line`) over any device address. A line that is lost is told as such, with the reason,
+An `Upstream` is a `BridgedLine` over any device address. A line that is lost is told as such, with the reason,
 and opened again after a wait that grows (`Backoff`), wherever the device is then (`whereabouts`). Nothing polls while
 it is open. While it is lost, something must: no portable call says that a port came back, or that a peer listens.
 
@@ -70,7 +70,7 @@ class Backoff:
         self._seconds = self._first
 
 
-class Stream(Protocol):
+class PortStream(Protocol):
     """The part of a port that a line needs."""
 
     async def aread(self, timeout: float) -> bytes:
@@ -96,7 +96,7 @@ class Upstream:
         self._place = Whereabouts(address)
         self._state = State("connecting")
         self._listener: Listener | None = None
-        self._stream: Stream | None = None
+        self._stream: PortStream | None = None
         self._driven = Driven.at_first(address)
         self._reading = asyncio.Event()
         self._reading.set()
@@ -199,10 +199,10 @@ class Upstream:
             with contextlib.suppress(TransportError):
                 await stream.aclose()
 
-    async def _open(self) -> Stream:
+    async def _open(self) -> PortStream:
         return await off_loop(self._place.open, OPEN_SECONDS, discard=lambda port: port.close())
 
-    async def _read(self, stream: Stream) -> NoReturn:
+    async def _read(self, stream: PortStream) -> NoReturn:
         while True:
             await self._reading.wait()
             try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fastflight.bridge.line import Line, State
+from fastflight.bridge.line import BridgedLine, State
 from fastflight.bridge.upstream import Backoff, Upstream
 from fastflight.errors import TransportClosed
 from fastflight.transport import SerialControl, parse_url
@@ -47,7 +47,7 @@ def patient(url: str) -> Upstream:
 
 
 def test_is_a_line() -> None:
-    line: Line = patient("socket://127.0.0.1:1")
+    line: BridgedLine = patient("socket://127.0.0.1:1")
     assert line.name == "socket://127.0.0.1:1"
     assert line.state == State("connecting")
     assert Upstream(parse_url("sim:"), name="weather").name == "weather"
