@@ -154,6 +154,12 @@ def tables() -> Iterator[tuple[str, pa.Table]]:
 
 
 TABLES = dict(tables())
+# The edge does not look into columns: dictionaries and runs of one type stand for those of all, which go by Flight.
+BY_HTTP = [
+    name
+    for name in TABLES
+    if not name.startswith(("dictionary of ", "runs of ")) or name.endswith((" of string", " of null", " of lists"))
+]
 
 
 @dataclass
@@ -315,7 +321,7 @@ def test_packed_records(edges: Edges, name: str) -> None:
     assert shown(back) == shown(column)
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", BY_HTTP)
 @pytest.mark.parametrize("format_", ["arrow", "csv", "jsonl"])
 def test_by_http(edges: Edges, name: str, format_: str) -> None:
     table, path = TABLES[name], f"h.{format_}"
