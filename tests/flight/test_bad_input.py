@@ -19,14 +19,26 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.errors import RequestError
+from fastflight.simulator import samples
 
-from .conftest import Board, Serve, command
+from .conftest import Board, Serve, command, serving, simulated
 from .refusal import DEVICE, FILE, INVALID_ARGUMENT, NOT_FOUND, OLD, TABLE, refused
 
 
+@pytest.fixture(scope="module")
+def one_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """A simulated board for all: what one test does to it or its server is seen by the next."""
+    folder = tmp_path_factory.mktemp("one")
+    samples.write_samples(str(folder / "board"))
+    with serving({"demo": simulated(folder)}, folder / "board") as board:
+        board.act("device.info", device="demo")  # opens its line, which stays open: no leak of the first test
+        yield board
+
+
 @pytest.fixture
-def board(board: Board) -> Iterator[Board]:
-    """The simulated board; at the end it must still answer, and hold `/old.csv` as it was."""
+def board(one_board: Board) -> Iterator[Board]:
+    """The board; after each test it must still answer, and hold `/old.csv` as it was."""
+    board = one_board
     (board.folder / "old.csv").write_bytes(OLD)
     yield board
     assert board.table(**FILE, path="/old.csv")["n"].to_pylist() == [1, 2, 3]
