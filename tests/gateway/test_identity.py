@@ -263,8 +263,8 @@ def test_whose_token_is_good_no_more_is_put_out(kind: str, how: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_upload_of_one_whose_token_is_good_no_more_breaks_off(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("authenticator", "stream"):
-        monkeypatch.setattr(f"fastflight.service.{name}.LOOK_SECONDS", 0.0)
+    for name in ("access.authenticator", "runtime.stream"):
+        monkeypatch.setattr(f"fastflight.{name}.LOOK_SECONDS", 0.0)
     with guarding(kind) as guarded, socket.create_connection(("127.0.0.1", guarded.gateway.port), SOON) as raw:
         token = guarded.tokens["operator"]
         head = f"PUT /devices/lab-1/files/x.bin HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
