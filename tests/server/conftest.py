@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+import structlog
 
 from fastflight.access.action import Body
 from fastflight.concurrency import Shards
@@ -44,6 +45,13 @@ ERRORS: dict[str, BaseException] = {
     "cancelled": asyncio.CancelledError(),
     "exit": SystemExit(2),
 }
+
+
+@pytest.fixture(autouse=True)
+def _plain_tracebacks() -> None:
+    """Log unforeseen errors without colours and source code: to draw those took most of the time of some tests."""
+    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], renderer])
 
 
 class Trial(Request):
