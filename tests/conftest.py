@@ -58,6 +58,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Give it back: libraries in C++ look at the end whether anything is left of their objects."""
+    gc.unfreeze()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "desk_board" in metafunc.fixturenames:
         urls = metafunc.config.getoption("--device")
