@@ -11,6 +11,7 @@ it. Run this file to start one in a process of its own.
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import Annotated
 
 import pyarrow as pa
@@ -50,7 +51,8 @@ class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
         if not isinstance(request, Mock):
             raise TypeError(f"the catalog holds one type, and this is {type(request).__name__}")
         reading = mock.read(request)
-        return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(reading.schema, reading.batches))
+        batches = chain.from_iterable(reading.lots)
+        return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(reading.schema, batches))
 
 
 def expected_bytes(request: Mock) -> int:

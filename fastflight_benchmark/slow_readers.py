@@ -30,7 +30,7 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, Source
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncReading, Reading
+from fastflight.service.source import AsyncReading, Lot, Reading
 from fastflight_benchmark import ending
 from fastflight_benchmark.spawned import spawned_by
 
@@ -66,17 +66,17 @@ def batch(number: int) -> pa.RecordBatch:
 
 def read(request: Fresh) -> Reading:
     """The table, in the asking thread."""
-    return Reading(SCHEMA, (batch(number) for number in range(request.rows // ROWS)))
+    return Reading(SCHEMA, ([batch(number)] for number in range(request.rows // ROWS)))
 
 
 async def aread(request: Fresh) -> AsyncReading:
     """The table, on an event loop."""
 
-    async def batches() -> AsyncIterator[pa.RecordBatch]:
+    async def lots() -> AsyncIterator[Lot]:
         for number in range(request.rows // ROWS):
-            yield batch(number)
+            yield [batch(number)]
 
-    return AsyncReading(SCHEMA, batches())
+    return AsyncReading(SCHEMA, lots())
 
 
 def serve(streams: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import pyarrow as pa
 from fastflight.client import Missed
 from fastflight.errors import StorageError
 from fastflight.log import StoreReader
-from fastflight.runtime.outgoing import plain
-from fastflight.service.source import AsyncReading, Noted
+from fastflight.runtime.outgoing import aclose, plain
+from fastflight.service.source import AsyncReading, Lot, Noted
 from fastflight.sources.recording import RecordingSource
 
 
@@ -46,13 +46,19 @@ class OfflineRows:
         return self._reading.summary()
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        batches = self._reading.batches
         try:
-            async for item in batches:
-                if isinstance(item, Noted) and "gap" in item.note:
-                    self.gaps.append(Missed(**item.note["gap"]))
-                batch = item.batch if isinstance(item, Noted) else item
-                if batch.num_rows:
-                    yield batch.cast(self.schema)
+            for batch in self._rows(self._reading.first):
+                yield batch
+            async for lot in self._reading.lots:
+                for batch in self._rows(lot):
+                    yield batch
         finally:
-            await batches.aclose()  # type: ignore[attr-defined]
+            await aclose(self._reading.lots)
+
+    def _rows(self, lot: Lot) -> Iterator[pa.RecordBatch]:
+        for item in lot:
+            if isinstance(item, Noted) and "gap" in item.note:
+                self.gaps.append(Missed(**item.note["gap"]))
+            batch = item.batch if isinstance(item, Noted) else item
+            if batch.num_rows:
+                yield batch.cast(self.schema)

@@ -32,7 +32,6 @@ from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.runtime.outgoing import Piece
-from fastflight.runtime.weight import weight
 from fastflight.service import Catalog, Source, decode
 from fastflight.service.requests import (
     DeviceExec,
@@ -46,7 +45,7 @@ from fastflight.service.requests import (
     Recording,
     Request,
 )
-from fastflight.service.source import Summary
+from fastflight.service.source import Summary, held_bytes
 
 REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
 # What waits on the way to the server, which has as much again.
@@ -136,7 +135,7 @@ class RemoteBackend:
         try:
             async for batch in batches:
                 with contextlib.suppress(Stopped):  # the write has ended, and says why
-                    await handed.aput(batch, weight(batch))
+                    await handed.aput(batch, held_bytes(batch))
                 if writing.done():
                     break
             handed.finish()
@@ -179,4 +178,4 @@ async def _answered(stream: RowStream, ahead_bytes: int) -> AsyncIterator[Stream
 
 
 def _size(piece: Piece) -> int:
-    return weight(piece[0])
+    return held_bytes(piece[0])

@@ -30,7 +30,7 @@ from fastflight.client.stream import (
 )
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
-from fastflight.runtime.weight import weight
+from fastflight.service.source import held_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ class ParallelRowStream:
             jobs,
             limit=parallel,
             max_bytes=MAX_AHEAD_BYTES,
-            size_of=weight,
+            size_of=held_bytes,
             ordered=ordered,
             name="fastflight-endpoint",
         )

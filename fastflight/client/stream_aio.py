@@ -18,7 +18,7 @@ from fastflight.client.stream import Missed, RowStream, Summary, warn_if_incompl
 from fastflight.concurrency.channel import Channel
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
-from fastflight.runtime.weight import weight
+from fastflight.service.source import held_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +121,7 @@ class AsyncRowStream:
 def _read_ahead(stream: RowStream | ParallelRowStream, batches: Channel[pa.RecordBatch]) -> None:
     try:
         for batch in stream:
-            batches.put(batch, weight(batch))
+            batches.put(batch, held_bytes(batch))
     except BaseException as error:
         stream.cancel()
         batches.fail(error)

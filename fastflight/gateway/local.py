@@ -26,15 +26,15 @@ from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.gateway.typed import TYPED, handing_in
 from fastflight.gateway.writing import WAITING_BYTES, Handed, Writing, carry_out, in_thread, on_shard
-from fastflight.runtime.outgoing import Outgoing, Piece, Weighed, async_items, items
+from fastflight.runtime.outgoing import Account, Piece, Run, aruns, held, runs
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog, decode, dispatch
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import ResolvedRequest
-from fastflight.service.source import AsyncReading, Kept, Noted, Progress, Reading, Refused, Summary
+from fastflight.service.source import Kept, Progress, Reading, Refused, Summary
 
-# A reading, then its batches.
+# A reading, then its runs.
 Coming = AsyncGenerator[Any, None]
 
 
@@ -105,8 +105,8 @@ class LocalBackend:
         shard = self._shards.of(request.belongs_to)
         handed = Channel[pa.RecordBatch](WAITING_BYTES)
         async with self._stream(request, caller) as stream:
-            items = partial(async_items, lambda: exchange(request, TYPED, handed), request)
-            async with contextlib.aclosing(across(shard, items, max_bytes=ahead_bytes, size_of=Weighed())) as coming:
+            answered = partial(aruns, lambda: exchange(request, TYPED, handed), request)
+            async with contextlib.aclosing(across(shard, answered, max_bytes=ahead_bytes, size_of=held)) as coming:
                 async with handing_in(typed, handed):
                     yield await _answer(coming, stream)
 
@@ -125,12 +125,12 @@ class LocalBackend:
         source = self._catalog.source_of(request)
         if request.mode == "sync":
             read = dispatch.reader(source)
-            blocking = partial(items, lambda: read(request), request)
-            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=Weighed())
+            blocking = partial(runs, lambda: read(request), request)
+            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=held)
         aread = dispatch.async_reader(source)
         shard = self._shards.of(request.belongs_to)
-        items_there = partial(async_items, lambda: aread(request), request)
-        return lambda: across(shard, items_there, max_bytes=ahead_bytes, size_of=Weighed())
+        there = partial(aruns, lambda: aread(request), request)
+        return lambda: across(shard, there, max_bytes=ahead_bytes, size_of=held)
 
     def _writing(self, request: Request, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
         source = self._catalog.source_of(request)
@@ -180,22 +180,18 @@ class LocalBackend:
 
 async def _answer(coming: Coming, stream: Stream) -> StreamedAnswer:
     """What comes, once it says what it is."""
-    reading = cast(Reading | AsyncReading, await anext(coming))
+    reading = cast(Reading, await anext(coming))
     if reading.drain is not None:
         stream.when_draining(reading.drain)
-    batches = cast(AsyncIterator[pa.RecordBatch | Noted], coming)
-    outgoing = Outgoing(reading.schema, stream)
-    return StreamedAnswer(
-        reading.schema, _pieces(batches, outgoing, stream), lambda: outgoing.trailer(reading.summary())
-    )
+    account = Account(stream)
+    return StreamedAnswer(reading.schema, _pieces(coming, account, stream), lambda: account.trailer(reading.summary()))
 
 
-async def _pieces(
-    batches: AsyncIterator[pa.RecordBatch | Noted], outgoing: Outgoing, stream: Stream
-) -> AsyncIterator[Piece]:
+async def _pieces(coming: AsyncIterator[Run], account: Account, stream: Stream) -> AsyncIterator[Piece]:
     try:
-        async for item in batches:
-            for piece in outgoing.pieces(item):
+        async for run in coming:
+            account.sending(run)
+            for piece in run.pieces():
                 yield piece
     except asyncio.CancelledError:
         _check_stopped(stream)  # here rather than later: the client can be told

@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastflight.concurrency import Channel
 from fastflight.errors import Stopped
 from fastflight.gateway.status import HttpRefusal
-from fastflight.runtime.weight import weight
+from fastflight.service.source import held_bytes
 from fastflight.tables.bare import one_content
 
 TYPED = pa.schema([pa.field("data", pa.binary(), nullable=False)])
@@ -76,7 +76,7 @@ async def _feed(typed: AsyncIterator[bytes], handed: Channel[pa.RecordBatch]) ->
     try:
         async for data in typed:
             batch = pa.RecordBatch.from_arrays([one_content(data)], schema=TYPED)
-            await handed.aput(batch, weight(batch, len(data)))
+            await handed.aput(batch, held_bytes(batch, len(data)))
         handed.finish()
     except Stopped:
         return  # the exchange has ended, and says why

@@ -17,8 +17,7 @@ import pyarrow as pa
 from fastflight.concurrency import Channel, Shard
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.runtime.stream import Stream
-from fastflight.runtime.weight import weight
-from fastflight.service.source import Sent, Summary
+from fastflight.service.source import Sent, Summary, held_bytes
 
 # What waits on the way to a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
 WAITING_BYTES = 1024 * 1024
@@ -93,7 +92,7 @@ async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> None:
         size = pa.ipc.get_record_batch_size(batch)
         stream.count(batch.num_rows, size)
         try:
-            await handed.aput(batch, weight(batch, size))
+            await handed.aput(batch, held_bytes(batch, size))
         except Stopped:
             return
     handed.finish()

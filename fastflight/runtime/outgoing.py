@@ -1,35 +1,38 @@
-"""From a source's batches to what a client gets, whichever edge it asked. No I/O.
+"""From a source's lots to what a client gets, for every edge. No I/O.
 
-Each batch goes out in pieces of a size that every client takes; one that the source `Noted` has its note with its first
-piece. A batch without rows and without a note is a sign of life: one every `HEARTBEAT_SECONDS` goes on. When all have
-gone, there is a trailer: rows, bytes, duration_seconds and the source's summary.
+A `Packer` works where the source runs. It makes each lot into runs: batches as they are sent, measured once, each below
+the size that every client takes. A batch with a note is a run of its own. A batch without rows and without a note, and
+an empty lot, are signs of life: one every `HEARTBEAT_SECONDS` is sent.
+
+An `Account` works where the runs are sent. It counts them, and makes the trailer that follows the last one: rows,
+bytes, duration_seconds and the source's summary.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from fastflight.errors import DataError
-from fastflight.runtime.joining import Sizes
 from fastflight.runtime.stream import Stream
-from fastflight.runtime.weight import weight
 from fastflight.service.requests import Mode, Request
-from fastflight.service.source import AsyncReading, Noted, Reading, Summary
+from fastflight.service.source import AsyncReading, Lot, Noted, Reading, Summary, held_bytes
 from fastflight.service.wire import encode
+from fastflight.tables.bare import empty
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
-# A source that has nothing to give says so with batches without rows, at least every 5 s. One that comes so long after
-# the last message goes on to the client, so that it and the proxies on the way see that the stream is alive. A word
-# that is a little early must go on, too, or the next would come after 10 s.
+# Sources show that they are alive at least every 5 s. One whose sign comes so long after the last message goes on to
+# the client, so that it and the proxies on the way see that the stream is alive. A sign that is a little early must go
+# on, too, or the next would come after 10 s.
 HEARTBEAT_SECONDS = 4.5
-# A column of fixed width has a message describe it and pad its buffers by less than 256 bytes: those of so many columns
-# are no more than half a message.
+# A column of fixed width takes less than 256 bytes of a message beside its values: those of so many columns are no more
+# than half a message.
 MAX_PADDED_COLUMNS = MAX_MESSAGE_BYTES // 2 // 256
 
 # A batch, and what is to be known at its place.
@@ -37,120 +40,105 @@ Note = Mapping[str, Any]
 Piece = tuple[pa.RecordBatch, Note | None]
 
 
-def described(schema: pa.Schema, request: Request, path: Mode) -> pa.Schema:
-    """`schema` as it is sent, saying what was asked and what served it."""
-    metadata = {**(schema.metadata or {}), b"fastflight.request": encode(request), b"fastflight.path": path.encode()}
-    return plain(schema).with_metadata(metadata)
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Batches that are sent one after the other. A `note` belongs to the first of them.
 
-
-def plain(schema: pa.Schema) -> pa.Schema:
-    """`schema` with dictionary columns as their values: Flight's generators cannot send them (apache/arrow#38480)."""
-    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
-    return pa.schema(fields, schema.metadata)
-
-
-async def async_items(
-    read: Callable[[], Awaitable[AsyncReading]], request: Request
-) -> AsyncIterator[AsyncReading | Noted | pa.RecordBatch]:
-    """The reading, then its batches: opened and iterated by one task, so that one cancellation ends both."""
-    reading = await read()
-    try:
-        yield replace(reading, schema=described(reading.schema, request, "async"))
-        async for batch in reading.batches:
-            yield batch
-    finally:
-        aclose = getattr(reading.batches, "aclose", None)
-        if aclose is not None:
-            await aclose()
-
-
-def items(read: Callable[[], Reading], request: Request) -> Generator[Reading | Noted | pa.RecordBatch, None, None]:
-    """The same in a thread."""
-    reading = read()
-    try:
-        yield replace(reading, schema=described(reading.schema, request, "sync"))
-        yield from reading.batches
-    finally:
-        close = getattr(reading.batches, "close", None)
-        if close is not None:
-            close()
-
-
-class Weighed:
-    """The bytes that each item of one answer holds while it waits."""
-
-    def __init__(self) -> None:
-        self._sizes: Sizes | None = None
-        self._last: pa.RecordBatch | None = None
-
-    def __call__(self, item: Reading | AsyncReading | Noted | pa.RecordBatch) -> int:
-        if isinstance(item, Reading | AsyncReading):
-            self._sizes = Sizes(item.schema)
-            return 0
-        assert self._sizes is not None, "the reading comes first"
-        batch = item.batch if isinstance(item, Noted) else item
-        size = self._sizes.of(batch)
-        if batch is self._last:  # given again, as the benchmark table is: there is no more of it
-            return size
-        self._last = batch
-        return weight(batch, size)
-
-
-def most_rows(request: Request) -> int | None:
-    """How many rows a batch may have at most; None where the request does not say."""
-    return getattr(request, "batch_rows", None)
-
-
-class Outgoing:
-    """One answer on its way: `pieces` of each item that the source gives, then the `trailer`.
-
-    Or, for an edge that can have it so, `batches` of one item after the other, with less to do for each.
+    `bytes`: of their values. `held`: the memory that they take while they wait.
     """
 
-    def __init__(self, schema: pa.Schema, stream: Stream) -> None:
-        """`schema` is the `described` one. What goes out is counted in `stream`."""
-        self._schema = schema
-        self._stream = stream
-        self._sent = time.monotonic()
-        self._sizes = Sizes(schema)
-        # Of a batch of so many bytes it need not be asked how large its message is.
+    batches: list[pa.RecordBatch]
+    rows: int
+    bytes: int
+    held: int
+    note: Note | None = None
+
+    def pieces(self) -> Iterator[Piece]:
+        """Each batch, the first one with the note."""
+        note = self.note
+        for batch in self.batches:
+            yield batch, note
+            note = None
+
+
+class Packer:
+    """Makes one answer's lots into runs. `schema` is the one that is sent."""
+
+    def __init__(self, schema: pa.Schema, request: Request, path: Mode) -> None:
+        """`schema` is the source's; `path` served the request."""
+        said = {b"fastflight.request": encode(request), b"fastflight.path": path.encode()}
+        self.schema = plain(schema).with_metadata({**(schema.metadata or {}), **said})
+        # A batch with at most so many bytes of values is below the size of a message without measuring that.
         flat = all(pa.types.is_primitive(field.type) for field in schema)
         self._surely_fits = MAX_MESSAGE_BYTES // 2 if flat and len(schema) <= MAX_PADDED_COLUMNS else 0
+        self._given = time.monotonic()
+        # Measuring takes 2 us a column, and a source may give a batch again.
+        self._measured: pa.RecordBatch | None = None
+        self._size = 0
+
+    def pack(self, lot: Lot) -> Iterator[Run]:
+        """What is sent of a lot."""
+        batches: list[pa.RecordBatch] = []
+        rows = size = held = 0
+        for item in lot or (empty(self.schema),):
+            if isinstance(item, Noted):
+                if batches:
+                    yield Run(batches, rows, size, held)
+                    batches, rows, size, held = [], 0, 0, 0
+                batch = self._plain(item.batch)
+                measured = self._measure(batch)
+                yield Run(list(split(batch)), batch.num_rows, measured, held_bytes(batch, measured), item.note)
+            elif item.num_rows or self._is_due():
+                batch = self._plain(item)
+                measured = self._measure(batch)
+                if measured <= self._surely_fits:
+                    batches.append(batch)
+                else:
+                    batches += split(batch)
+                rows += batch.num_rows
+                size += measured
+                held += held_bytes(batch, measured)
+            else:
+                continue
+            self._given = time.monotonic()
+        if batches:
+            yield Run(batches, rows, size, held)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._given >= HEARTBEAT_SECONDS
+
+    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch with dictionary columns as the plain one that is sent."""
+        if batch.schema.equals(self.schema):
+            return batch
+        if batch.schema.names != self.schema.names:
+            raise DataError("the source gave a batch with other columns than its schema has")
+        try:
+            return batch.cast(self.schema)
+        except pa.ArrowException as error:
+            raise DataError("the source gave a batch that does not fit its schema") from error
+
+    def _measure(self, batch: pa.RecordBatch) -> int:
+        if batch is not self._measured:
+            self._measured, self._size = batch, int(batch.nbytes)
+        return self._size
+
+
+class Account:
+    """Counts the runs of one answer as they are sent, in `stream`, too."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
         # The stream may count what comes, too.
         self._rows = 0
         self._bytes = 0
 
-    def pieces(self, item: pa.RecordBatch | Noted) -> Iterator[Piece]:
-        """What goes out of a batch. Raises `Stopped` once nobody wants it."""
-        batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
-        passed = self._passed(batch, is_noted=note is not None)
-        for piece in split(passed) if passed is not None else ():
-            self.offer()
-            yield piece, note
-            note = None
-        self._stream.offered = 0.0
-
-    def batches(self, items: Iterator[pa.RecordBatch | Noted]) -> Generator[pa.RecordBatch, None, Noted | None]:
-        """What goes out of `items` up to the first that is `Noted`: returns that, or None at the end."""
-        for item in items:
-            if isinstance(item, Noted):
-                return item
-            batch = self._passed(item, is_noted=False)
-            if batch is None:
-                continue
-            if self._sizes.last <= self._surely_fits:
-                self._stream.offered = self._sent
-                yield batch
-            else:
-                for piece in split(batch):
-                    self.offer()
-                    yield piece
-            self._stream.offered = 0.0
-        return None
-
-    def offer(self) -> None:
-        """Something is in front of the client from now on."""
-        self._stream.offered = time.monotonic()
+    def sending(self, run: Run) -> None:
+        """A run goes out. Raises `Stopped` once nobody wants it."""
+        self._stream.passing()
+        self._rows += run.rows
+        self._bytes += run.bytes
+        self._stream.count(run.rows, run.bytes)
 
     def trailer(self, summary: Summary) -> Note:
         """What is to be known at the end."""
@@ -162,21 +150,58 @@ class Outgoing:
             **summary,
         }
 
-    def _passed(self, batch: pa.RecordBatch, *, is_noted: bool) -> pa.RecordBatch | None:
-        """The batch as it is sent, counted; None if it need not be."""
-        self._stream.passing()
-        now = time.monotonic()
-        rows = batch.num_rows
-        if not rows and not is_noted and now - self._sent < HEARTBEAT_SECONDS:
-            return None
-        self._sent = now
-        if not batch.schema.equals(self._schema):
-            batch = _conformed(batch, self._schema)
-        size = self._sizes.of(batch)
-        self._rows += rows
-        self._bytes += size
-        self._stream.count(rows, size)
-        return batch
+
+def held(item: Reading | AsyncReading | Run) -> int:
+    """What an item of `runs` takes while it waits."""
+    return item.held if isinstance(item, Run) else 0
+
+
+def runs(read: Callable[[], Reading], request: Request) -> Generator[Reading | Run, None, None]:
+    """Open a source and pack it, in this thread: the reading, with the schema that is sent, then the runs."""
+    reading = read()
+    try:
+        packer = Packer(reading.schema, request, "sync")
+        yield replace(reading, schema=packer.schema)
+        for lot in chain((reading.first,) if reading.first else (), reading.lots):
+            yield from packer.pack(lot)
+    finally:
+        close(reading.lots)
+
+
+async def aruns(read: Callable[[], Awaitable[AsyncReading]], request: Request) -> AsyncIterator[AsyncReading | Run]:
+    """As `runs`, on an event loop: opened and iterated by one task, so that one cancellation ends both."""
+    reading = await read()
+    try:
+        packer = Packer(reading.schema, request, "async")
+        yield replace(reading, schema=packer.schema)
+        if reading.first:
+            for run in packer.pack(reading.first):
+                yield run
+        async for lot in reading.lots:
+            for run in packer.pack(lot):
+                yield run
+    finally:
+        await aclose(reading.lots)
+
+
+def close(lots: object) -> None:
+    """Close an iterator that can be closed."""
+    closing = getattr(lots, "close", None)
+    if closing is not None:
+        closing()
+
+
+async def aclose(lots: object) -> None:
+    """Close an asynchronous iterator that can be closed."""
+    closing = getattr(lots, "aclose", None)
+    if closing is not None:
+        await closing()
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """`schema` with dictionary columns as their values: Flight's generators cannot send them (apache/arrow#38480)."""
+    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
+    return pa.schema(fields, schema.metadata)
 
 
 def split(batch: pa.RecordBatch, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator[pa.RecordBatch]:
@@ -187,13 +212,3 @@ def split(batch: pa.RecordBatch, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator
     half = batch.num_rows // 2
     yield from split(batch.slice(0, half), max_bytes)
     yield from split(batch.slice(half), max_bytes)
-
-
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with dictionary columns as the plain one that is sent."""
-    if batch.schema.names != schema.names:
-        raise DataError("the source gave a batch with other columns than its schema has")
-    try:
-        return batch.cast(schema)
-    except pa.ArrowException as error:
-        raise DataError("the source gave a batch that does not fit its schema") from error

@@ -161,6 +161,14 @@ class Stream(AdmissionTicket):
             self._looked = now
             self.check()
 
+    def offer(self) -> None:
+        """Something is in front of the client from now on."""
+        self.offered = time.monotonic()
+
+    def taken(self) -> None:
+        """The client has taken it."""
+        self.offered = 0.0
+
     def count(self, rows: int, size: int) -> None:
         """A batch was sent or taken."""
         self.rows += rows

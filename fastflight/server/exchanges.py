@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,12 +24,11 @@ from fastflight.concurrency import Channel, Shard, failure_of
 from fastflight.concurrency.channel import Wait
 from fastflight.errors import Stopped
 from fastflight.runtime.stream import Stream
-from fastflight.runtime.weight import weight
 from fastflight.server import answers
 from fastflight.server.uploads import REFUSED, WAITING_BYTES, Incoming
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
-from fastflight.service.source import Source
+from fastflight.service.source import Source, held_bytes
 from fastflight.tables.bare import empty
 
 
@@ -65,9 +63,8 @@ def talk(
         for message in messages:
             if isinstance(message, tuple):
                 _write(writer.write_with_metadata, *message)
-            elif isinstance(message, pa.RecordBatchReader):
-                for batch in message:
-                    _write(writer.write_batch, batch)
+            elif isinstance(message, pa.Table):
+                _write(writer.write_table, message)
             else:
                 _write(writer.write_batch, message)
     except BaseException:
@@ -91,17 +88,17 @@ def _write(write: Callable[..., None], *message: Any) -> None:
 
 def _refuse(writer: flight.MetadataRecordBatchWriter, schema: pa.Schema, stream: Stream) -> None:
     """Tell a client that waits for rows that no more will come."""
-    stream.offered = time.monotonic()
+    stream.offer()
     with contextlib.suppress(pa.ArrowException, OSError):  # it has left
         writer.write_with_metadata(empty(schema), pa.py_buffer(REFUSED))
-    stream.offered = 0.0
+    stream.taken()
 
 
 def _take(incoming: Incoming, batches: Channel[pa.RecordBatch], wait: Wait) -> None:
     """Hand the client's batches to the source. Whatever fails here is the source's error: it would wait for ever."""
     try:
         for batch in incoming:
-            batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)), wait)
+            batches.put(batch, held_bytes(batch, pa.ipc.get_record_batch_size(batch)), wait)
     except Stopped:
         batches.finish()  # the client has left, or the source takes no more: both know by themselves
     except BaseException as error:

@@ -35,10 +35,9 @@ from fastflight.concurrency import Channel, Shard, failure_of
 from fastflight.concurrency.channel import Wait
 from fastflight.errors import DataError, FastFlightError, Stopped
 from fastflight.runtime.stream import Stream
-from fastflight.runtime.weight import weight
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer
+from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer, held_bytes
 from fastflight.tables.vetting import vet_batch, vet_schema
 
 # The last message of what has failed while its client says nothing: it ends its side then, and has the error.
@@ -216,7 +215,7 @@ def _carry_out(
     stream.when_stopped(lambda: batches.cancel(Stopped(stream.why_stop, hint="Ask again")))
     try:
         for batch in incoming:
-            batches.put(batch, weight(batch, pa.ipc.get_record_batch_size(batch)), wait)
+            batches.put(batch, held_bytes(batch, pa.ipc.get_record_batch_size(batch)), wait)
         batches.finish()
         wait(ended)
     except BaseException as error:

@@ -3,15 +3,15 @@
 A sync reader runs in the thread that asks; an async one on an event loop. Which of the two a request takes is decided
 by its `mode` and by what was registered in the catalog, never by trying one and catching the failure.
 
-Readers return only when the schema is known and errors before the first row have been raised. The batches' iterator
-owns whatever it holds (a device, a file): closing it, at any point, gives that back.
+Readers return only when the schema is known and errors before the first row have been raised. The iterator of lots owns
+whatever it holds (a device, a file): closing it, at any point, gives that back.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +21,10 @@ R = TypeVar("R", bound=Request)
 R_contra = TypeVar("R_contra", bound=Request, contravariant=True)
 
 Summary = Mapping[str, Any]
+# Arrow and Python keep 600 to 950 bytes for each column of a batch (measured with pyarrow 26), however few its rows.
+COLUMN_BYTES = 768
+# The batch itself, and its place in a queue.
+BATCH_BYTES = 256
 # Whether a device, or a recording, of a name is one to list.
 Takes = Callable[[str], bool]
 
@@ -38,29 +42,44 @@ class Noted:
     note: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """An answer that is read in the asking thread. `summary` may be called once `batches` has ended.
+def held_bytes(batch: pa.RecordBatch, values: int | None = None) -> int:
+    """The memory that a batch takes while it waits: 4 KB for a line of a live session, which has 40 bytes of values.
 
-    A live answer has a `drain`, callable from any thread: its batches end soon then, with what came so far. One whose
-    batches are `ready` gives them without waiting for anything: several may be taken before the first one is sent.
+    `values`: the bytes of its values, where the caller knows them better than `nbytes`.
+    """
+    return int((batch.nbytes if values is None else values) + BATCH_BYTES + COLUMN_BYTES * batch.num_columns)
+
+
+Item: TypeAlias = pa.RecordBatch | Noted
+# What a source has at once. An empty lot says that the source is alive and has nothing yet.
+Lot: TypeAlias = list[Item]
+Lots = TypeVar("Lots")
+
+
+def lot_bytes(lot: Lot) -> int:
+    """The memory that a lot takes while it waits."""
+    return sum(held_bytes(item.batch if isinstance(item, Noted) else item) for item in lot)
+
+
+@dataclass(frozen=True)  # with slots, calling one of the aliases below fails
+class ReadingOf(Generic[Lots]):
+    """What a source answers: `first`, which came with the schema, then `lots`.
+
+    Closing `lots` gives back what the source holds. `summary` may be called once they have ended. A live answer has a
+    `drain`, callable from any thread: its lots end soon then, with what came so far.
     """
 
     schema: pa.Schema
-    batches: Iterator[pa.RecordBatch | Noted]
+    lots: Lots
     summary: Callable[[], Summary] = no_summary
     drain: Callable[[], None] | None = None
-    ready: bool = False
+    first: Lot = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncReading:
-    """As `Reading`, read on an event loop."""
-
-    schema: pa.Schema
-    batches: AsyncIterator[pa.RecordBatch | Noted]
-    summary: Callable[[], Summary] = no_summary
-    drain: Callable[[], None] | None = None
+# Read in the thread that asks.
+Reading: TypeAlias = ReadingOf[Iterator[Lot]]
+# Read on an event loop.
+AsyncReading: TypeAlias = ReadingOf[AsyncIterator[Lot]]
 
 
 @dataclass(frozen=True, slots=True)

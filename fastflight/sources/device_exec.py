@@ -15,8 +15,8 @@ import pyarrow as pa
 from fastflight.device import Inventory
 from fastflight.errors import DeviceError
 from fastflight.service.requests import DeviceExec
-from fastflight.service.source import AsyncReading, Estimate, Reading, Source, Summary
-from fastflight.sources.reading import Lot, abegin, begin
+from fastflight.service.source import AsyncReading, Estimate, Lot, Reading, Source, Summary
+from fastflight.sources.reading import abegin, begin
 
 SCHEMA = pa.schema(
     [

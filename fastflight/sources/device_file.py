@@ -27,6 +27,7 @@ from fastflight.service.source import (
     Acknowledge,
     AsyncReading,
     Estimate,
+    Lot,
     Noted,
     Reading,
     Sent,
@@ -36,7 +37,7 @@ from fastflight.service.source import (
 )
 from fastflight.sources.content import FileContent, while_wanted
 from fastflight.sources.misfits import MisfitNotice
-from fastflight.sources.reading import Lot, abegin, begin
+from fastflight.sources.reading import abegin, begin
 from fastflight.tables import Batcher, Layout, format_of, open_reader
 from fastflight.tables.bare import empty
 from fastflight.tables.text import INFERENCE_BYTES

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
 from fastflight.service.resolve import Kept
-from fastflight.service.source import AsyncReading, Estimate, Reading, Source, Takes
+from fastflight.service.source import AsyncReading, Estimate, Lot, Reading, Source, Takes
 
 # What the trailer of a kept listing says.
 KEPT = {"kept": True}
@@ -52,11 +52,11 @@ class DeviceListings:
     def read(self, request: DeviceListing) -> Reading:
         device = self._inventory.device(request.device)
         if (kept := self._just_read(device, request)) is not None:
-            return Reading(SCHEMA, iter([kept]), lambda: KEPT)
+            return Reading(SCHEMA, iter([[kept]]), lambda: KEPT)
         with device.lease(holder(request), interrupt=request.interrupt) as session:
             rows = batch(session.list(request.path, recursive=request.recursive))
             self._keep(device, request, rows)
-        return Reading(SCHEMA, iter([rows]))
+        return Reading(SCHEMA, iter([[rows]]))
 
     async def aread(self, request: DeviceListing) -> AsyncReading:
         device = self._inventory.device(request.device)
@@ -119,5 +119,5 @@ def holder(request: DeviceListing) -> str:
     return f"a listing of {request.path} ({request.mode})"
 
 
-async def _single(only: pa.RecordBatch) -> AsyncIterator[pa.RecordBatch]:
-    yield only
+async def _single(only: pa.RecordBatch) -> AsyncIterator[Lot]:
+    yield [only]

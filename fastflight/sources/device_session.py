@@ -30,6 +30,7 @@ from fastflight.service.source import (
     AsyncReading,
     Estimate,
     Incoming,
+    Lot,
     Progress,
     Reading,
     Sent,
@@ -39,7 +40,7 @@ from fastflight.service.source import (
 )
 from fastflight.sources.following import CLIENT, GONE, Following
 from fastflight.sources.held_line import LineTask, LineThread
-from fastflight.sources.reading import Lot, abegin, begin
+from fastflight.sources.reading import abegin, begin
 from fastflight.sources.session_rows import SessionRows
 
 # A thread that waits for a device looks this often whether its client is still there.

@@ -16,10 +16,10 @@ from fastflight.device import FileEntry, Inventory
 from fastflight.device.listing import normal_path
 from fastflight.errors import FileMissing, RequestError, nearest
 from fastflight.service.requests import LEFT_BEHIND, DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Reading, Sent, Source, Summary
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Lot, Reading, Sent, Source, Summary
 from fastflight.sources.content import while_wanted
 from fastflight.sources.device_file import transfer_of
-from fastflight.sources.reading import Lot, abegin, begin
+from fastflight.sources.reading import abegin, begin
 from fastflight.sources.tree_rows import SCHEMA, TreeContent, TreeRows
 
 # Names of files among which a wrong one's nearest is looked for.

@@ -17,20 +17,17 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
-
-import pyarrow as pa
 
 from fastflight.concurrency import Shard, across
 from fastflight.concurrency.gather import AsyncGather, Gather
 from fastflight.errors import UnknownName, nearest
-from fastflight.runtime.weight import weight
+from fastflight.runtime.outgoing import aclose, close
 from fastflight.service import dispatch
 from fastflight.service.requests import DeviceFile, FleetFile
-from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source, Takes
+from fastflight.service.source import AsyncReading, Estimate, Lot, Part, Parts, Reading, Source, Takes, lot_bytes
 from fastflight.sources.fleet_rows import FleetRows, columns_asked
-
-Item: TypeAlias = pa.RecordBatch | Noted
 
 # Devices read at a time: each takes a thread where the request is `sync`, and each has a piece of its file in memory.
 MAX_SIDE_BY_SIDE = 16
@@ -76,37 +73,37 @@ class FleetFiles:
             for name in rows.until_known():
                 with rows.failing(name), contextlib.ExitStack() as unfit:
                     reading = open_file(rows.asked(name))
-                    unfit.callback(_close, reading)
+                    unfit.callback(close, reading.lots)
                     rows.begin(reading.schema)
                     opened[name] = reading
                     undo.push(unfit.pop_all())
 
-            def device(name: str) -> Iterator[Item]:
+            def device(name: str) -> Iterator[Lot]:
                 if rows.has_failed(name):
-                    yield rows.told(name)
+                    yield [rows.told(name)]
                     return
                 with rows.failing(name):
                     reading = opened.get(name) or open_file(rows.asked(name))
                     try:
                         rows.check(reading.schema)
-                        for item in reading.batches:
-                            yield rows.labelled(name, item)
+                        for lot in chain((reading.first,), reading.lots):
+                            yield [rows.labelled(name, item) for item in lot]
                         rows.was_read(name, reading.summary())
                     finally:
-                        _close(reading)
+                        close(reading.lots)
                 if rows.has_failed(name):
-                    yield rows.told(name)
+                    yield [rows.told(name)]
 
             gather = Gather(
                 [partial(device, name) for name in rows.names],
                 limit=MAX_SIDE_BY_SIDE,
                 max_bytes=AHEAD_BYTES,
-                size_of=weight,
+                size_of=lot_bytes,
                 ordered=request.ordered,
-                idle=rows.silence,
+                idle=list,
                 name="fleet",
             )
-            return Reading(rows.schema, _Batches(gather, undo), rows.summary)
+            return Reading(rows.schema, _Lots(gather, undo), rows.summary)
         except BaseException:
             undo.close()
             raise
@@ -114,10 +111,10 @@ class FleetFiles:
     async def aread(self, request: FleetFile) -> AsyncReading:
         rows = FleetRows(request, self._chosen(request))
         open_file = dispatch.async_reader(self._files)
-        opened: dict[str, AsyncGenerator[Item, None]] = {}
+        opened: dict[str, AsyncGenerator[Lot, None]] = {}
 
-        async def device(name: str) -> AsyncGenerator[Item, None]:
-            """On the device's own loop. The first item comes as soon as the columns are known."""
+        async def device(name: str) -> AsyncGenerator[Lot, None]:
+            """On the device's own loop. The first lot is empty, and comes as soon as the columns are known."""
             with rows.failing(name):
                 reading = await open_file(rows.asked(name))
                 try:
@@ -125,27 +122,28 @@ class FleetFiles:
                         rows.check(reading.schema)
                     else:
                         rows.begin(reading.schema)
-                    yield rows.silence()
-                    async for item in reading.batches:
-                        yield rows.labelled(name, item)
+                    yield []
+                    yield [rows.labelled(name, item) for item in reading.first]
+                    async for lot in reading.lots:
+                        yield [rows.labelled(name, item) for item in lot]
                     rows.was_read(name, reading.summary())
                 finally:
-                    await _aclose(reading)
+                    await aclose(reading.lots)
             if rows.has_failed(name) and rows.is_known:
-                yield rows.told(name)
+                yield [rows.told(name)]
 
-        def there(name: str) -> AsyncGenerator[Item, None]:
+        def there(name: str) -> AsyncGenerator[Lot, None]:
             if name in opened:
                 return opened[name]
-            return across(self._shard_of(name), partial(device, name), max_bytes=AHEAD_BYTES, size_of=weight)
+            return across(self._shard_of(name), partial(device, name), max_bytes=AHEAD_BYTES, size_of=lot_bytes)
 
-        async def job(name: str) -> AsyncGenerator[Item, None]:
+        async def job(name: str) -> AsyncGenerator[Lot, None]:
             if rows.has_failed(name):
-                yield rows.told(name)
+                yield [rows.told(name)]
                 return
-            async with contextlib.aclosing(there(name)) as items:
-                async for item in items:
-                    yield item
+            async with contextlib.aclosing(there(name)) as lots:
+                async for lot in lots:
+                    yield lot
 
         undo = contextlib.AsyncExitStack()
         try:
@@ -158,10 +156,10 @@ class FleetFiles:
                 [partial(job, name) for name in rows.names],
                 limit=MAX_SIDE_BY_SIDE,
                 max_bytes=AHEAD_BYTES,
-                size_of=weight,
+                size_of=lot_bytes,
                 ordered=request.ordered,
             )
-            return AsyncReading(rows.schema, _AsyncBatches(gather, undo), rows.summary)
+            return AsyncReading(rows.schema, _AsyncLots(gather, undo), rows.summary)
         except BaseException:
             await undo.aclose()
             raise
@@ -203,14 +201,14 @@ class FleetFiles:
         return chosen
 
 
-class _Batches(Iterator[Item]):
+class _Lots(Iterator[Lot]):
     """What is gathered; closing it closes the devices' answers."""
 
-    def __init__(self, gather: Gather[Item], opened: contextlib.ExitStack) -> None:
+    def __init__(self, gather: Gather[Lot], opened: contextlib.ExitStack) -> None:
         self._gather = gather
         self._opened = opened
 
-    def __next__(self) -> Item:
+    def __next__(self) -> Lot:
         return next(self._gather)
 
     def close(self) -> None:
@@ -218,28 +216,16 @@ class _Batches(Iterator[Item]):
         self._opened.close()
 
 
-class _AsyncBatches(AsyncIterator[Item]):
-    """As `_Batches`, on an event loop."""
+class _AsyncLots(AsyncIterator[Lot]):
+    """As `_Lots`, on an event loop."""
 
-    def __init__(self, gather: AsyncGather[Item], opened: contextlib.AsyncExitStack) -> None:
+    def __init__(self, gather: AsyncGather[Lot], opened: contextlib.AsyncExitStack) -> None:
         self._gather = gather
         self._opened = opened
 
-    async def __anext__(self) -> Item:
+    async def __anext__(self) -> Lot:
         return await anext(self._gather)
 
     async def aclose(self) -> None:
         await self._gather.aclose()
         await self._opened.aclose()
-
-
-def _close(reading: Reading) -> None:
-    close = getattr(reading.batches, "close", None)
-    if close is not None:
-        close()
-
-
-async def _aclose(reading: AsyncReading) -> None:
-    aclose = getattr(reading.batches, "aclose", None)
-    if aclose is not None:
-        await aclose()

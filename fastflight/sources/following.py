@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from fastflight.device import Device
 from fastflight.errors import RequestError, TransportError
 from fastflight.service.requests import DeviceSession
-from fastflight.service.source import Noted, Summary
-from fastflight.sources.reading import Lot
+from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.session_rows import SessionRows
 from fastflight.tables.bare import empty
 from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader

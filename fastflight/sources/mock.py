@@ -32,6 +32,7 @@ from fastflight.service.source import (
     Acknowledge,
     AsyncReading,
     Estimate,
+    Lot,
     Part,
     Parts,
     Progress,
@@ -47,13 +48,15 @@ SIMPLE_COLUMNS = 4
 # Batches kept ready: the three variants at a few sizes. The largest is 20 MB.
 MAX_KEPT_BATCHES = 8
 MAX_KEPT_ROWS = 100_000
+# Without a delay all of the table is there: so much of it is given at once.
+LOT_BYTES = 512 * 1024
 # The start of the `complex` variant's time column.
 EPOCH = np.datetime64("2025-01-01", "us")
 
 
 def read(request: Mock) -> Reading:
     """The table, in the asking thread."""
-    return Reading(schema(request.variant), _batches(request, _shape(request)), ready=not request.delay_per_row)
+    return Reading(schema(request.variant), _lots(request, _shape(request)))
 
 
 async def aread(request: Mock) -> AsyncReading:
@@ -61,7 +64,7 @@ async def aread(request: Mock) -> AsyncReading:
     # A large batch is made for this request alone: up to a second, in which nothing else on the loop would go on.
     large = request.rows_per_batch > MAX_KEPT_ROWS
     shape = await off_loop(_shape, request) if large else _shape(request)
-    return AsyncReading(schema(request.variant), _abatches(request, shape))
+    return AsyncReading(schema(request.variant), _alots(request, shape))
 
 
 def write(request: Mock, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge) -> Summary:
@@ -189,12 +192,19 @@ def _nbytes(request: Mock) -> int:
     return begun + shape.whole * full + rest
 
 
-def _planned(shape: Shape) -> Iterator[list[pa.RecordBatch]]:
-    """The batches, each in its pieces, all slices of one."""
+def _planned(request: Mock, shape: Shape) -> Iterator[list[pa.RecordBatch]]:
+    """What is given at once: a batch in its pieces, or several batches where there is no delay."""
+    together = 1
+    if shape.whole and not request.delay_per_row:
+        together = max(1, LOT_BYTES // sum(int(piece.nbytes) for piece in shape.full))
+    lots, more = divmod(shape.whole, together)
     if shape.begun:
         yield shape.begun
-    for _ in range(shape.whole):
-        yield shape.full
+    lot = shape.full * together
+    for _ in range(lots):
+        yield lot
+    if more:
+        yield shape.full * more
     if shape.rest:
         yield shape.rest
 
@@ -217,23 +227,26 @@ def _cut(base: pa.RecordBatch, start: int, rows: int) -> list[pa.RecordBatch]:
     return list(split(base if rows == base.num_rows else base.slice(start, rows)))
 
 
-def _batches(request: Mock, shape: Shape) -> Iterator[pa.RecordBatch]:
+def _lots(request: Mock, shape: Shape) -> Iterator[Lot]:
     pacer = BatchPacer()
-    for planned in _planned(shape):
+    for lot in _planned(request, shape):
         if request.delay_per_row:
-            time.sleep(pacer.begin(sum(piece.num_rows for piece in planned) * request.delay_per_row))
+            time.sleep(pacer.begin(_rows(lot) * request.delay_per_row))
             pacer.end()
-        yield from planned
+        yield lot
 
 
-async def _abatches(request: Mock, shape: Shape) -> AsyncIterator[pa.RecordBatch]:
+async def _alots(request: Mock, shape: Shape) -> AsyncIterator[Lot]:
     pacer = BatchPacer()
-    for planned in _planned(shape):
+    for lot in _planned(request, shape):
         if request.delay_per_row:
-            await asyncio.sleep(pacer.begin(sum(piece.num_rows for piece in planned) * request.delay_per_row))
+            await asyncio.sleep(pacer.begin(_rows(lot) * request.delay_per_row))
             pacer.end()
-        for piece in planned:
-            yield piece
+        yield lot
+
+
+def _rows(batches: list[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)
 
 
 def _counted(progress: Progress, batch: pa.RecordBatch) -> Progress:

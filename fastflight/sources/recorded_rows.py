@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 from fastflight.errors import RequestError
 from fastflight.log import Damage, Missing, NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
-from fastflight.service.source import Noted, Summary
-from fastflight.sources.reading import Lot
+from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project

@@ -19,8 +19,8 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError
 from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range
 from fastflight.service.requests import Recording
-from fastflight.service.source import AsyncReading, Estimate, Noted, Part, Parts, Reading, Source, Takes
-from fastflight.sources.reading import Lot, abegin, begin
+from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, Source, Takes
+from fastflight.sources.reading import abegin, begin
 from fastflight.sources.recorded_rows import Replay, microseconds, place
 
 # What one hop to a thread gives: enough to make it cheap, little enough to hold.
@@ -68,13 +68,11 @@ class RecordingSource:
 
     def read(self, request: Recording) -> Reading:
         replay, lots = self._open(request)
-        reading = begin(replay, lots)
-        return Reading(reading.schema, reading.batches, replay.summary)
+        return begin(replay, lots)
 
     async def aread(self, request: Recording) -> AsyncReading:
         replay, lots = await off_loop(self._open, request)
-        reading = await abegin(replay, _alots(lots))
-        return AsyncReading(reading.schema, reading.batches, replay.summary)
+        return await abegin(replay, _alots(lots))
 
     def describe(self, request: Recording) -> Estimate:
         """The schema is the request's; the rows are known where a row is a chunk, and the range is one of numbers."""

@@ -21,8 +21,7 @@ import pyarrow as pa
 from fastflight.device import WrittenTree
 from fastflight.errors import DataError
 from fastflight.service.requests import MAX_FILES, MAX_PATH_CHARACTERS
-from fastflight.service.source import Acknowledge, Noted, Progress, Summary
-from fastflight.sources.reading import Lot
+from fastflight.service.source import Acknowledge, Lot, Noted, Progress, Summary
 from fastflight.tables.bare import empty
 
 SCHEMA = pa.schema(

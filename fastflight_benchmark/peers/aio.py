@@ -52,8 +52,9 @@ class Table:
             raise TypeError(f"the catalog holds one type, and this is {type(request).__name__}")
         reading = await mock.aread(request)
         yield wire.frame(reading.schema)
-        async for batch in reading.batches:
-            yield encoded(request.variant, batch.batch.num_rows if isinstance(batch, Noted) else batch.num_rows)
+        async for lot in reading.lots:
+            for item in lot:
+                yield encoded(request.variant, item.batch.num_rows if isinstance(item, Noted) else item.num_rows)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         return {"DoGet": grpc.unary_stream_rpc_method_handler(self.do_get)}

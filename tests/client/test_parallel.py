@@ -20,7 +20,7 @@ from fastflight.errors import BusyError, RequestError, Stopped, TransportClosed,
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, Source
 from fastflight.service.requests import Mock, Request
-from fastflight.service.source import Estimate, Part, Parts, Reading
+from fastflight.service.source import Estimate, Lot, Part, Parts, Reading
 from fastflight.sources import mock
 
 SOON = 10.0
@@ -84,17 +84,17 @@ class Servers:
             self.answered.put(self.may_answer.wait(SOON))
         schema = pa.schema([("other", pa.int64())]) if number == request.other else SCHEMA
 
-        def batches() -> Iterator[pa.RecordBatch]:
+        def lots() -> Iterator[Lot]:
             try:
-                yield pa.record_batch([pa.array([number])], schema=schema)
+                yield [pa.record_batch([pa.array([number])], schema=schema)]
                 if number == request.bad:
                     raise BusyError("in use", holder="a bridge", where=f"part {number}")
                 while number == request.idle:
-                    yield pa.RecordBatch.from_pylist([], schema=schema)
+                    yield []
             finally:
                 self.ended.release()
 
-        return Reading(schema, batches(), lambda: {"numbers": [number]})
+        return Reading(schema, lots(), lambda: {"numbers": [number]})
 
 
 @pytest.fixture

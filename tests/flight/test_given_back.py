@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fastflight.gateway.typed import TYPED
-from fastflight.runtime import outgoing as answer
+from fastflight.runtime import outgoing
 from fastflight.server import answers, exchanges, uploads
 from fastflight.simulator import samples
 from fastflight.sources import content, device_exec, device_file, fleet_file, fleet_rows, following, reading, tree_rows
@@ -43,28 +43,26 @@ OWN_STEPS: dict[str, Steps] = {
     "fleet": [
         (fleet_rows.FleetRows, "begin"),
         (fleet_rows.FleetRows, "labelled"),
-        (fleet_file._Batches, "__init__"),
-        (fleet_file._AsyncBatches, "__init__"),
+        (fleet_file._Lots, "__init__"),
+        (fleet_file._AsyncLots, "__init__"),
     ],
     "session": [(following.Following, "feed")],
 }
 SYNC_STEPS: Steps = [
-    (reading.Batches, "__init__"),
-    (reading.Batches, "__next__"),
-    (answers, "described"),
+    (answers, "Packer"),
     (answers, "Interruptible"),
 ]
 ASYNC_STEPS: Steps = [
-    (reading.AsyncBatches, "__init__"),
-    (reading.AsyncBatches, "__anext__"),
-    (answer, "described"),
-    (answer.Weighed, "__call__"),
-    (answers, "joined"),
+    (outgoing, "Packer"),
+    (answers, "held"),
 ]
 STEPS: Steps = [
-    (reading, "empty"),
-    (answers, "Outgoing"),
-    (answer.Outgoing, "trailer"),
+    (reading, "_schema"),
+    (outgoing.Packer, "pack"),
+    (outgoing.Packer, "_measure"),
+    (answers, "Account"),
+    (outgoing.Account, "sending"),
+    (outgoing.Account, "trailer"),
 ]
 WRITE_STEPS: Steps = [
     (content.FileContent, "start"),
@@ -72,15 +70,15 @@ WRITE_STEPS: Steps = [
     (content.FileContent, "summary"),
     (uploads, "vet_batch"),
     (uploads, "_each"),
-    (uploads, "weight"),
+    (uploads, "held_bytes"),
     (uploads, "_result"),
 ]
 EXCHANGE_STEPS: Steps = [
     (following.Following, "feed"),
-    (reading, "empty"),
-    (answers, "Outgoing"),
+    (outgoing.Packer, "pack"),
+    (answers, "Account"),
     (uploads, "vet_batch"),
-    (exchanges, "weight"),
+    (exchanges, "held_bytes"),
     (exchanges.threading.Thread, "start"),
     (exchanges, "_write"),
 ]

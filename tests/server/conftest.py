@@ -26,7 +26,7 @@ from fastflight.server.connections import Address, send_states
 from fastflight.server.deadlines import Deadlines
 from fastflight.service import Catalog, Source
 from fastflight.service.requests import Demands, Request, Verb
-from fastflight.service.source import Acknowledge, AsyncReading, Noted, Progress, Reading, Summary
+from fastflight.service.source import Acknowledge, AsyncReading, Lot, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
 from fastflight.transport.tcp_info import SendState
 
@@ -97,38 +97,38 @@ class Trials:
     def read(self, request: Trial) -> Reading:
         if request.at_open:
             raise ERRORS[request.error]
-        return Reading(self.schema(request), self._batches(request), lambda: {"sha256": "abc"})
+        return Reading(self.schema(request), self._lots(request), lambda: {"sha256": "abc"})
 
-    def _batches(self, request: Trial) -> Iterator[pa.RecordBatch | Noted]:
+    def _lots(self, request: Trial) -> Iterator[Lot]:
         try:
             self.begun.set()
             for _ in range(request.silences):
-                yield self.batch(request, 0).slice(0, 0)
+                yield []
             for number in range(request.outages):
-                yield Noted(self.batch(request, 0).slice(0, 0), {"outage": {"number": number}})
+                yield [Noted(self.batch(request, 0).slice(0, 0), {"outage": {"number": number}})]
             for number in range(request.rows):
-                yield self.batch(request, number)
+                yield [self.batch(request, number)]
             if request.error:
                 raise ERRORS[request.error]
             while request.idle:  # a sync source that waits shows signs of life
-                yield self.batch(request, 0).slice(0, 0)
+                yield []
         finally:
             self.closed.set()
 
     async def aread(self, request: Trial) -> AsyncReading:
         if request.at_open:
             raise ERRORS[request.error]
-        return AsyncReading(self.schema(request), self._abatches(request), lambda: {"sha256": "abc"})
+        return AsyncReading(self.schema(request), self._alots(request), lambda: {"sha256": "abc"})
 
-    async def _abatches(self, request: Trial) -> AsyncIterator[pa.RecordBatch | Noted]:
+    async def _alots(self, request: Trial) -> AsyncIterator[Lot]:
         try:
             self.begun.set()
             for _ in range(request.silences):
-                yield self.batch(request, 0).slice(0, 0)
+                yield []
             for number in range(request.outages):
-                yield Noted(self.batch(request, 0).slice(0, 0), {"outage": {"number": number}})
+                yield [Noted(self.batch(request, 0).slice(0, 0), {"outage": {"number": number}})]
             for number in range(request.rows):
-                yield self.batch(request, number)
+                yield [self.batch(request, number)]
             if request.error:
                 raise ERRORS[request.error]
             if request.idle:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.runtime import outgoing as answer
+from fastflight.runtime import outgoing
 from fastflight.runtime.outgoing import MAX_MESSAGE_BYTES
 
 from .conftest import SOON, Running
@@ -60,7 +60,7 @@ def test_silence_is_not_sent_on(running: Running, mode: str) -> None:
 
 
 def test_a_long_silence_is_a_sign_of_life(running: Running, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(outgoing, "HEARTBEAT_SECONDS", 0.0)
     batches, _ = read(running.client.do_get(ticket(type="trial", rows=1, silences=2, mode=mode)))
     assert [batch.num_rows for batch in batches] == [0, 0, 1, 0]
 

@@ -14,7 +14,7 @@ import pytest
 from fastflight.errors import DeviceError
 from fastflight.service import Source
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncReading, Reading, Summary
+from fastflight.service.source import AsyncReading, Lot, Reading, Summary
 
 from .conftest import SCHEMA, Running, serving
 from .test_answers import ticket
@@ -42,7 +42,6 @@ class Failing(Request):
     raises: str = ""
     place: str = "opening"
     shape: str = "generator"
-    ready: bool = False
 
 
 def fail(request: Failing, place: str) -> None:
@@ -59,16 +58,16 @@ class Batches:
     request: Failing
     given: int = 0
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Iterator[Lot]:
         return self
 
-    def __next__(self) -> pa.RecordBatch:
+    def __next__(self) -> Lot:
         if self.given == PLACES.get(self.request.place):
             fail(self.request, self.request.place)
         if self.given == BATCHES:
             raise StopIteration
         self.given += 1
-        return batch(self.given)
+        return [batch(self.given)]
 
     def close(self) -> None:
         fail(self.request, "closing")
@@ -78,10 +77,10 @@ class Batches:
 class AsyncBatches:
     batches: Batches
 
-    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+    def __aiter__(self) -> AsyncIterator[Lot]:
         return self
 
-    async def __anext__(self) -> pa.RecordBatch:
+    async def __anext__(self) -> Lot:
         await asyncio.sleep(0)
         try:
             return next(self.batches)
@@ -93,14 +92,14 @@ class AsyncBatches:
         self.batches.close()
 
 
-def generated(batches: Batches) -> Iterator[pa.RecordBatch]:
+def generated(batches: Batches) -> Iterator[Lot]:
     try:
         yield from batches
     finally:
         batches.close()
 
 
-async def agenerated(batches: Batches) -> AsyncIterator[pa.RecordBatch]:
+async def agenerated(batches: Batches) -> AsyncIterator[Lot]:
     try:
         async for each in AsyncBatches(batches):
             yield each
@@ -118,7 +117,7 @@ def read(request: Failing) -> Reading:
     fail(request, "opening")
     batches = Batches(request)
     given = batches if request.shape == "object" else generated(batches)
-    return Reading(SCHEMA, given, lambda: summary(request), ready=request.ready)
+    return Reading(SCHEMA, given, lambda: summary(request))
 
 
 async def aread(request: Failing) -> AsyncReading:
@@ -137,8 +136,8 @@ def failing() -> Iterator[Running]:
 @pytest.mark.parametrize("raises", RAISED)
 @pytest.mark.parametrize("place", [*PLACES, "summary", "closing"])
 def test_a_typed_error_wherever_it_fails(failing: Running, mode: str, raises: str, place: str) -> None:
-    for shape, ready in (("generator", False), ("object", False), ("object", True)):
-        asked = ticket(type="failing", raises=raises, place=place, shape=shape, ready=ready, mode=mode)
+    for shape in ("generator", "object"):
+        asked = ticket(type="failing", raises=raises, place=place, shape=shape, mode=mode)
         rows = 0
         with pytest.raises(RAISED[raises][1]) as told:
             for chunk in failing.client.do_get(asked):
@@ -148,5 +147,5 @@ def test_a_typed_error_wherever_it_fails(failing: Running, mode: str, raises: st
             assert leak not in str(told.value)
         assert failing.settled()
     stats = failing.stats()
-    assert stats["failed"] + stats["cancelled"] == stats["started"] == 3
+    assert stats["failed"] + stats["cancelled"] == stats["started"] == 2
     assert failing.client.do_get(ticket(type="failing", mode=mode)).read_all().num_rows == BATCHES

@@ -19,7 +19,7 @@ from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.deadlines import GRACE_SECONDS
 from fastflight.service import Source
-from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Progress, Reading, Summary
+from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Lot, Progress, Reading, Summary
 
 from .conftest import SCHEMA, SOON, Later, Running, Trial, serving
 from .test_uploads import BATCH, acks, command
@@ -219,14 +219,14 @@ def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None
 
     def exchange(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Reading:
         opened.set()
-        return Reading(SCHEMA, islice((BATCH for _ in batches), 1))
+        return Reading(SCHEMA, islice(([BATCH] for _ in batches), 1))
 
     async def aexchange(request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         opened.set()
 
-        async def answer() -> AsyncIterator[pa.RecordBatch]:
+        async def answer() -> AsyncIterator[Lot]:
             await anext(aiter(batches))
-            yield BATCH
+            yield [BATCH]
 
         return AsyncReading(SCHEMA, answer())
 

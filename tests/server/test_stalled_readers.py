@@ -24,7 +24,7 @@ from fastflight.runtime.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, 
 from fastflight.runtime.stream import Stream
 from fastflight.server.connections import Address, address, cut, send_states
 from fastflight.service import Source
-from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Reading
+from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Lot, Reading
 from fastflight.transport.tcp_info import SendState
 
 from .conftest import SCHEMA, SOON, Later, Running, Trial, serving
@@ -59,19 +59,19 @@ class Heavy:
     async def aexchange(self, request: Trial, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         return await self.aread(request)
 
-    def _rows(self) -> Iterator[pa.RecordBatch]:
+    def _rows(self) -> Iterator[Lot]:
         try:
             while True:
-                yield ROW
+                yield [ROW]
         finally:
             self.closed.set()
 
-    async def _arows(self, idle: bool) -> AsyncIterator[pa.RecordBatch]:
+    async def _arows(self, idle: bool) -> AsyncIterator[Lot]:
         if idle:
             await asyncio.Event().wait()
         try:
             while True:
-                yield ROW
+                yield [ROW]
         finally:
             self.closed.set()
 

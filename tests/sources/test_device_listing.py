@@ -12,6 +12,7 @@ from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.service.requests import DeviceListing
 from fastflight.sources.device_listing import KEEP_SECONDS, DeviceListings
+from tests.readings import aitems, items
 
 
 class Listed:
@@ -28,12 +29,12 @@ class Listed:
         request = DeviceListing(device="demo", path=path, interrupt=interrupt)
         if mode == "sync":
             reading = self.listings.read(request)
-            batches = list(reading.batches)
+            batches = items(reading)
             return set(batches[0]["path"].to_pylist()), "kept" in reading.summary()
 
         async def read() -> tuple[set[str], bool]:
             reading = await self.listings.aread(request)
-            batches = [batch async for batch in reading.batches]
+            batches = await aitems(reading)
             return set(batches[0]["path"].to_pylist()), "kept" in reading.summary()
 
         return asyncio.run(read())

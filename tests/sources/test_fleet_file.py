@@ -11,11 +11,13 @@ from fastflight.access.authority import Authority
 from fastflight.access.identity import Identity, scopes
 from fastflight.concurrency import Shard
 from fastflight.errors import Forbidden
+from fastflight.runtime.outgoing import close
 from fastflight.service import Source
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Estimate, Reading, Summary
-from fastflight.sources.fleet_file import FleetFiles, _close
+from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.reading import Lot, begin
+from tests.readings import items
 
 NAMES = ["lab-1", "lab-2", "roof-1"]
 # Reads all, and may stop what runs in the laboratory.
@@ -56,9 +58,9 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
         files = FleetFiles(Source(DeviceFile, read=read), lambda: NAMES[:2], lambda name: shard, lambda: [])
         reading = files.read(FleetFile(path="/x.csv"))
         assert closed[:1] == ["lab-1"]
-        assert sum(getattr(item, "num_rows", 0) for item in reading.batches) == 1
+        assert sum(getattr(item, "num_rows", 0) for item in items(reading)) == 1
         assert [each["device"] for each in reading.summary()["failed"]] == ["lab-1"]
-        _close(reading)
+        close(reading.lots)
 
 
 class Known:

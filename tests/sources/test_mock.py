@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from itertools import chain
 
 import pyarrow as pa
 import pytest
@@ -15,11 +16,12 @@ from fastflight.runtime.outgoing import MAX_MESSAGE_BYTES
 from fastflight.service.requests import Mock
 from fastflight.service.source import Progress
 from fastflight.sources import mock
+from tests.readings import aitems, items
 
 
 async def collect(request: Mock) -> pa.Table:
     reading = await mock.aread(request)
-    return pa.Table.from_batches([batch async for batch in reading.batches], reading.schema)
+    return pa.Table.from_batches(await aitems(reading), reading.schema)
 
 
 @pytest.mark.parametrize("variant", ["default", "simple", "complex"])
@@ -27,7 +29,7 @@ async def collect(request: Mock) -> pa.Table:
 def test_both_paths_give_the_table_that_was_described(variant: str, total: int, per_batch: int) -> None:
     request = Mock.model_validate({"variant": variant, "total_rows": total, "rows_per_batch": per_batch})
     reading = mock.read(request)
-    table = pa.Table.from_batches(list(reading.batches), reading.schema)
+    table = pa.Table.from_batches(items(reading), reading.schema)
     table.validate(full=True)
     assert table.num_rows == total
     assert [len(chunk) for chunk in table.column(0).chunks] == [per_batch] * (total // per_batch) + (
@@ -48,9 +50,9 @@ def test_the_default_table_is_190_mebibytes_of_int32() -> None:
 
 
 def test_a_batch_is_made_once() -> None:
-    batches = list(mock.read(Mock(total_rows=20, rows_per_batch=10)).batches)
+    batches = items(mock.read(Mock(total_rows=20, rows_per_batch=10)))
     assert batches[0] is batches[1]
-    assert batches[0] is next(mock.read(Mock(rows_per_batch=10)).batches)
+    assert batches[0] is next(mock.read(Mock(rows_per_batch=10)).lots)[0]
 
 
 def test_a_large_batch_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +77,7 @@ def test_who_ask_for_large_batches_share_one_and_get_it_in_messages(variant: str
         Mock.model_validate({"variant": variant, "rows_per_batch": each, "total_rows": 2 * each})
         for each in (rows, rows + 1)
     ]
-    readings = [iter(mock.read(request).batches) for request in requests]
+    readings = [chain.from_iterable(mock.read(request).lots) for request in requests]
     first, other = ([next(batches)] for batches in readings)
     assert len(mock._large) == 1
     assert first[0].column(0).buffers()[1].address == other[0].column(0).buffers()[1].address
@@ -92,7 +94,7 @@ def test_who_ask_for_large_batches_share_one_and_get_it_in_messages(variant: str
 
 def table_of(request: Mock) -> pa.Table:
     reading = mock.read(request)
-    return pa.Table.from_batches(list(reading.batches), reading.schema)
+    return pa.Table.from_batches(items(reading), reading.schema)
 
 
 @given(
@@ -120,7 +122,7 @@ def test_rows_from_within_the_table_and_all_its_parts_are_those_of_the_table(
     table = table_of(some)
     assert table.equals(whole.slice(first))
     known = mock.describe(some)
-    assert (known.rows, known.bytes) == (total, sum(batch.nbytes for batch in mock.read(some).batches))
+    assert (known.rows, known.bytes) == (total, sum(batch.nbytes for batch in items(mock.read(some))))
     divided = mock.parts(some, known)
     assert divided.ordered
     assert 1 <= len(divided.parts) <= endpoints
@@ -164,7 +166,7 @@ def test_an_async_table_lets_other_tasks_run_while_it_waits() -> None:
 
         reading = await mock.aread(Mock(total_rows=3, rows_per_batch=1, delay_per_row=0.001))
         task = asyncio.create_task(other())
-        async for _ in reading.batches:
+        async for _ in reading.lots:
             turns.append("batch")
         await task
         return turns

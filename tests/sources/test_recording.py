@@ -16,6 +16,7 @@ from fastflight.service.requests import Recording
 from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
 from fastflight.sources.recording import RecordingSource
 from fastflight.transport.chunk_buffer import Chunk
+from tests.readings import aitems, items
 from tests.sources.test_session_rows import told
 
 CSV = {"format": "csv", "schema": {"a": "int64", "b": "int64"}}
@@ -37,11 +38,10 @@ def read(store: Store, **keys: Any) -> list[Any]:
     """What sync and async give alike: rows and notes."""
     request = Recording.model_validate({"name": "demo", **keys})
     source = RecordingSource(store)
-    given = list(source.read(request).batches)
+    given = items(source.read(request))
 
     async def apart() -> list[pa.RecordBatch]:
-        reading = await source.aread(request)
-        return [batch async for batch in reading.batches]
+        return await aitems(await source.aread(request))
 
     assert told(asyncio.run(apart())) == told(given)
     return told(given)
