@@ -121,7 +121,6 @@ class DeviceLine:
         return True
 
     def _closed_meanwhile(self) -> TransportClosed:
-        self.address.dispose()  # opening may have made anew what closing had removed
         return TransportClosed("closed while the line was opened", where=self.name, hint="Ask a server that runs")
 
 

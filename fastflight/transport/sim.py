@@ -13,11 +13,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fastflight.errors import TransportError, TransportTimeout
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.simulator.samples import write_samples
 from fastflight.transport.socket import SocketPort
 
@@ -34,16 +35,22 @@ BITS_PER_BYTE = 10
 
 @dataclass(slots=True)
 class SimAddress:
-    """A simulated board. Without `files` its file tree is a temporary folder that lives as long as the address."""
+    """A simulated board. Without `files` its file tree is a temporary folder that lives as long as the address.
+
+    `dispose` may come from another thread while the board starts: it ends the start and waits for that.
+    """
 
     url: str
     options: tuple[tuple[str, str], ...] = ()
     files: str | None = None
     _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
+    _disposed: bool = field(default=False, repr=False)
+    _starting: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def open(self, timeout: float) -> SocketPort:
         try:
-            return self._open(timeout)
+            with self._starting:
+                return self._open(timeout)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise TransportError(
@@ -51,11 +58,18 @@ class SimAddress:
             ) from error
 
     def dispose(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        self._disposed = True
+        with self._starting:
+            if self._folder is not None:
+                self._folder.cleanup()
+                self._folder = None
+
+    def _check(self) -> None:
+        if self._disposed:
+            raise TransportClosed("closed while the board started", where=self.url)
 
     def _open(self, timeout: float) -> SocketPort:
+        self._check()
         if self.files is None and self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="fastflight-sim-")
             # The board would write them too, but each time make them anew: as much work again as its start.
@@ -77,40 +91,41 @@ class SimAddress:
                 start_new_session=True,
             )
             try:
-                stream = _accept(listener, child, token.encode() + b"\n", time.monotonic() + timeout, self.url)
+                stream = self._accept(listener, child, token.encode() + b"\n", time.monotonic() + timeout)
             except BaseException:
+                child.kill()
                 _end(child)
                 raise
         baud = int(dict(self.options).get("baud", 0))
         return SocketPort(stream, self.url, lambda: _end(child), bytes_per_second=baud / BITS_PER_BYTE or None)
 
-
-def _accept(
-    listener: socket.socket, child: subprocess.Popen[bytes], token: bytes, deadline: float, where: str
-) -> socket.socket:
-    """The connection that shows `token`; others are dropped."""
-    # Short waits in between, to notice a child that ended instead of connecting.
-    listener.settimeout(0.1)
-    while time.monotonic() < deadline:
-        try:
-            stream, _ = listener.accept()
-        except TimeoutError:
-            if child.poll() is not None and child.stderr is not None:
-                said = child.stderr.read().decode(errors="replace").strip().splitlines()
-                raise TransportError(
-                    f"the simulated board did not start ({said[-1] if said else f'exit {child.returncode}'})",
-                    where=where,
-                ) from None
-            continue
-        stream.settimeout(max(0.1, deadline - time.monotonic()))
-        shown = b""
-        with contextlib.suppress(OSError):
-            while len(shown) < len(token) and (more := stream.recv(len(token) - len(shown))):
-                shown += more
-        if secrets.compare_digest(shown, token):
-            return stream
-        stream.close()
-    raise TransportTimeout("the simulated board did not connect in time", where=where)
+    def _accept(
+        self, listener: socket.socket, child: subprocess.Popen[bytes], token: bytes, deadline: float
+    ) -> socket.socket:
+        """The connection that shows `token`; others are dropped."""
+        # Short waits in between, to notice a child that ended instead of connecting, and `dispose`.
+        listener.settimeout(0.1)
+        while time.monotonic() < deadline:
+            self._check()
+            try:
+                stream, _ = listener.accept()
+            except TimeoutError:
+                if child.poll() is not None and child.stderr is not None:
+                    said = child.stderr.read().decode(errors="replace").strip().splitlines()
+                    raise TransportError(
+                        f"the simulated board did not start ({said[-1] if said else f'exit {child.returncode}'})",
+                        where=self.url,
+                    ) from None
+                continue
+            stream.settimeout(max(0.1, deadline - time.monotonic()))
+            shown = b""
+            with contextlib.suppress(OSError):
+                while len(shown) < len(token) and (more := stream.recv(len(token) - len(shown))):
+                    shown += more
+            if secrets.compare_digest(shown, token):
+                return stream
+            stream.close()
+        raise TransportTimeout("the simulated board did not connect in time", where=self.url)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -224,9 +224,10 @@ class Slow:
         self.asked, self.may = threading.Event(), threading.Event()
 
     def open(self, timeout: float) -> Port:
+        port = self._board.open(timeout)
         self.asked.set()
         self.may.wait(SOON)
-        return self._board.open(timeout)
+        return port
 
     def dispose(self) -> None:
         self._board.dispose()

@@ -1,6 +1,7 @@
 """Addresses that cannot be opened say why and what to do; the simulated board opens, answers and ends."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import AsyncAddress, Port, parse_url
 from fastflight.transport.child import ChildPort
-from fastflight.transport.sim import _accept
+from fastflight.transport.sim import SimAddress
 from fastflight.transport.watch import Watch
 
 PATIENCE = 20.0
@@ -216,6 +218,19 @@ def test_only_who_shows_the_token_is_let_in() -> None:
             stranger.sendall(b"wrong-token\n")
             board.sendall(b"right-token\n")
             deadline = time.monotonic() + PATIENCE
-            with _accept(listener, child, b"right-token\n", deadline, "sim:") as accepted:
+            with SimAddress("sim:")._accept(listener, child, b"right-token\n", deadline) as accepted:
                 assert accepted.getpeername() == board.getsockname()
                 assert stranger.recv(1) == b""
+
+
+def test_a_board_that_is_no_longer_wanted_while_it_starts_leaves_nothing() -> None:
+    address = SimAddress("sim:")
+    with ThreadPoolExecutor() as pool:
+        opening = pool.submit(address.open, PATIENCE)
+        while address._folder is None:
+            pass
+        address.dispose()
+        with contextlib.suppress(TransportClosed):  # unless it had started before
+            opening.result().close()
+    with pytest.raises(TransportClosed):
+        address.open(PATIENCE)
