@@ -123,7 +123,11 @@ def test_the_websocket_ends_with_its_code(run: Any, what: str) -> None:
     run(ended([wire[at : at + 1] for at in range(len(wire))]))
 
 
-@pytest.mark.parametrize("wire", [b"\x82", b"\x82\x85\x01", frame(0x82, b"abcde")[:-1], frame(0x8A, b"not asked for")])
+@pytest.mark.parametrize(
+    "wire",
+    [b"\x82", b"\x82\x85\x01", frame(0x82, b"abcde")[:-1], frame(0x8A, b"not asked for")],
+    ids=["one byte", "half a head", "a frame but for its end", "a pong"],  # each process masks with other bytes
+)
 def test_what_is_not_whole_or_asks_for_nothing_is_not_answered(run: Any, wire: bytes) -> None:
     async def work() -> None:
         async with relayed() as (user, client):
