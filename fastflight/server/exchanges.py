@@ -25,7 +25,8 @@ from fastflight.concurrency.channel import Wait
 from fastflight.errors import Stopped
 from fastflight.runtime.stream import Stream
 from fastflight.server import answers
-from fastflight.server.uploads import REFUSED, WAITING_BYTES, Incoming
+from fastflight.server.incoming import WAITING_BYTES, Incoming
+from fastflight.server.uploads import REFUSED
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import Source, held_bytes

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from fastflight.gateway.typed import TYPED
 from fastflight.runtime import outgoing
-from fastflight.server import answers, exchanges, uploads
+from fastflight.server import answers, exchanges, incoming, uploads
 from fastflight.simulator import samples
 from fastflight.sources import content, device_exec, device_file, fleet_file, fleet_rows, following, reading, tree_rows
 from tests.flight.conftest import Board, Serve, command, simulated
@@ -68,7 +68,7 @@ WRITE_STEPS: Steps = [
     (content.FileContent, "start"),
     (tree_rows.TreeContent, "summary"),
     (content.FileContent, "summary"),
-    (uploads, "vet_batch"),
+    (incoming, "vet_batch"),
     (uploads, "_each"),
     (uploads, "held_bytes"),
     (uploads, "_result"),
@@ -77,7 +77,7 @@ EXCHANGE_STEPS: Steps = [
     (following.Following, "feed"),
     (outgoing.Packer, "pack"),
     (answers, "Account"),
-    (uploads, "vet_batch"),
+    (incoming, "vet_batch"),
     (exchanges, "held_bytes"),
     (exchanges.threading.Thread, "start"),
     (exchanges, "_write"),

@@ -20,7 +20,7 @@ from fastflight.concurrency import Channel
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import Stopped
 from fastflight.server import uploads
-from fastflight.server.uploads import ABORT, MAX_APP_METADATA_BYTES
+from fastflight.server.incoming import ABORT, MAX_APP_METADATA_BYTES
 from fastflight.service import Source
 from fastflight.service.source import Acknowledge, Progress, Summary
 

@@ -189,6 +189,7 @@ def run(data: bytes) -> None:
 TARGET = Target(
     run,
     modules=(
+        "fastflight.server.incoming",
         "fastflight.server.uploads",
         "fastflight.server.exchanges",
         "fastflight.server.flight",

@@ -1,0 +1,97 @@
+"""The batches that a client sends, in do_put and do_exchange.
+
+Every batch is validated before anything uses it: a bad offset would crash the process. A client whose rows fail
+half-way sends the app metadata `ABORT` without a batch; the write has failed then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from fastflight.errors import DataError, FastFlightError, Stopped
+from fastflight.runtime.stream import Stream
+from fastflight.tables.vetting import vet_batch, vet_schema
+
+# App metadata by which a client ends an upload as a failure: in Flight a stream of batches can only end.
+ABORT = b'{"abort": true}'
+# The app metadata of batches; except `ABORT` it is ignored.
+MAX_APP_METADATA_BYTES = 64 * 1024
+# What waits between the handler and the source. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
+WAITING_BYTES = 1024 * 1024
+
+
+class Incoming(Iterator[pa.RecordBatch]):
+    """The client's batches, each validated."""
+
+    def __init__(self, reader: flight.MetadataRecordBatchReader, stream: Stream) -> None:
+        self._reader = reader
+        self._stream = stream
+        # Entered around each wait for the client.
+        self.waiting: Callable[[], AbstractContextManager[object]] = stream.waiting_for_client
+        try:
+            with self.waiting():
+                self.schema: pa.Schema = reader.schema
+        except (pa.ArrowException, OSError) as error:
+            stream.check()
+            raise DataError("what is sent does not begin with a schema", where="do_put") from error
+        vet_schema(self.schema, "do_put")
+
+    def __next__(self) -> pa.RecordBatch:
+        while True:
+            batch = self._read()
+            if batch is None:
+                self._stream.check()
+                raise StopIteration
+            # Nothing else checks an upload that never waits: its client's token may have been revoked.
+            self._stream.passing()
+            if batch.app_metadata is not None:
+                self._check_metadata(batch.app_metadata)
+            if batch.data is not None:
+                if fault := _fault(batch.data):
+                    del batch
+                    raise DataError(f"a batch is corrupt: {fault}", where="do_put", hint="Nothing of it was used")
+                return self._counted(batch.data)
+
+    def discard(self) -> bool:
+        """Read one message and drop it; False at the end."""
+        with contextlib.suppress(FastFlightError):
+            return self._read() is not None
+        return False
+
+    @staticmethod
+    def _check_metadata(metadata: pa.Buffer) -> None:
+        if metadata.size > MAX_APP_METADATA_BYTES:
+            raise DataError(
+                f"{metadata.size} bytes of app metadata are too many: {MAX_APP_METADATA_BYTES} are allowed",
+                where="do_put",
+            )
+        if metadata.to_pybytes() == ABORT:
+            raise Stopped("the client gave the upload up", hint="What was there before is still there")
+
+    def _read(self) -> flight.FlightStreamChunk | None:
+        try:
+            with self.waiting():
+                return self._reader.read_chunk()
+        except StopIteration:
+            return None
+        except (pa.ArrowException, OSError) as error:
+            self._stream.check()
+            raise DataError("the upload is not a stream of record batches", where="do_put") from error
+
+    def _counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        self._stream.count(batch.num_rows, pa.ipc.get_record_batch_size(batch))
+        return batch
+
+
+def _fault(batch: pa.RecordBatch) -> str:
+    """What is wrong with a batch; as text, because an error would keep its frames, and so the batch, in memory."""
+    try:
+        vet_batch(batch)
+    except pa.ArrowException as error:
+        return str(error)
+    return ""
