@@ -4,9 +4,9 @@
 that Flight iterates. It gives a `pa.Table` for each run, which C++ sends without Python, and a batch with its app
 metadata (JSON) for notes and the trailer. It owns the source's iterator: however it ends, that is closed.
 
-While an async source is idle the client is looked after every 40 ms. A sync source runs in the handler's thread, where
-nothing can interrupt it: one that can be idle gives an empty lot now and then. A stream that is stopped while its
-client takes nothing gives its source back at once, in either case.
+While an async source is idle, its handler asks twice a second whether the client is still there. A sync source runs in
+the handler's thread, where nothing can interrupt it: one that can be idle gives an empty lot now and then. A stream
+that is stopped while its client takes nothing gives its source back at once, in either case.
 """
 
 from __future__ import annotations
