@@ -16,10 +16,12 @@ from fastflight.sources import mock
 
 SYNC, ASYNC = "sync", "async"
 BARE, AIO = "bare", "grpc.aio"
+# The bare server that reads what each request asks for.
+PARSING = "bare-parsing"
 NAMESAKE_SYNC, NAMESAKE_ASYNC = "fastflight-0.4-sync", "fastflight-0.4-async"
 MODES = (SYNC, ASYNC)
 NAMESAKES = (NAMESAKE_SYNC, NAMESAKE_ASYNC)
-PEERS = (BARE, *NAMESAKES, AIO)
+PEERS = (BARE, PARSING, *NAMESAKES, AIO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ CONTENDERS: Mapping[str, Contender] = {
     SYNC: Contender(SYNC, ours(SYNC), has_trailer=True),
     ASYNC: Contender(ASYNC, ours(ASYNC), has_trailer=True),
     BARE: Contender("", encode),
+    PARSING: Contender("", encode),
     NAMESAKE_SYNC: Contender(SYNC, namesake("SyncTable")),
     NAMESAKE_ASYNC: Contender(ASYNC, namesake("AsyncTable")),
     AIO: Contender("", encode),

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fastflight_benchmark import targets
-from fastflight_benchmark.contenders import BARE
+from fastflight_benchmark.contenders import BARE, PARSING
 from fastflight_benchmark.report import LOSS, NOISE, WIN, show_targets, table
 
 
@@ -52,6 +52,6 @@ def _show_ratios(console: Console, title: str, ratios: pd.DataFrame) -> None:
 
 
 def _style(peer: str, lowest: float, highest: float) -> str:
-    """Beside the bare server the target allows a little less; one that all pairs agree on is no noise."""
-    least = targets.SMALL_TO_BARE if peer == BARE else 1.0
+    """Beside a bare server the target allows a little less; one that all pairs agree on is no noise."""
+    least = min(targets.SMALL_TO_PARSING.values()) if peer in (BARE, PARSING) else 1.0
     return WIN if lowest >= least else LOSS if highest < least else NOISE

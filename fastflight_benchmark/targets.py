@@ -5,27 +5,31 @@ Each is a ratio within one run, of the median of pairs or of averages over runs;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
 
-from fastflight_benchmark.contenders import ASYNC, BARE, MODES, NAMESAKE_ASYNC, SYNC
+from fastflight_benchmark.contenders import ASYNC, BARE, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PARSING
 
 # Rows of 50 int32: 8 kB, 190 kB, 2 MB.
 SMALL, MIDDLE, LARGE = BATCHES = (40, 1_000, 10_000)
-TO_BARE = {SYNC: 0.95, ASYNC: 0.9}
+# Of bare pyarrow and of FastFlight's sync path, without delay, by so many readers.
+TO_PEERS, READERS = 0.95, (1, 16, 64)
 TO_NAMESAKE_ASYNC = 12.0
 # Of the source's own pace, by one reader, with batches of so many rows.
 OF_CEILING, CEILING_ROWS = 0.97, (5_000, 10_000)
-# Percent that async is ahead of sync, on average over the sweep of delays that FastFlight published; and in each of the
-# cells below. Smaller batches are left out of the average: async joins them, and is ahead by so much that it would hide
-# all others; so are 64 readers, of whom two cores show little but their own contention.
+# Percent that async is ahead of sync, on average over the sweep of delays that FastFlight published. The average leaves
+# out smaller batches, where async is ahead by so much that it would hide all others, and 64 readers, of whom two cores
+# show little but their own contention.
 AHEAD_ON_AVERAGE = 10.0
 SWEPT_ROWS, SWEPT_READERS = (1_000, 5_000, 10_000), (1, 3, 5, 10)
-AHEAD_DELAY, AHEAD_READERS = 1e-6, 5
-# Small requests per second against a server that does nothing; p99 against its p99.
-SMALL_TO_BARE, P99_TO_BARE = 0.95, 1.0
+# Percent that async may be behind sync in any cell of the sweep.
+BEHIND = 1.0
+# Small requests per second against a server that only reads its ticket, or its descriptor; p99 against the p99 of a
+# server that does nothing, with so many connections.
+SMALL_TO_PARSING = {"do_get": 0.85, "get_flight_info": 0.9}
+P99_TO_BARE, P99_CONNECTIONS = 1.3, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,12 @@ def _sweep(compared: pd.DataFrame) -> Iterator[Judged]:
             f"(beside this sync the limits allow {most:.3g} %)"
         )
         yield at_least(title, AHEAD_ON_AVERAGE, swept["improvement"].mean(), " %")
-    close = delayed[(delayed["delay_per_row"] == AHEAD_DELAY) & (delayed["concurrent_requests"] <= AHEAD_READERS)]
-    if not close.empty:
-        worst = float(close["improvement"].min())
-        title = f"async ahead of sync in each cell at 1 µs with up to {AHEAD_READERS} readers; the worst"
-        yield Judged(title, "above 0 %", worst, worst > 0, " %")
+    worst = delayed.sort_values("improvement").to_dict("records")[0]
+    title = (
+        f"async ahead of sync in each cell of the delay sweep; the worst, {worst['rows_per_batch']:,} rows, "
+        f"{worst['concurrent_requests']} readers, {worst['delay_per_row'] * 1e6:g} µs"
+    )
+    yield at_least(title, -BEHIND, worst["improvement"], " %")
     alone = delayed[(delayed["concurrent_requests"] == 1) & delayed["rows_per_batch"].isin(CEILING_ROWS)]
     for cell in alone.to_dict("records"):
         title = (
@@ -84,33 +89,52 @@ def _sweep(compared: pd.DataFrame) -> Iterator[Judged]:
 
 
 def _peers(ratios: pd.DataFrame) -> Iterator[Judged]:
-    alone = ratios[
-        (ratios["variant"] == "default") & (ratios["delay_per_row"] == 0) & (ratios["concurrent_requests"] == 1)
-    ]
-    for rows in BATCHES:
-        for mode in MODES:
-            title = f"{mode} against bare pyarrow, {rows:,} rows, one reader"
-            yield at_least(title, TO_BARE[mode], _median(alone, rows, mode, BARE))
+    free = ratios[(ratios["variant"] == "default") & (ratios["delay_per_row"] == 0)]
+    for peer, name in ((BARE, "bare pyarrow"), (NAMESAKE_SYNC, "FastFlight's sync")):
+        for readers in READERS:
+            for rows in BATCHES:
+                for mode in MODES:
+                    title = f"{mode} against {name}, {rows:,} rows, {readers} {'reader' if readers == 1 else 'readers'}"
+                    yield at_least(title, TO_PEERS, _median(free, rows, readers, mode, peer))
     title = f"async against FastFlight's async, {SMALL} rows, one reader"
-    yield at_least(title, TO_NAMESAKE_ASYNC, _median(alone, SMALL, ASYNC, NAMESAKE_ASYNC))
+    yield at_least(title, TO_NAMESAKE_ASYNC, _median(free, SMALL, 1, ASYNC, NAMESAKE_ASYNC))
 
 
-def _median(ratios: pd.DataFrame, rows: int, mode: str, peer: str) -> float | None:
-    found = ratios[(ratios["rows_per_batch"] == rows) & (ratios["mode"] == mode) & (ratios["peer"] == peer)]
+def _median(ratios: pd.DataFrame, rows: int, readers: int, mode: str, peer: str) -> float | None:
+    found = ratios[
+        (ratios["rows_per_batch"] == rows)
+        & (ratios["concurrent_requests"] == readers)
+        & (ratios["mode"] == mode)
+        & (ratios["peer"] == peer)
+    ]
     return None if found.empty else float(found["median_ratio"].iloc[0])
 
 
-def requests(ratios: pd.DataFrame, operations: Sequence[str] = ("do_get", "get_flight_info")) -> list[Judged]:
-    """The targets of the suite `requests`: the worst of all connections and loads."""
-    judged = []
-    for operation in operations:
-        for mode in MODES:
-            found = ratios[(ratios["operation"] == operation) & (ratios["mode"] == mode) & (ratios["peer"] == BARE)]
-            for load, part in found.groupby("load"):
-                title = f"{operation}, {mode}, load by {load}, against bare pyarrow; the worst number of connections"
+def requests(ratios: pd.DataFrame) -> list[Judged]:
+    """The targets of the suite `requests`: the worst of all connections, of each load."""
+    return [
+        judged
+        for operation, least in SMALL_TO_PARSING.items()
+        for mode in MODES
+        for judged in _small(ratios[(ratios["operation"] == operation) & (ratios["mode"] == mode)], least)
+    ]
+
+
+def _small(ratios: pd.DataFrame, least: float) -> Iterator[Judged]:
+    for load, of_load in ratios.groupby("load"):
+        by_peer = {peer: of_load[of_load["peer"] == peer] for peer in (PARSING, NAMESAKE_SYNC, BARE)}
+        operation, mode = of_load["operation"].iloc[0], of_load["mode"].iloc[0]
+        who = f"{operation}, {mode}, load by {load}"
+        for peer, target, name in (
+            (PARSING, least, "bare pyarrow that reads what is asked for"),
+            (NAMESAKE_SYNC, 1.0, "FastFlight's sync"),
+        ):
+            if not by_peer[peer].empty:
+                title = f"{who}, against {name}; the worst number of connections: per second"
                 # One that has no ratio, as requests failed, is the worst.
-                least = float(part["median_ratio"].min(skipna=False))
-                judged.append(at_least(f"{title}: per second", SMALL_TO_BARE, least))
-                worst = float(part["median_p99_ratio"].max(skipna=False))
-                judged.append(Judged(f"{title}: p99", f"at most {P99_TO_BARE:g}", worst, worst <= P99_TO_BARE))
-    return judged
+                yield at_least(title, target, float(by_peer[peer]["median_ratio"].min(skipna=False)))
+        at = by_peer[BARE][by_peer[BARE]["connections"] == P99_CONNECTIONS]
+        if not at.empty:
+            worst = float(at["median_p99_ratio"].iloc[0])
+            title = f"{who}, against bare pyarrow, {P99_CONNECTIONS} connections: p99"
+            yield Judged(title, f"at most {P99_TO_BARE:g}", worst, worst <= P99_TO_BARE)

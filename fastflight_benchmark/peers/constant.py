@@ -1,12 +1,14 @@
 """A bare pyarrow server that does nothing: each request has an answer that was made before the first one came.
 
 What small requests cost in Flight itself. Its answers are as large as fastflight's to `REQUEST`; it decodes nothing,
-checks nothing, keeps no account; with a token it looks whether each request shows it. Run this file to start one in a
-process of its own.
+checks nothing, keeps no account; with a token it looks whether each request shows it. With `--parse` it reads the JSON
+of each ticket and descriptor, and answers with as many rows as they ask for: the least that a server of more than one
+table does. Run this file to start one in a process of its own.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -93,6 +95,21 @@ class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
             context.get_middleware(Shown.NAME)
 
 
+class ParsingServer(ConstantServer):
+    """Reads what each request asks for. Its table has no more rows than the answer to `REQUEST`."""
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        wanted = json.loads(ticket.ticket)
+        return flight.RecordBatchStream(self._table.slice(0, wanted["total_rows"]))
+
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        rows = json.loads(descriptor.command)["total_rows"]
+        endpoints = [flight.FlightEndpoint(descriptor.command, [])]
+        return flight.FlightInfo(self._table.schema, descriptor, endpoints, rows, self._table.slice(0, rows).nbytes)
+
+
 @app.command()
 def main(
     server: Annotated[
@@ -101,11 +118,12 @@ def main(
     token_file: Annotated[Path | None, typer.Option(help="The token that each request must show.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), for TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    parse: Annotated[bool, typer.Option("--parse", help="Read what each request asks for.")] = False,
 ) -> None:
     """Answer every request with the same: the peer that small requests are compared with."""
     token = token_file.read_text().strip() if token_file else ""
     pair = (tls_cert.read_bytes(), tls_key.read_bytes()) if tls_cert and tls_key else None
-    peer = ConstantServer(server, token, pair)
+    peer = (ParsingServer if parse else ConstantServer)(server, token, pair)
     typer.echo(f"listening on {server.rpartition(':')[0]}:{peer.port}; the same answer to all, by pyarrow alone")
     try:
         peer.serve()

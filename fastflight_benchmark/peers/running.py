@@ -14,7 +14,7 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import TransportError
 from fastflight.service.requests import Mock
 from fastflight.sources import pacer
-from fastflight_benchmark.contenders import AIO, BARE, MODES, NAMESAKES
+from fastflight_benchmark.contenders import AIO, BARE, MODES, NAMESAKES, PARSING
 from fastflight_benchmark.cores import cpu_seconds
 from fastflight_benchmark.peers import environment
 from fastflight_benchmark.peers.environment import Missing, Say
@@ -115,5 +115,6 @@ TABLE_MODULES: Mapping[str, Sequence[str]] = {
 }
 CONSTANT_MODULES: Mapping[str, Sequence[str]] = {
     BARE: ("fastflight_benchmark.peers.constant",),
+    PARSING: ("fastflight_benchmark.peers.constant", "--parse"),
     AIO: ("fastflight_benchmark.peers.aio", "--constant"),
 }

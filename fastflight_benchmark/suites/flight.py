@@ -68,7 +68,7 @@ class Scope:
 # rows for 150 MiB and more: a read of a few milliseconds measures its first batch.
 FULL = Scope(
     rows_per_batch=(40, 1_000, 5_000, 10_000),
-    concurrent=(1, 3, 5, 10, 64),
+    concurrent=(1, 3, 5, 10, 16, 64),
     delays={1e-6: 1_000_000, 1e-5: 100_000},
     free_rows={"default": 1_000_000, "simple": 10_000_000, "complex": 4_000_000},
     peer_cells=[(40, 1), (1_000, 1), (1_000, 10), (10_000, 1), (10_000, 10)],

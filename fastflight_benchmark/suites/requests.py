@@ -1,10 +1,11 @@
 """Suite `requests`: small do_get, get_flight_info and do_action per second, their 99th percentile, and what they cost.
 
 fastflight on both of its paths takes turns with a pyarrow server that has made all its answers before (`bare`), with
-the same on grpc.aio, and, where it can be asked, with the `fastflight` of PyPI. The load comes from processes of its
-own: Flight clients in Python, which check every answer, and ghz, which is neither Python nor Arrow. Each request
-follows the one before it on its connection, so the rate is what the server and the load reach together; the server's
-processor time for a request is independent of how much the load itself takes.
+one that reads what each request asks for (`bare-parsing`), with the first on grpc.aio, and, where it can be asked, with
+the `fastflight` of PyPI. The load comes from processes of its own: Flight clients in Python, which check every answer,
+and ghz, which is neither Python nor Arrow. Each request follows the one before it on its connection, so the rate is
+what the server and the load reach together; the server's processor time for a request is independent of how much the
+load itself takes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pandas as pd
 
 from fastflight.errors import DataError
 from fastflight_benchmark import machine, output, report, requests_report, requests_summary
-from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PEERS
+from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PARSING, PEERS
 from fastflight_benchmark.loading import ghz
 from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_INFO, OPERATIONS
 from fastflight_benchmark.loading.pool import Calls, Loaders
@@ -33,8 +34,8 @@ from fastflight_benchmark.suites.options import Options
 CLIENT, GHZ = LOADS = ("flight-client", "ghz")
 # PyPI's fastflight has do_get alone. An action of ours takes no path, and is asked for once.
 WHO: Mapping[str, Sequence[str]] = {
-    DO_GET: (BARE, *MODES, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO),
-    GET_FLIGHT_INFO: (BARE, *MODES, AIO),
+    DO_GET: (BARE, PARSING, *MODES, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO),
+    GET_FLIGHT_INFO: (BARE, PARSING, *MODES, AIO),
     DO_ACTION: (BARE, MODES[0], AIO),
 }
 # Of each load before it is measured, on its connections; and around a load: processes, and a report.

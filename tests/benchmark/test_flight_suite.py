@@ -77,7 +77,7 @@ def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None
         if s.run and s.request.delay_per_row and s.mode in MODES
     )
 
-    assert len(paced) == 4 * 5 * 2 * 2
+    assert len(paced) == 4 * 6 * 2 * 2
     assert set(paced.values()) == {3}
     assert all(s.seconds < 1.5 for s in steps if not s.run)
 
@@ -109,8 +109,8 @@ def test_all_batch_sizes_and_readers_of_the_sweep_have_a_limit() -> None:
         assert bare >= {(rows, readers) for rows in scope.rows_per_batch for readers in scope.concurrent}
 
 
-def test_the_full_run_takes_less_than_a_quarter_of_an_hour_and_the_quick_one_less_than_a_minute() -> None:
-    assert sum(step.seconds for step in all_runs(flight.FULL, 3)) < 15 * 60
+def test_the_full_run_takes_less_than_twenty_minutes_and_the_quick_one_less_than_a_minute() -> None:
+    assert sum(step.seconds for step in all_runs(flight.FULL, 3)) < 20 * 60
     assert sum(step.seconds for step in all_runs(flight.QUICK, 1)) < 60
 
 

@@ -123,7 +123,7 @@ def test_without_a_pace_neither_async_table_waits(monkeypatch: pytest.MonkeyPatc
     asked = SimpleNamespace(total_rows=100, rows_per_batch=40, delay_per_row=0.0, columns=2)
 
     assert taken_at_once(theirs["AsyncService"]().aget_batches(asked)) == 3
-    assert taken_at_once(mock._abatches(TABLE, mock._shape(TABLE))) == 3
+    assert taken_at_once(mock._alots(TABLE, mock._shape(TABLE))) == 2  # all whole batches, and the last one
 
 
 def refuse(*_: object) -> Path:
