@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+import structlog
 
 from fastflight.cli.log import log_to_stderr
 from fastflight.client import FastFlightClient, traced
@@ -189,6 +190,7 @@ def test_what_a_board_did_is_told_at_info(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_log_that_nobody_has_set_up_stays_silent(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
     running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all()
     with pytest.raises(flight.FlightTimedOutError):
         running.client.do_get(flight.Ticket(b'{"type": "trial", "error": "timeout"}')).read_all()
