@@ -1,8 +1,8 @@
 """From a source's lots to what a client gets, for every edge. No I/O.
 
-A `Packer` works where the source runs. It makes each lot into runs: batches as they are sent, measured once, each below
-the size that every client takes. A batch with a note is a run of its own. A batch without rows and without a note, and
-an empty lot, are signs of life: one every `HEARTBEAT_SECONDS` is sent.
+A `Packer` works where the source runs. It makes each lot into runs: small batches joined, large ones in messages of a
+size that every client takes, each measured once. It never waits for more. A batch with a note is a run of its own. A
+batch without rows and without a note, and an empty lot, are signs of life: one every `HEARTBEAT_SECONDS` is sent.
 
 An `Account` works where the runs are sent. It counts them, and makes the trailer that follows the last one: rows,
 bytes, duration_seconds and the source's summary.
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from fastflight.errors import DataError
 from fastflight.runtime.stream import Stream
-from fastflight.service.requests import Mode, Request
+from fastflight.service.requests import MAX_BATCH_ROWS, Mode, Request
 from fastflight.service.source import AsyncReading, Lot, Noted, Reading, Summary, held_bytes
 from fastflight.service.wire import encode
 from fastflight.tables.bare import empty
@@ -35,6 +35,11 @@ HEARTBEAT_SECONDS = 4.5
 # than half a message.
 MAX_PADDED_COLUMNS = MAX_MESSAGE_BYTES // 2 // 256
 
+# A batch below this size may be joined with others: a message costs as much as copying tens of kilobytes.
+SMALL_BYTES = 64 * 1024
+# From a quarter of a megabyte on joining gets no cheaper.
+JOINED_BYTES = 512 * 1024
+
 # A batch, and what is to be known at its place.
 Note = Mapping[str, Any]
 Piece = tuple[pa.RecordBatch, Note | None]
@@ -42,7 +47,7 @@ Piece = tuple[pa.RecordBatch, Note | None]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Batches that are sent one after the other. A `note` belongs to the first of them.
+    """One batch, in the messages in which it is sent. A `note` belongs to the first of them.
 
     `bytes`: of their values. `held`: the memory that they take while they wait.
     """
@@ -72,6 +77,11 @@ class Packer:
         flat = all(pa.types.is_primitive(field.type) for field in schema)
         self._surely_fits = MAX_MESSAGE_BYTES // 2 if flat and len(schema) <= MAX_PADDED_COLUMNS else 0
         self._given = time.monotonic()
+        # Bits and offsets of joined batches take fewer bytes than those of the parts, but how many bytes an answer has
+        # is said before it is read.
+        self._joins = all(pa.types.is_primitive(field.type) and not pa.types.is_boolean(field.type) for field in schema)
+        # The most rows of a batch, where the request says it.
+        self._most_rows: int = getattr(request, "batch_rows", None) or MAX_BATCH_ROWS
         # Measuring takes 2 us a column, and a source may give a batch again.
         self._measured: pa.RecordBatch | None = None
         self._size = 0
@@ -79,30 +89,33 @@ class Packer:
     def pack(self, lot: Lot) -> Iterator[Run]:
         """What is sent of a lot."""
         batches: list[pa.RecordBatch] = []
-        rows = size = held = 0
+        rows = size = 0
         for item in lot or (empty(self.schema),):
-            if isinstance(item, Noted):
-                if batches:
-                    yield Run(batches, rows, size, held)
-                    batches, rows, size, held = [], 0, 0, 0
-                batch = self._plain(item.batch)
-                measured = self._measure(batch)
-                yield Run(list(split(batch)), batch.num_rows, measured, held_bytes(batch, measured), item.note)
-            elif item.num_rows or self._is_due():
-                batch = self._plain(item)
-                measured = self._measure(batch)
-                if measured <= self._surely_fits:
-                    batches.append(batch)
-                else:
-                    batches += split(batch)
+            batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
+            if not batch.num_rows and note is None and not self._is_due():
+                continue
+            batch = self._plain(batch)
+            measured = self._measure(batch)
+            small = self._joins and note is None and measured < SMALL_BYTES
+            full = size + measured > JOINED_BYTES or rows + batch.num_rows > self._most_rows
+            if batches and (full or not small):
+                yield self._run(batches, rows, size)
+                batches, rows, size = [], 0, 0
+            if small:
+                batches.append(batch)
                 rows += batch.num_rows
                 size += measured
-                held += held_bytes(batch, measured)
             else:
-                continue
-            self._given = time.monotonic()
+                yield self._run([batch], batch.num_rows, measured, note)
         if batches:
-            yield Run(batches, rows, size, held)
+            yield self._run(batches, rows, size)
+
+    def _run(self, batches: list[pa.RecordBatch], rows: int, size: int, note: Note | None = None) -> Run:
+        """Batches as one, in messages of a size that every client takes."""
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        self._given = time.monotonic()
+        messages = [batch] if size <= self._surely_fits else list(split(batch))
+        return Run(messages, rows, size, held_bytes(batch, size), note)
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._given >= HEARTBEAT_SECONDS

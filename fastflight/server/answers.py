@@ -1,8 +1,8 @@
 """do_get: a source's rows as a Flight stream.
 
 `sync_answer` reads in the calling thread, `async_answer` on the shard, ahead of the client; both end in one generator
-that Flight iterates. It gives a `pa.Table` for each run, which C++ sends without Python, and a batch with its app
-metadata (JSON) for notes and the trailer. It owns the source's iterator: however it ends, that is closed.
+that Flight iterates: record batches, those with a note and the trailer with app metadata (JSON). It owns the source's
+iterator: however it ends, that is closed.
 
 While an async source is idle, its handler asks twice a second whether the client is still there. A sync source runs in
 the handler's thread, where nothing can interrupt it: one that can be idle gives an empty lot now and then. A stream
@@ -37,7 +37,7 @@ T = TypeVar("T")
 # What is read ahead of one client: with as many streams as are admitted, the most that waits in a server.
 AHEAD_BYTES = 1024 * 1024
 
-# What Flight takes: a table, or a batch with its app metadata.
+# What Flight takes: a batch, or one with its app metadata.
 Message = Any
 Opened = tuple[pa.Schema, Generator[Message, None, None]]
 
@@ -129,12 +129,9 @@ def _send(
         while (waiting := _next(runs, stream)) is not None:
             for run in waiting:
                 account.sending(run)
-                stream.offer()
-                if run.note is None and run.rows:  # a table would leave out a batch without rows
-                    yield pa.Table.from_batches(run.batches, schema)
-                else:
-                    for batch, note in run.pieces():
-                        yield batch if note is None else _with(batch, note)
+                for batch, note in run.pieces():
+                    stream.offer()
+                    yield batch if note is None else _with(batch, note)
                 stream.taken()
         # The trailer says that all is well: what cannot be closed has failed.
         closing, owned = owned, None

@@ -64,8 +64,6 @@ def talk(
         for message in messages:
             if isinstance(message, tuple):
                 _write(writer.write_with_metadata, *message)
-            elif isinstance(message, pa.Table):
-                _write(writer.write_table, message)
             else:
                 _write(writer.write_batch, message)
     except BaseException:

@@ -189,12 +189,13 @@ def test_what_a_board_did_is_told_at_info(capsys: pytest.CaptureFixture[str]) ->
     assert (line["level"], line["code"], line["identity"]) == ("info", "transport.timeout", "ipv4:127.0.0.1")
 
 
-def test_a_log_that_nobody_has_set_up_stays_silent(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_nobody_has_set_up_stays_silent(capsys: pytest.CaptureFixture[str]) -> None:
     structlog.reset_defaults()
-    running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all()
-    with pytest.raises(flight.FlightTimedOutError):
-        running.client.do_get(flight.Ticket(b'{"type": "trial", "error": "timeout"}')).read_all()
-    assert running.settled()
+    with serving() as running:
+        running.client.do_get(flight.Ticket(b'{"type": "trial"}')).read_all()
+        with pytest.raises(flight.FlightTimedOutError):
+            running.client.do_get(flight.Ticket(b'{"type": "trial", "error": "timeout"}')).read_all()
+        assert running.settled()
     assert capsys.readouterr() == ("", "")
 
 
