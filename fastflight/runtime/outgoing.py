@@ -1,8 +1,10 @@
 """From a source's lots to what a client gets, for every edge. No I/O.
 
-A `Packer` works where the source runs. It makes each lot into runs: small batches joined, large ones in messages of a
-size that every client takes, each measured once. It never waits for more. A batch with a note is a run of its own. A
-batch without rows and without a note, and an empty lot, are signs of life: one every `HEARTBEAT_SECONDS` is sent.
+A `Packer` works where the source runs. It makes a lot into runs: each batch measured once, in messages of a size that
+every client takes. A batch without rows and without a note, and an empty lot, are signs of life: one every
+`HEARTBEAT_SECONDS` is sent.
+
+A `Joiner` joins small runs that wait together. It never waits for more, and what has a note is joined with nothing.
 
 An `Account` works where the runs are sent. It counts them, and makes the trailer that follows the last one: rows,
 bytes, duration_seconds and the source's summary.
@@ -11,7 +13,7 @@ bytes, duration_seconds and the source's summary.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -47,15 +49,11 @@ Piece = tuple[pa.RecordBatch, Note | None]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One batch, in the messages in which it is sent. A `note` belongs to the first of them.
-
-    `bytes`: of their values. `held`: the memory that they take while they wait.
-    """
+    """One batch, in the messages in which it is sent. A `note` belongs to the first of them. `bytes`: of its values."""
 
     batches: list[pa.RecordBatch]
     rows: int
     bytes: int
-    held: int
     note: Note | None = None
 
     def pieces(self) -> Iterator[Piece]:
@@ -77,45 +75,21 @@ class Packer:
         flat = all(pa.types.is_primitive(field.type) for field in schema)
         self._surely_fits = MAX_MESSAGE_BYTES // 2 if flat and len(schema) <= MAX_PADDED_COLUMNS else 0
         self._given = time.monotonic()
-        # Bits and offsets of joined batches take fewer bytes than those of the parts, but how many bytes an answer has
-        # is said before it is read.
-        self._joins = all(pa.types.is_primitive(field.type) and not pa.types.is_boolean(field.type) for field in schema)
-        # The most rows of a batch, where the request says it.
-        self._most_rows: int = getattr(request, "batch_rows", None) or MAX_BATCH_ROWS
         # Measuring takes 2 us a column, and a source may give a batch again.
         self._measured: pa.RecordBatch | None = None
         self._size = 0
 
     def pack(self, lot: Lot) -> Iterator[Run]:
         """What is sent of a lot."""
-        batches: list[pa.RecordBatch] = []
-        rows = size = 0
         for item in lot or (empty(self.schema),):
             batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
             if not batch.num_rows and note is None and not self._is_due():
                 continue
             batch = self._plain(batch)
-            measured = self._measure(batch)
-            small = self._joins and note is None and measured < SMALL_BYTES
-            full = size + measured > JOINED_BYTES or rows + batch.num_rows > self._most_rows
-            if batches and (full or not small):
-                yield self._run(batches, rows, size)
-                batches, rows, size = [], 0, 0
-            if small:
-                batches.append(batch)
-                rows += batch.num_rows
-                size += measured
-            else:
-                yield self._run([batch], batch.num_rows, measured, note)
-        if batches:
-            yield self._run(batches, rows, size)
-
-    def _run(self, batches: list[pa.RecordBatch], rows: int, size: int, note: Note | None = None) -> Run:
-        """Batches as one, in messages of a size that every client takes."""
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        self._given = time.monotonic()
-        messages = [batch] if size <= self._surely_fits else list(split(batch))
-        return Run(messages, rows, size, held_bytes(batch, size), note)
+            size = self._measure(batch)
+            self._given = time.monotonic()
+            messages = [batch] if size <= self._surely_fits else list(split(batch))
+            yield Run(messages, batch.num_rows, size, note)
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._given >= HEARTBEAT_SECONDS
@@ -135,6 +109,43 @@ class Packer:
         if batch is not self._measured:
             self._measured, self._size = batch, int(batch.nbytes)
         return self._size
+
+
+class Joiner:
+    """Joins small runs of one answer."""
+
+    def __init__(self, schema: pa.Schema, request: Request) -> None:
+        # Bits and offsets of joined batches take fewer bytes than those of the parts, but how many bytes an answer has
+        # is said before it is read.
+        self._joins = all(pa.types.is_primitive(field.type) and not pa.types.is_boolean(field.type) for field in schema)
+        # The most rows of a batch, where the request says it.
+        self._most_rows: int = getattr(request, "batch_rows", None) or MAX_BATCH_ROWS
+
+    def join(self, waiting: Iterable[Run]) -> Iterator[Run]:
+        """The runs that wait, where small ones that follow each other are one."""
+        if not self._joins:
+            yield from waiting
+            return
+        small: list[pa.RecordBatch] = []
+        rows = size = 0
+        for run in waiting:
+            is_small = run.note is None and 0 < run.bytes < SMALL_BYTES
+            is_full = size + run.bytes > JOINED_BYTES or rows + run.rows > self._most_rows
+            if small and (is_full or not is_small):
+                yield _one(small, rows, size)
+                small, rows, size = [], 0, 0
+            if not is_small:
+                yield run
+                continue
+            small += run.batches
+            rows += run.rows
+            size += run.bytes
+        if small:
+            yield _one(small, rows, size)
+
+
+def _one(batches: list[pa.RecordBatch], rows: int, size: int) -> Run:
+    return Run(batches if len(batches) == 1 else [pa.concat_batches(batches)], rows, size)
 
 
 class Account:
@@ -165,8 +176,8 @@ class Account:
 
 
 def held(item: Reading | AsyncReading | Run) -> int:
-    """What an item of `runs` takes while it waits."""
-    return item.held if isinstance(item, Run) else 0
+    """The memory that an item of `runs` takes while it waits."""
+    return held_bytes(item.batches[0], item.bytes) if isinstance(item, Run) else 0
 
 
 def runs(read: Callable[[], Reading], request: Request) -> Generator[Reading | Run, None, None]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from fastflight.concurrency import Shard, failure_of, lots_ahead
 from fastflight.errors import Stopped
 from fastflight.runtime.failure import numbered
-from fastflight.runtime.outgoing import Account, Note, Packer, Run, aruns, close, held
+from fastflight.runtime.outgoing import Account, Joiner, Note, Packer, Run, aruns, close, held
 from fastflight.runtime.stream import Stream
 from fastflight.server.interruption import Interruptible
 from fastflight.server.status import flight_error
@@ -62,7 +62,7 @@ def sync_messages(read: Callable[[], Reading], request: Request, stream: Stream)
         lots = Interruptible(reading.lots, stream)
         stream.when_stopped(lots.interrupt)
         runs = map(packer.pack, chain((reading.first,) if reading.first else (), lots))
-        return packer.schema, _begin(packer.schema, reading, runs, lots, stream)
+        return packer.schema, _begin(packer.schema, request, reading, runs, lots, stream)
 
 
 def async_messages(
@@ -87,7 +87,7 @@ def async_messages(
         reading, *more = first
         reading = cast(AsyncReading, reading)
         runs = cast("Iterator[Sequence[Run]]", chain((more,), waiting))
-        return reading.schema, _begin(reading.schema, reading, runs, waiting, stream)
+        return reading.schema, _begin(reading.schema, request, reading, runs, waiting, stream)
 
 
 @contextlib.contextmanager
@@ -102,6 +102,7 @@ def closing_on_error(owned: object) -> Iterator[None]:
 
 def _begin(
     schema: pa.Schema,
+    request: Request,
     reading: Reading | AsyncReading,
     runs: Iterator[Iterable[Run]],
     owned: object,
@@ -110,13 +111,14 @@ def _begin(
     """What is sent; `owned` is closed at the end."""
     if reading.drain is not None:
         stream.when_draining(reading.drain)
-    generator = _send(schema, reading, runs, owned, stream)
+    generator = _send(schema, request, reading, runs, owned, stream)
     next(generator)  # from here on, dropping it runs its `finally`: a client may leave before the first batch
     return generator
 
 
 def _send(
     schema: pa.Schema,
+    request: Request,
     reading: Reading | AsyncReading,
     runs: Iterator[Iterable[Run]],
     owned: object,
@@ -125,9 +127,9 @@ def _send(
     outcome, failure = "cancelled", None
     try:
         yield None
-        account = Account(stream)
+        account, joiner = Account(stream), Joiner(schema, request)
         while (waiting := _next(runs, stream)) is not None:
-            for run in waiting:
+            for run in joiner.join(waiting):
                 account.sending(run)
                 for batch, note in run.pieces():
                     stream.offer()

@@ -61,6 +61,8 @@ STEPS: Steps = [
     (outgoing.Packer, "pack"),
     (outgoing.Packer, "_measure"),
     (answers, "Account"),
+    (answers, "Joiner"),
+    (outgoing.Joiner, "join"),
     (outgoing.Account, "sending"),
     (outgoing.Account, "trailer"),
 ]

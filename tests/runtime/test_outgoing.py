@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.runtime import outgoing
-from fastflight.runtime.outgoing import JOINED_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES, Packer, Run
+from fastflight.runtime.outgoing import JOINED_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES, Joiner, Packer, Run
 from fastflight.service.requests import DeviceFile, Mock, Request
 from fastflight.service.source import Item, Lot, Noted
 
@@ -24,8 +24,9 @@ def batch(*numbers: int, type_: pa.DataType = NUMBER) -> pa.RecordBatch:
 
 
 def packed(lots: list[Lot], request: Request | None = None, schema: pa.Schema = SCHEMA) -> list[Run]:
-    packer = Packer(schema, request or Mock(), "sync")
-    return [run for lot in lots for run in packer.pack(lot)]
+    """The runs of lots of which each waits for its client as a whole."""
+    packer, joiner = Packer(schema, request or Mock(), "sync"), Joiner(schema, request or Mock())
+    return [run for lot in lots for run in joiner.join(packer.pack(lot))]
 
 
 def sizes(lots: list[Lot], request: Request | None = None) -> list[int]:
@@ -59,7 +60,7 @@ def test_every_row_and_every_note_stays_in_its_place(lots: list[Lot]) -> None:
     assert sum(run.bytes for run in runs) == 8 * sum(run.rows for run in runs)
 
 
-def test_what_is_there_at_once_is_joined_and_nothing_waits_for_more() -> None:
+def test_what_waits_together_is_joined() -> None:
     assert sizes([[batch(1), batch(2, 3)], [batch(4)]]) == [3, 1]
 
 
