@@ -94,7 +94,7 @@ def _peers(ratios: pd.DataFrame) -> Iterator[Judged]:
         for readers in READERS:
             for rows in BATCHES:
                 for mode in MODES:
-                    title = f"{mode} against {name}, {rows:,} rows, {readers} {'reader' if readers == 1 else 'readers'}"
+                    title = f"{mode} against {name}, {rows:,} rows, {'one reader' if readers == 1 else f'{readers} readers'}"
                     yield at_least(title, TO_PEERS, _median(free, rows, readers, mode, peer))
     title = f"async against FastFlight's async, {SMALL} rows, one reader"
     yield at_least(title, TO_NAMESAKE_ASYNC, _median(free, SMALL, 1, ASYNC, NAMESAKE_ASYNC))
