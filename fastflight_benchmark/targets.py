@@ -92,9 +92,10 @@ def _peers(ratios: pd.DataFrame) -> Iterator[Judged]:
     free = ratios[(ratios["variant"] == "default") & (ratios["delay_per_row"] == 0)]
     for peer, name in ((BARE, "bare pyarrow"), (NAMESAKE_SYNC, "FastFlight's sync")):
         for readers in READERS:
+            by = "one reader" if readers == 1 else f"{readers} readers"
             for rows in BATCHES:
                 for mode in MODES:
-                    title = f"{mode} against {name}, {rows:,} rows, {'one reader' if readers == 1 else f'{readers} readers'}"
+                    title = f"{mode} against {name}, {rows:,} rows, {by}"
                     yield at_least(title, TO_PEERS, _median(free, rows, readers, mode, peer))
     title = f"async against FastFlight's async, {SMALL} rows, one reader"
     yield at_least(title, TO_NAMESAKE_ASYNC, _median(free, SMALL, 1, ASYNC, NAMESAKE_ASYNC))
