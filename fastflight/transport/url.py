@@ -31,11 +31,9 @@ from fastflight.transport.socket import SocketAddress
 Options = list[tuple[str, str]]
 
 EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://host:2218, rfc2217://host:2217, exec:micropython, sim:"
-SERIAL_OPTIONS = ("baud", "dtr", "rts", "serial_number", "location", "writer", *LIMITS)
+SERIAL_OPTIONS = ("baud", "dtr", "rts", "serial_number", "location", *LIMITS)
 SOCKET_OPTIONS = ("baud",)
 RFC2217_OPTIONS = ("baud", "dtr", "rts")
-# Values of `writer`. It has no effect: the system decides what moves the bytes. URLs of earlier versions may have it.
-WRITERS = ("asyncio", "thread")
 EXEC_OPTIONS = ("cwd",)
 SIM_NUMBERS = ("baud", "ring", "capacity", "heap", "no-raw-paste", "no-interrupt", "seed")
 SIM_OPTIONS = ("files", "telemetry", "fault", "without", *SIM_NUMBERS)
@@ -132,9 +130,6 @@ def _serial(url: str, rest: str) -> Address:
 
 
 def _pacing(url: str, options: Mapping[str, str]) -> Pacing:
-    writer = options.get("writer")
-    if writer is not None and writer not in WRITERS:
-        raise RequestError(f"unknown writer {writer!r}", where=f"device URL {url!r}", hint=nearest(writer, WRITERS))
     sizes = {name: _between(url, name, options[name], *LIMITS[name]) for name in LIMITS if name in options}
     return replace(DEFAULT, **sizes)
 

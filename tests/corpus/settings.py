@@ -40,7 +40,7 @@ URLS = [
         RequestError,
         "cannot read the options",
     ),
-    Case("an unknown writer", "/dev/ttyACM0?writer=x".replace("/dev", "serial:///dev"), RequestError, "unknown writer"),
+    Case("an unknown option of a serial port", "serial:///dev/ttyACM0?writer=x", RequestError, "unknown option"),
     Case("a flag of two", "serial:///dev/ttyACM0?dtr=2", RequestError, "dtr must be 0 or 1"),
     Case("a socket without port", "socket://host", RequestError, NEEDED),
     Case("a socket without host", "socket://:2218", RequestError, NEEDED),

@@ -21,8 +21,7 @@ pytest.importorskip("pty", reason="a serial port that is none")
 BEYOND = 1024
 
 
-@pytest.mark.parametrize("writer", ["asyncio", "thread"])
-def test_a_serial_port_is_read_and_written_whatever_its_number(writer: str) -> None:
+def test_a_serial_port_is_read_and_written_whatever_its_number() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < BEYOND + 100:
         pytest.skip("this process may not have as many")
@@ -36,7 +35,7 @@ def test_a_serial_port_is_read_and_written_whatever_its_number(writer: str) -> N
             stack.callback(os.close, number)
             if number >= BEYOND:
                 break
-        port = parse_url(f"serial://{os.ttyname(theirs)}?writer={writer}").open(PATIENCE)
+        port = parse_url(f"serial://{os.ttyname(theirs)}").open(PATIENCE)
         try:
             port.write(b"ping", PATIENCE)
             assert os.read(ours, 10) == b"ping"

@@ -64,7 +64,7 @@ def test_how_a_serial_port_gathers_writes() -> None:
     address = parse_url("/dev/ttyACM0")
     assert isinstance(address, SerialAddress)
     assert address.pacing == DEFAULT
-    address = parse_url("serial:///dev/ttyACM0?drain=512&drain_ms=0&chunk=256&writer=thread")
+    address = parse_url("serial:///dev/ttyACM0?drain=512&drain_ms=0&chunk=256")
     assert isinstance(address, SerialAddress)
     assert address.pacing == Pacing(drain=512, drain_ms=0, chunk=256)
 
@@ -115,7 +115,6 @@ def test_the_simulated_board() -> None:
         ("serial:///dev/ttyACM0?drain_ms=5000", "drain_ms must be from 0 to 1000, not 5000"),
         ("serial:///dev/ttyACM0?chunk=1", "chunk must be from 16 to 65536, not 1"),
         ("serial:///dev/ttyACM0?chunk=1k", "chunk must be a whole number, not '1k'"),
-        ("serial:///dev/ttyACM0?writer=threads", "unknown writer 'threads'.*Did you mean 'thread'"),
         ("serial:///dev/ttyACM0?serial_number=E66141", "the port is named twice"),
         ("serial:?serial_number=", "the port's name is missing"),
         ("serial:?baud=9600", "the port's name is missing"),

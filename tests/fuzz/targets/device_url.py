@@ -24,7 +24,7 @@ TARGET = Target(
     seeds=(
         b"\x00/dev/ttyACM0",
         b"\x00COM7",
-        b"\x00serial:///dev/ttyUSB0?baud=115200&dtr=0&rts=1&writer=gathering",
+        b"\x00serial:///dev/ttyUSB0?baud=115200&dtr=0&rts=1&drain=10",
         b"\x00serial:?serial_number=E66141&location=1-2",
         b"\x00socket://board.local:2218?baud=9600",
         b"\x00rfc2217://[fd00::1]:2217?dtr=0",
