@@ -51,7 +51,7 @@ class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
         if not isinstance(request, Mock):
             raise TypeError(f"the catalog holds one type, and this is {type(request).__name__}")
         reading = mock.read(request)
-        batches = chain.from_iterable(reading.lots)
+        batches = chain.from_iterable(reading.all_lots())
         return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(reading.schema, batches))
 
 

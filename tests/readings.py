@@ -8,8 +8,8 @@ from fastflight.service.source import AsyncReading, Reading
 
 
 def items(reading: Reading) -> list[Any]:
-    return [*reading.first, *(item for lot in reading.lots for item in lot)]
+    return [item for lot in reading.all_lots() for item in lot]
 
 
 async def aitems(reading: AsyncReading) -> list[Any]:
-    return [*reading.first, *[item async for lot in reading.lots for item in lot]]
+    return [item async for lot in reading.all_lots() for item in lot]

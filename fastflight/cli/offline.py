@@ -11,7 +11,8 @@ import pyarrow as pa
 from fastflight.client import Missed
 from fastflight.errors import StorageError
 from fastflight.log import StoreReader
-from fastflight.runtime.outgoing import aclose, plain
+from fastflight.runtime.outgoing import aclose
+from fastflight.service.resolve import plain
 from fastflight.service.source import AsyncReading, Lot, Noted
 from fastflight.sources.recording import RecordingSource
 
@@ -47,9 +48,7 @@ class OfflineRows:
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
         try:
-            for batch in self._rows(self._reading.first):
-                yield batch
-            async for lot in self._reading.lots:
+            async for lot in self._reading.all_lots():
                 for batch in self._rows(lot):
                     yield batch
         finally:

@@ -1,9 +1,8 @@
 """Event loops in threads, and the adapters between threads and loops: bounded, cancellable, exact about their end."""
 
 from fastflight.concurrency.ahead import across, lots_ahead
-from fastflight.concurrency.channel import Cancelled, Channel
+from fastflight.concurrency.channel import Cancelled, Channel, failure_of
 from fastflight.concurrency.exclusive import Exclusive
-from fastflight.concurrency.failure import failure_of
 from fastflight.concurrency.offload import off_loop
 from fastflight.concurrency.shard import Shard
 from fastflight.concurrency.shards import Shards

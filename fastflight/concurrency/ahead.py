@@ -8,14 +8,14 @@ outside is an error. Closing the reader cancels the iteration, and returns when 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import contextlib
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
-from fastflight.concurrency.channel import Channel
-from fastflight.concurrency.failure import failure_of
-from fastflight.concurrency.shard import Shard, always
+from fastflight.concurrency.channel import Channel, Wake, failure_of, loop_event
+from fastflight.concurrency.shard import LOOK_SECONDS, Shard, always
 from fastflight.errors import Stopped
 
 T = TypeVar("T")
@@ -70,27 +70,31 @@ async def across(
         async for item in producer.channel:
             yield item
     finally:
-        producer.cancel()
-        await asyncio.wait([asyncio.wrap_future(producer.running)], timeout=CLOSE_SECONDS)
+        if not producer.channel.exhausted and shard.running:  # else the source's clean-up has run
+            ended, wake = loop_event()
+            producer.cancel(wake)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), CLOSE_SECONDS)
 
 
 def _lots(
     producer: _Producer[T], shard: Shard, still_wanted: Callable[[], bool], when_stopped: WhenStopped
 ) -> Generator[Sequence[T], None, None]:
-    wait = partial(shard.wait, still_wanted=still_wanted)
+    look = partial(shard.look, still_wanted)
     try:
         when_stopped(producer.cancel)
         yield ()
-        while lot := producer.channel.take(wait):
-            yield lot
+        yield from producer.channel.lots(look, LOOK_SECONDS)
     finally:
         when_stopped(None)
-        producer.cancel()
-        concurrent.futures.wait([producer.running], CLOSE_SECONDS if shard.running else 0)
+        if not producer.channel.exhausted and shard.running:  # else the source's clean-up has run
+            ended = threading.Event()
+            producer.cancel(ended.set)
+            ended.wait(CLOSE_SECONDS)
 
 
 class _Producer(Generic[T]):
-    """The side on the shard. `running` is done when the source's clean-up has run."""
+    """The side on the shard. What is private is touched on the loop only."""
 
     def __init__(
         self, shard: Shard, begin: Callable[[], AsyncIterator[T]], max_bytes: int, size_of: Callable[[T], int]
@@ -99,25 +103,35 @@ class _Producer(Generic[T]):
         self._shard = shard
         self._begin = begin
         self._size_of = size_of
-        # Touched on the loop only; None when there is nothing to cancel.
+        # None when there is nothing to cancel.
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
-        self.running = shard.submit(self._run())
-        # A task that is cancelled before its first step runs nothing that would say so.
-        self.running.add_done_callback(lambda _: self.channel.fail(Stopped("the event loop is closed")))
+        # What is called when the source's clean-up has run; None once it has.
+        self._told: list[Wake] | None = []
+        shard.spawn(self._run, self._end)
 
-    def cancel(self) -> None:
-        """End it: what waits is dropped. From any thread."""
+    def cancel(self, ended: Wake | None = None) -> None:
+        """End it: what waits is dropped. Then `ended` is called, on the loop. From any thread."""
         self.channel.cancel()
-        if not self.running.done():
-            self._shard.call(self._cancel)
+        self._shard.call(partial(self._cancel, ended))
 
-    def _cancel(self) -> None:
+    def _cancel(self, ended: Wake | None) -> None:
         # Once: a second time would break off the source's clean-up.
         self._cancelled = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
+        if ended is not None and self._told is not None:
+            self._told.append(ended)
+        elif ended is not None:
+            _tell(ended)
+
+    def _end(self) -> None:
+        # A task that is cancelled before its first step runs nothing that would say so.
+        self.channel.fail(Stopped("the event loop is closed"))
+        told, self._told = self._told or [], None
+        for ended in told:
+            _tell(ended)
 
     async def _run(self) -> None:
         try:
@@ -148,3 +162,8 @@ async def _close(items: object) -> None:
     aclose = getattr(items, "aclose", None)
     if aclose is not None:
         await aclose()
+
+
+def _tell(ended: Wake) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop of who waits for it is closed
+        ended()

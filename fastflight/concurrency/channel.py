@@ -11,21 +11,23 @@ A channel ends in exactly one of three ways:
   it was cancelled with. That counts also after `finish`: what was dropped never looks like an end.
 
 The core (`add`, `has_room`, `poll`, `finish`, `fail`, `cancel`) never waits and may be called from any thread. Threads
-wait in `put`, `take` and iteration; coroutines in `room`, `atake` and asynchronous iteration. There is one consumer; a
-channel may have several producers, of which the last one to end says `finish`.
+wait in `put`, `take`, `lots` and iteration; coroutines in `room`, `atake` and asynchronous iteration. There is one
+consumer; a channel may have several producers, of which the last one to end says `finish`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from fastflight.concurrency.loops import Turn
-from fastflight.errors import Stopped
+from fastflight.errors import FastFlightError, Stopped
 
 T = TypeVar("T")
 
@@ -37,6 +39,23 @@ Wait: TypeAlias = Callable[[threading.Event], bool]
 
 class Cancelled(Stopped):
     """The channel was cancelled: by the other side, which has left, or from outside."""
+
+
+def failure_of(raised: BaseException) -> Exception:
+    """The exception to raise for `raised`.
+
+    It is `raised` itself, unless that would end more than the answer, or look as if the reader had left: then it is
+    another one with `raised` as its cause, which for a cancelled source is `Stopped`.
+    """
+    failure: Exception
+    if isinstance(raised, asyncio.CancelledError | concurrent.futures.CancelledError):
+        failure = Stopped("the source was cancelled", hint="Ask again")
+    elif isinstance(raised, Exception):
+        return raised
+    else:
+        failure = FastFlightError(f"the source raised {type(raised).__name__}")
+    failure.__cause__ = raised
+    return failure
 
 
 class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
@@ -73,7 +92,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             wake, self._consumer = self._consumer, None
             room = self._bytes < self._max_bytes
         if wake is not None:
-            wake()
+            _wake((wake,))
         return room
 
     def has_room(self, wake: Wake) -> bool:
@@ -102,8 +121,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
                 self.exhausted = True
             lot, self._waiting, self._bytes = self._waiting, deque(), 0
             producers, self._producers = self._producers, []
-        for wake in producers:
-            wake()
+        _wake(producers)
         return lot
 
     def finish(self) -> None:
@@ -131,8 +149,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             if self._consumer is not None:
                 wakes.append(self._consumer)
                 self._consumer = None
-        for wake in wakes:
-            wake()
+        _wake(wakes)
 
     def check(self) -> None:
         """Raise what the channel was cancelled with: for a consumer that takes its time over an item."""
@@ -158,6 +175,38 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             came.clear()
         return lot
 
+    def lots(self, look: Callable[[], object], seconds: float) -> Iterator[deque[T]]:
+        """What `take` gives, to the end. While it waits, it calls `look` every so many seconds, which may raise.
+
+        A step that need not wait calls no function (`docs/architecture.md`, "Flight's threads").
+        """
+        came = threading.Lock()
+        came.acquire()
+        while True:
+            with self._lock:
+                if self._cancelled:
+                    raise self._error or Cancelled("what waited was dropped")
+                lot, self._waiting, self._bytes = self._waiting, deque(), 0
+                producers, self._producers = self._producers, []
+                ended = self._ended
+                if not lot and not ended:
+                    self._consumer = came.release
+            for wake in producers:
+                try:
+                    wake()
+                except RuntimeError:  # as in `_wake`, whose `suppress` would be a call
+                    pass
+            if lot:
+                yield lot
+            elif ended:
+                break
+            else:
+                while not came.acquire(timeout=seconds):
+                    look()
+        if self._error is not None:
+            raise self._error
+        self.exhausted = True
+
     def __next__(self) -> T:
         self.check()
         if not self._lot:
@@ -179,14 +228,14 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
 
     async def room(self) -> None:
         """Wait until an item may be added."""
-        room, wake = _event()
+        room, wake = loop_event()
         while not self.has_room(wake):
             await room.wait()
             room.clear()
 
     async def atake(self) -> deque[T]:
         """All that waits, at least one item; empty at the end."""
-        came, wake = _event()
+        came, wake = loop_event()
         while (lot := self.poll(wake)) is None:
             await came.wait()
             came.clear()
@@ -218,15 +267,16 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             self._ended, self._error = True, error
             wake, self._consumer = self._consumer, None
         if wake is not None:
+            _wake((wake,))
+
+
+def _wake(wakes: Iterable[Wake]) -> None:
+    for wake in wakes:
+        with contextlib.suppress(RuntimeError):  # its loop is closed, and the side that waits with it
             wake()
 
 
-def _event() -> tuple[asyncio.Event, Wake]:
-    """An event of the running loop, and what sets it from any thread."""
-    event, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and the side that waits with it
-            loop.call_soon_threadsafe(event.set)
-
-    return event, wake
+def loop_event() -> tuple[asyncio.Event, Wake]:
+    """An event of the running loop, and what sets it from any thread: `RuntimeError` when the loop is closed."""
+    event = asyncio.Event()
+    return event, partial(asyncio.get_running_loop().call_soon_threadsafe, event.set)

@@ -50,7 +50,7 @@ class Shard:
         self.loop.set_default_executor(self._offload)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._submitting = threading.Lock()
-        self._submitted: set[concurrent.futures.Future[Any]] = set()
+        self._submitted: set[concurrent.futures.Future[Any] | asyncio.Task[None]] = set()
         self._closing = False
         self._grace = CLOSE_SECONDS
 
@@ -61,7 +61,7 @@ class Shard:
 
     @property
     def load(self) -> int:
-        """How many submitted coroutines have not ended: streams, and listeners to devices' lines."""
+        """How many coroutines that were given to it have not ended: streams, and listeners to devices' lines."""
         return len(self._submitted)
 
     @property
@@ -89,6 +89,26 @@ class Shard:
         future.add_done_callback(self._submitted.discard)
         return future
 
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]], ended: Callable[[], object]) -> None:
+        """Run `work` on the loop, and then `ended`, also if `work` was cancelled before it began.
+
+        Less work than `submit`, for a caller that needs no result. `Stopped` when the shard is closed.
+        """
+        with self._submitting:
+            if self._closing:
+                raise Stopped("the event loop is closed", where=self.name)
+            self.loop.call_soon_threadsafe(self._begin, work, ended)
+
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]], ended: Callable[[], object]) -> None:
+        task = self.loop.create_task(work())
+        self._submitted.add(task)
+
+        def end(_: object) -> None:
+            self._submitted.discard(task)
+            ended()
+
+        task.add_done_callback(end)
+
     def call(self, callback: Callable[[], object]) -> None:
         """Call `callback` on the loop, from any thread. Does nothing if the loop is closed."""
         with contextlib.suppress(RuntimeError):
@@ -101,11 +121,15 @@ class Shard:
         whatever it raises.
         """
         while not event.wait(LOOK_SECONDS):
-            if not self.running:
-                raise Stopped("the event loop has ended", where=self.name)
-            if not still_wanted():
-                raise Stopped("nobody wants the rest")
+            self.look(still_wanted)
         return True
+
+    def look(self, still_wanted: Callable[[], bool] = always) -> None:
+        """What a thread does now and then while it waits for this shard: as in `wait`."""
+        if not self.running:
+            raise Stopped("the event loop has ended", where=self.name)
+        if not still_wanted():
+            raise Stopped("nobody wants the rest")
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Cancel every task, give them `timeout` seconds to end, join the thread. Does nothing the second time."""

@@ -67,7 +67,7 @@ class Device:
 
     @property
     def shard(self) -> Shard:
-        """The loop that reads the line for those that listen."""
+        """The event loop on which the line is read while a session or a recording listens to it."""
         if self._shard is None:
             raise RuntimeError("the device was given no shard to be listened to on")
         return self._shard
@@ -134,7 +134,7 @@ class Device:
 
     @contextlib.contextmanager
     def lease(self, holder: str, *, timeout: float | None = None, interrupt: bool = False) -> Iterator[Session]:
-        """Own the board for a `with` block. Errors of others that ask meanwhile name `holder`.
+        """Own the board for a `with` block. Whoever asks meanwhile gets an error that names `holder`.
 
         `BusyError` when another owner keeps it for longer than `timeout` (the device's own if None), or when a program
         runs on the board and `interrupt` is false. `TransportError` when it cannot be reached.
@@ -238,7 +238,7 @@ class Device:
                     self._listening = None
 
     async def _abandon(self, error: TransportError) -> None:
-        """Close the line, which failed with `error` while it was read for those that listen."""
+        """Close the line, which failed with `error` while nobody had a lease."""
         port = self._line.port
         if error.what != self._line.trouble:  # one that cannot be opened fails again and again
             log.warning("device is not heard", device=self.name, reason=error.what)
@@ -312,7 +312,7 @@ class Device:
             await aclose(port)
 
     def close(self) -> None:
-        """Close the line and end those that listen. Nobody may have a lease. One that opens the line gets an error."""
+        """Close the line and end its sessions. Nobody may have a lease. A thread that opens the line gets an error."""
         self._line.close()
         self._forget()
 

@@ -1,7 +1,7 @@
 """The line of one device: the port behind its address, opened when it is first needed and kept open.
 
 `Device` asks for the open port before each use, and says `lost` when the port fails. Then the line closes its books:
-it counts the outage, remembers the reason in `trouble`, and tells those that read its `tap`. The next use opens the
+it counts the outage, remembers the reason in `trouble`, and tells the readers of its `tap`. The next use opens the
 port anew. What crosses the port, in either direction, goes to the tap.
 
 The methods do not lock: whoever uses them has the device. `close` alone may come at any time, and a port that is
@@ -94,7 +94,7 @@ class DeviceLine:
         self.tap.lost()
 
     def close(self) -> None:
-        """Close the port for good and end those that listen. Whoever is opening the port gets an error."""
+        """Close the port for good and end the readers of the tap. A thread that opens the port gets an error."""
         with self._closing:
             self._closed = True
             port = self.port

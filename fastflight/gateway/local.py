@@ -91,21 +91,21 @@ class LocalBackend:
     async def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        request = self._authority.authorize(caller.identity, request, "read")
-        begin = self._coming(request, ahead_bytes)  # what cannot be read is refused before it waits for a place
-        async with self._stream(request, caller) as stream, contextlib.aclosing(begin()) as coming:
+        asked = self._allowed(request, "read", caller)
+        begin = self._coming(asked, ahead_bytes)  # what cannot be read is refused before it waits for a place
+        async with self._stream(asked, caller) as stream, contextlib.aclosing(begin()) as coming:
             yield await _answer(coming, stream)
 
     @contextlib.asynccontextmanager
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        request = self._authority.authorize(caller.identity, request, "exchange")
-        exchange = dispatch.async_exchanger(self._catalog.source_of(request))
-        shard = self._shards.of(request.belongs_to)
+        asked = self._allowed(request, "exchange", caller)
+        exchange = partial(dispatch.async_exchanger(asked.source), asked.request, TYPED)
+        shard = self._shards.of(asked.device)
         handed = Channel[pa.RecordBatch](WAITING_BYTES)
-        async with self._stream(request, caller) as stream:
-            answered = partial(aruns, lambda: exchange(request, TYPED, handed), request)
+        async with self._stream(asked, caller) as stream:
+            answered = partial(aruns, partial(exchange, handed), asked)
             async with contextlib.aclosing(across(shard, answered, max_bytes=ahead_bytes, size_of=held)) as coming:
                 async with handing_in(typed, handed):
                     yield await _answer(coming, stream)
@@ -113,37 +113,38 @@ class LocalBackend:
     async def write(
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
-        request = self._authority.authorize(caller.identity, request, "write")
-        writing = self._writing(request, schema)
-        async with self._stream(request, caller) as stream:
+        asked = self._allowed(request, "write", caller)
+        writing = self._writing(asked, schema)
+        async with self._stream(asked, caller) as stream:
             summary = await carry_out(*writing, batches, stream)
             stream.outcome = "finished"
             return summary
 
-    def _coming(self, request: Request, ahead_bytes: int) -> Callable[[], Coming]:
+    def _allowed(self, request: Request, doing: Doing, caller: Caller) -> ResolvedRequest:
+        """What of a request the caller may have."""
+        request = self._authority.authorize(caller.identity, request, doing)
+        return ResolvedRequest.with_(request, self._catalog.source_of(request))
+
+    def _coming(self, asked: ResolvedRequest, ahead_bytes: int) -> Callable[[], Coming]:
         """What begins to read; `RequestError` where nothing can."""
-        source = self._catalog.source_of(request)
-        if request.mode == "sync":
-            read = dispatch.reader(source)
-            blocking = partial(runs, lambda: read(request), request)
+        if asked.request.mode == "sync":
+            blocking = partial(runs, partial(dispatch.reader(asked.source), asked.request), asked)
             return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=held)
-        aread = dispatch.async_reader(source)
-        shard = self._shards.of(request.belongs_to)
-        there = partial(aruns, lambda: aread(request), request)
+        there = partial(aruns, partial(dispatch.async_reader(asked.source), asked.request), asked)
+        shard = self._shards.of(asked.device)
         return lambda: across(shard, there, max_bytes=ahead_bytes, size_of=held)
 
-    def _writing(self, request: Request, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
-        source = self._catalog.source_of(request)
+    def _writing(self, asked: ResolvedRequest, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
+        source, request = asked.source, asked.request
         if request.mode == "sync":
             write = dispatch.writer(source)
             return in_thread(lambda rows: write(request, schema, rows, _unheeded))
         awrite = dispatch.async_writer(source)
-        return on_shard(self._shards.of(request.belongs_to), lambda rows: awrite(request, schema, rows, _unheeded))
+        return on_shard(self._shards.of(asked.device), lambda rows: awrite(request, schema, rows, _unheeded))
 
     @contextlib.asynccontextmanager
-    async def _stream(self, request: Request, caller: Caller) -> AsyncIterator[Stream]:
+    async def _stream(self, asked: ResolvedRequest, caller: Caller) -> AsyncIterator[Stream]:
         """A stream of the registry for the length of the block, in which `Stopped` is raised when it is to end."""
-        asked = ResolvedRequest.with_(request, self._catalog.source_of(request))
         stream = await self._registry.aopen(asked, partial(self._left, caller), lambda: caller.name)
         stream.identity = caller.name
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -187,12 +188,12 @@ async def _answer(coming: Coming, stream: Stream) -> StreamedAnswer:
     return StreamedAnswer(reading.schema, _pieces(coming, account, stream), lambda: account.trailer(reading.summary()))
 
 
-async def _pieces(coming: AsyncIterator[Run], account: Account, stream: Stream) -> AsyncIterator[Piece]:
+async def _pieces(coming: AsyncIterator[list[Run]], account: Account, stream: Stream) -> AsyncIterator[Piece]:
     try:
-        async for run in coming:
-            account.sending(run)
-            for piece in run.pieces():
-                yield piece
+        async for lot in coming:
+            for run in account.sending(lot):
+                for piece in run.pieces():
+                    yield piece
     except asyncio.CancelledError:
         _check_stopped(stream)  # here rather than later: the client can be told
         raise

@@ -4,7 +4,7 @@ A `Packer` works where the source runs. It makes a lot into runs: each batch mea
 every client takes. A batch without rows and without a note, and an empty lot, are signs of life: one every
 `HEARTBEAT_SECONDS` is sent.
 
-A `Joiner` joins small runs that wait together. It never waits for more, and what has a note is joined with nothing.
+`joined` joins small runs that wait together. What has a note is joined with nothing.
 
 An `Account` works where the runs are sent. It counts them, and makes the trailer that follows the last one: rows,
 bytes, duration_seconds and the source's summary.
@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from fastflight.errors import DataError
-from fastflight.runtime.stream import Stream
-from fastflight.service.requests import MAX_BATCH_ROWS, Mode, Request
+from fastflight.runtime.stream import LOOK_SECONDS, Stream
+from fastflight.service.requests import MAX_BATCH_ROWS, Request
+from fastflight.service.resolve import AnswerSchema, ResolvedRequest
 from fastflight.service.source import AsyncReading, Lot, Noted, Reading, Summary, held_bytes
-from fastflight.service.wire import encode
 from fastflight.tables.bare import empty
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
@@ -47,14 +47,17 @@ Note = Mapping[str, Any]
 Piece = tuple[pa.RecordBatch, Note | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One batch, in the messages in which it is sent. A `note` belongs to the first of them. `bytes`: of its values."""
+class Run(NamedTuple):
+    """One batch, in the messages in which it is sent. A `note` belongs to the first of them. `bytes`: of its values.
+
+    One that `is_small` may be joined with others that are.
+    """
 
     batches: list[pa.RecordBatch]
     rows: int
     bytes: int
     note: Note | None = None
+    is_small: bool = False
 
     def pieces(self) -> Iterator[Piece]:
         """Each batch, the first one with the note."""
@@ -64,40 +67,58 @@ class Run:
             note = None
 
 
+# As `Run(...)`, but without entering Python.
+_run: Callable[[tuple[list[pa.RecordBatch], int, int, Note | None, bool]], Run] = partial(tuple.__new__, Run)
+
+
 class Packer:
     """Makes one answer's lots into runs. `schema` is the one that is sent."""
 
-    def __init__(self, schema: pa.Schema, request: Request, path: Mode) -> None:
-        """`schema` is the source's; `path` served the request."""
-        said = {b"fastflight.request": encode(request), b"fastflight.path": path.encode()}
-        self.schema = plain(schema).with_metadata({**(schema.metadata or {}), **said})
+    def __init__(self, schema: AnswerSchema) -> None:
+        self.schema = schema.sent
+        self._row_bytes = schema.row_bytes
         # A batch with at most so many bytes of values is below the size of a message without measuring that.
-        flat = all(pa.types.is_primitive(field.type) for field in schema)
-        self._surely_fits = MAX_MESSAGE_BYTES // 2 if flat and len(schema) <= MAX_PADDED_COLUMNS else 0
+        is_light = schema.row_bytes and len(schema.sent) <= MAX_PADDED_COLUMNS
+        self._surely_fits = MAX_MESSAGE_BYTES // 2 if is_light else 0
         self._given = time.monotonic()
-        # Measuring takes 2 us a column, and a source may give a batch again.
+        # A source may give a batch again.
         self._measured: pa.RecordBatch | None = None
         self._size = 0
 
-    def pack(self, lot: Lot) -> Iterator[Run]:
-        """What is sent of a lot."""
-        for item in lot or (empty(self.schema),):
-            batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
-            if not batch.num_rows and note is None and not self._is_due():
-                continue
-            batch = self._plain(batch)
-            size = self._measure(batch)
-            self._given = time.monotonic()
-            messages = [batch] if size <= self._surely_fits else list(split(batch))
-            yield Run(messages, batch.num_rows, size, note)
+    def packed(self, lots: Iterable[Lot]) -> Iterator[list[Run]]:
+        """What is sent of each lot. Not divided into functions: see `docs/architecture.md`, "Flight's threads"."""
+        for lot in lots:
+            runs = []
+            for item in lot or (empty(self.schema),):
+                batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
+                rows = batch.num_rows
+                if not rows and note is None and time.monotonic() - self._given < HEARTBEAT_SECONDS:
+                    continue
+                if not batch.schema.equals(self.schema):
+                    batch = self._plain(batch)
+                if batch is not self._measured:
+                    size = rows * self._row_bytes
+                    for column in batch.columns if size else ():
+                        if column.null_count:
+                            size = 0
+                            break
+                    # `nbytes` takes 2 us a column, and gives up the interpreter's lock twice.
+                    self._measured, self._size = batch, size or batch.nbytes
+                size = self._size
+                messages = [batch] if size <= self._surely_fits else list(split(batch))
+                # Bits and offsets of joined batches take fewer bytes than those of the parts, but how many bytes an
+                # answer has is said before it is read.
+                is_small = self._row_bytes > 0 and note is None and 0 < size < SMALL_BYTES
+                runs.append(_run((messages, rows, size, note, is_small)))
+                self._given = time.monotonic()
+            yield runs
 
-    def _is_due(self) -> bool:
-        return time.monotonic() - self._given >= HEARTBEAT_SECONDS
+    def pack(self, lot: Lot) -> list[Run]:
+        """The same of one lot."""
+        return next(self.packed((lot,)))
 
     def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with dictionary columns as the plain one that is sent."""
-        if batch.schema.equals(self.schema):
-            return batch
         if batch.schema.names != self.schema.names:
             raise DataError("the source gave a batch with other columns than its schema has")
         try:
@@ -105,47 +126,27 @@ class Packer:
         except pa.ArrowException as error:
             raise DataError("the source gave a batch that does not fit its schema") from error
 
-    def _measure(self, batch: pa.RecordBatch) -> int:
-        if batch is not self._measured:
-            self._measured, self._size = batch, int(batch.nbytes)
-        return self._size
 
-
-class Joiner:
-    """Joins small runs of one answer."""
-
-    def __init__(self, schema: pa.Schema, request: Request) -> None:
-        # Bits and offsets of joined batches take fewer bytes than those of the parts, but how many bytes an answer has
-        # is said before it is read.
-        self._joins = all(pa.types.is_primitive(field.type) and not pa.types.is_boolean(field.type) for field in schema)
-        # The most rows of a batch, where the request says it.
-        self._most_rows: int = getattr(request, "batch_rows", None) or MAX_BATCH_ROWS
-
-    def join(self, waiting: Iterable[Run]) -> Iterator[Run]:
-        """The runs that wait, where small ones that follow each other are one."""
-        if not self._joins:
-            yield from waiting
-            return
+def joined(lots: Iterable[Iterable[Run]], request: Request) -> Iterator[Run]:
+    """The runs of each lot, where small ones that follow each other are one. It never waits for more."""
+    # The most rows of a batch, where the request says it.
+    most_rows: int = getattr(request, "batch_rows", None) or MAX_BATCH_ROWS
+    for lot in lots:
         small: list[pa.RecordBatch] = []
         rows = size = 0
-        for run in waiting:
-            is_small = run.note is None and 0 < run.bytes < SMALL_BYTES
-            is_full = size + run.bytes > JOINED_BYTES or rows + run.rows > self._most_rows
-            if small and (is_full or not is_small):
-                yield _one(small, rows, size)
+        for run in lot:
+            is_full = size + run.bytes > JOINED_BYTES or rows + run.rows > most_rows
+            if small and (is_full or not run.is_small):
+                yield _run((small if len(small) == 1 else [pa.concat_batches(small)], rows, size, None, False))
                 small, rows, size = [], 0, 0
-            if not is_small:
+            if not run.is_small:
                 yield run
                 continue
             small += run.batches
             rows += run.rows
             size += run.bytes
         if small:
-            yield _one(small, rows, size)
-
-
-def _one(batches: list[pa.RecordBatch], rows: int, size: int) -> Run:
-    return Run(batches if len(batches) == 1 else [pa.concat_batches(batches)], rows, size)
+            yield _run((small if len(small) == 1 else [pa.concat_batches(small)], rows, size, None, False))
 
 
 class Account:
@@ -156,13 +157,22 @@ class Account:
         # The stream may count what comes, too.
         self._rows = 0
         self._bytes = 0
+        self._looked = time.monotonic()
 
-    def sending(self, run: Run) -> None:
-        """A run goes out. Raises `Stopped` once nobody wants it."""
-        self._stream.passing()
-        self._rows += run.rows
-        self._bytes += run.bytes
-        self._stream.count(run.rows, run.bytes)
+    def sending(self, runs: Iterable[Run]) -> Iterator[Run]:
+        """Each run, which goes out then. Raises `Stopped` once nobody wants it. Inline, as `Packer.packed` is."""
+        stream = self._stream
+        for run in runs:
+            # A write to a client that has left fails by itself: looking is the second line.
+            now = time.monotonic()
+            if stream.why_stop or now - self._looked >= LOOK_SECONDS:
+                self._looked = now
+                stream.check()
+            self._rows += run.rows
+            self._bytes += run.bytes
+            stream.rows += run.rows
+            stream.bytes += run.bytes
+            yield run
 
     def trailer(self, summary: Summary) -> Note:
         """What is to be known at the end."""
@@ -175,35 +185,35 @@ class Account:
         }
 
 
-def held(item: Reading | AsyncReading | Run) -> int:
+def held(item: Reading | AsyncReading | list[Run]) -> int:
     """The memory that an item of `runs` takes while it waits."""
-    return held_bytes(item.batches[0], item.bytes) if isinstance(item, Run) else 0
+    return sum(held_bytes(run.batches[0], run.bytes) for run in item) if isinstance(item, list) else 0
 
 
-def runs(read: Callable[[], Reading], request: Request) -> Generator[Reading | Run, None, None]:
-    """Open a source and pack it, in this thread: the reading, with the schema that is sent, then the runs."""
+def runs(read: Callable[[], Reading], asked: ResolvedRequest) -> Generator[Reading | list[Run], None, None]:
+    """Open a source and pack it, in this thread: the reading, with the schema that is sent, then each lot's runs."""
     reading = read()
     try:
-        packer = Packer(reading.schema, request, "sync")
+        packer = Packer(asked.answer_schema(reading.schema, "sync"))
         yield replace(reading, schema=packer.schema)
-        for lot in chain((reading.first,) if reading.first else (), reading.lots):
-            yield from packer.pack(lot)
+        for packed in packer.packed(reading.all_lots()):
+            if packed:
+                yield packed
     finally:
         close(reading.lots)
 
 
-async def aruns(read: Callable[[], Awaitable[AsyncReading]], request: Request) -> AsyncIterator[AsyncReading | Run]:
+async def aruns(
+    read: Callable[[], Awaitable[AsyncReading]], asked: ResolvedRequest
+) -> AsyncIterator[AsyncReading | list[Run]]:
     """As `runs`, on an event loop: opened and iterated by one task, so that one cancellation ends both."""
     reading = await read()
     try:
-        packer = Packer(reading.schema, request, "async")
+        packer = Packer(asked.answer_schema(reading.schema, "async"))
         yield replace(reading, schema=packer.schema)
-        if reading.first:
-            for run in packer.pack(reading.first):
-                yield run
-        async for lot in reading.lots:
-            for run in packer.pack(lot):
-                yield run
+        async for lot in reading.all_lots():
+            if packed := packer.pack(lot):
+                yield packed
     finally:
         await aclose(reading.lots)
 
@@ -220,12 +230,6 @@ async def aclose(lots: object) -> None:
     closing = getattr(lots, "aclose", None)
     if closing is not None:
         await closing()
-
-
-def plain(schema: pa.Schema) -> pa.Schema:
-    """`schema` with dictionary columns as their values: Flight's generators cannot send them (apache/arrow#38480)."""
-    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
-    return pa.schema(fields, schema.metadata)
 
 
 def split(batch: pa.RecordBatch, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator[pa.RecordBatch]:

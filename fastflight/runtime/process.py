@@ -1,7 +1,7 @@
 """What this process has open: its descriptors, and its threads by what they are for.
 
-Where the system lists all threads of a process (Linux), those that Python does not know are `other`: gRPC's pollers and
-Arrow's pools. Elsewhere only Python's own threads are counted.
+Linux lists all threads of a process. Threads that Python did not start, as gRPC's and Arrow's, count as `other` there.
+Elsewhere only Python's own threads are counted.
 """
 
 from __future__ import annotations

@@ -48,12 +48,11 @@ def talk(
     incoming.waiting = contextlib.nullcontext
     batches = Channel[pa.RecordBatch](WAITING_BYTES)
     if sync is not None:
-        schema, messages = answers.sync_messages(lambda: sync(request, incoming.schema, batches), request, stream)
+        schema, messages = answers.sync_messages(partial(sync, request, incoming.schema, batches), stream)
     else:
         assert asynchronous is not None
-        schema, messages = answers.async_messages(
-            lambda: asynchronous(request, incoming.schema, batches), request, stream, shard
-        )
+        opening = partial(asynchronous, request, incoming.schema, batches)
+        schema, messages = answers.async_messages(opening, stream, shard)
     wait = partial(shard.wait, still_wanted=stream.check)
     taking = threading.Thread(target=_take, args=(incoming, batches, wait), name="exchange-input", daemon=True)
     try:

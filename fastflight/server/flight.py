@@ -133,9 +133,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             stream = self._open(asked, who, context)
             with stream.failing():  # once it is answered, the answer closes it
                 if asked.request.mode == "sync":
-                    opened = answers.sync_answer(asked.source, asked.request, stream)
+                    opened = answers.sync_answer(stream)
                 else:
-                    opened = answers.async_answer(asked.source, asked.request, stream, self._shard_of(asked.request))
+                    opened = answers.async_answer(stream, self._shard_of(asked.request))
                 with answers.closing_on_error(opened[1]):
                     return flight.GeneratorStream(*opened)
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 from fastflight.runtime.failure import numbered
+from fastflight.runtime.outgoing import close
 from fastflight.runtime.stream import Stream
 
 T = TypeVar("T")
@@ -36,33 +37,37 @@ class InContext(Iterator[T], Generic[T]):
 
     def close(self) -> None:
         """Close the items, if they have a `close`."""
-        close = getattr(self._items, "close", None)
-        if close is not None:
-            self._run(close)
+        self._run(close, self._items)
 
 
-class Interruptible(Iterator[T], Generic[T]):
-    """The items of `stream`'s source, in the maker's context."""
+class Interruptible(Iterable[T], Generic[T]):
+    """The items of `stream`'s source, in the maker's context. To be iterated once."""
 
-    __slots__ = ("_interrupted", "_items", "_stepping", "_stream")
+    __slots__ = ("_interrupted", "_items", "_run", "_stepping", "_stream")
 
     def __init__(self, items: Iterator[T], stream: Stream) -> None:
-        self._items = InContext(items)
+        self._items = items
+        self._run = contextvars.copy_context().run
         self._stream = stream
         # Held while the source runs, in whichever thread.
         self._stepping = threading.Lock()
         self._interrupted = False
 
-    def __next__(self) -> T:
-        with self._stepping:
-            if self._interrupted:
-                self._stream.check()
-            return next(self._items)
+    def __iter__(self) -> Iterator[T]:
+        # A generator: a step of it is no call (`docs/architecture.md`, "Flight's threads").
+        while True:
+            with self._stepping:
+                if self._interrupted:
+                    self._stream.check()
+                item: Any = self._run(next, self._items, self)
+            if item is self:
+                return
+            yield item
 
     def close(self) -> None:
         """Close the items. Does nothing the second time."""
         with self._stepping:
-            self._items.close()
+            self._close()
 
     def interrupt(self) -> None:
         """The stream was stopped: close the items once they are between two steps. Returns at once, in any thread."""
@@ -75,6 +80,9 @@ class Interruptible(Iterator[T], Generic[T]):
         with self._stepping:
             self._interrupted = True
             try:
-                self._items.close()
+                self._close()
             except BaseException as error:  # the client gets the reason why the stream was stopped
                 numbered(error, self._stream.trace)
+
+    def _close(self) -> None:
+        self._run(close, self._items)

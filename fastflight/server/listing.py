@@ -21,10 +21,9 @@ import pyarrow.flight as flight
 from fastflight.access.authority import Authority, Listing
 from fastflight.access.identity import Identity
 from fastflight.errors import RequestError
-from fastflight.runtime.outgoing import plain
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.requests import DeviceFile, FleetFile, Recording, Request
-from fastflight.service.resolve import RequestResolver, ResolvedRequest
+from fastflight.service.resolve import RequestResolver, ResolvedRequest, plain
 from fastflight.service.source import Estimate, Part, Parts
 
 # A glob over names. Matching is linear in it for each name.

@@ -1,4 +1,4 @@
-"""What is made once and given again while it is true: decoded requests, and answers with a lifetime.
+"""What is made once and given again while it is true: decoded requests, schemas of answers, values with a lifetime.
 
 Nothing here knows whether a value is still true: who puts it in says for how long it will be. Both are bounded by their
 entries and the size of one, and safe for threads.
@@ -11,11 +11,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from fastflight.service.catalog import Catalog
-from fastflight.service.requests import Request
+from fastflight.service.requests import Mode, Request
 from fastflight.service.source import Source
 from fastflight.service.wire import decode, decode_path, encode
 
@@ -27,11 +29,34 @@ MAX_KEPT_REQUESTS = 512
 MAX_KEPT_REQUEST_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+class AnswerSchema:
+    """What is sent of a source's schema, and what the types say of each batch."""
+
+    __slots__ = ("of", "path", "row_bytes", "sent")
+
+    def __init__(self, of: pa.Schema, ticket: bytes, path: Mode) -> None:
+        """`of` is the source's, `ticket` what was asked, and `path` served it."""
+        self.of = of
+        self.path = path
+        said = {b"fastflight.request": ticket, b"fastflight.path": path.encode()}
+        self.sent = plain(of).with_metadata({**(of.metadata or {}), **said})
+        # What a row without nulls takes in columns of numbers and times; 0 where there are others.
+        flat = all(pa.types.is_primitive(type_) and not pa.types.is_boolean(type_) for type_ in of.types)
+        self.row_bytes: int = sum(type_.bit_width for type_ in of.types) // 8 if flat else 0
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """`schema` with dictionary columns as their values: Flight's generators cannot send them (apache/arrow#38480)."""
+    fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+@dataclass(slots=True)
 class ResolvedRequest:
     """A request, the source that serves it, its ticket in the server's own spelling, and the device it is about.
 
-    One that is `narrowed` is not what others get who ask with the same ticket.
+    One that is `narrowed` is not what others get who ask with the same ticket. `answered` is the schema that was sent
+    last, which the next answer most often has as well.
     """
 
     request: Request
@@ -39,6 +64,14 @@ class ResolvedRequest:
     ticket: bytes
     device: str | None
     narrowed: bool = False
+    answered: AnswerSchema | None = field(default=None, compare=False, repr=False)
+
+    def answer_schema(self, schema: pa.Schema, path: Mode) -> AnswerSchema:
+        """What is sent of a source's `schema`; `path` serves the request."""
+        known = self.answered
+        if known is None or known.path != path or not known.of.equals(schema, check_metadata=True):
+            known = self.answered = AnswerSchema(schema, self.ticket, path)
+        return known
 
     @classmethod
     def with_(cls, request: Request, source: Source[Any]) -> ResolvedRequest:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -61,25 +62,60 @@ def lot_bytes(lot: Lot) -> int:
     return sum(held_bytes(item.batch if isinstance(item, Noted) else item) for item in lot)
 
 
-@dataclass(frozen=True)  # with slots, calling one of the aliases below fails
+class NoLots(Iterator[Lot], AsyncIterator[Lot]):
+    """No lots, for threads and coroutines."""
+
+    def __next__(self) -> Lot:
+        raise StopIteration
+
+    async def __anext__(self) -> Lot:
+        raise StopAsyncIteration
+
+
+NO_LOTS: Any = NoLots()
+
+
+@dataclass(frozen=True, slots=True)
 class ReadingOf(Generic[Lots]):
-    """What a source answers: `first`, which came with the schema, then `lots`.
+    """What a source answers: `first`, which came with the schema, then `lots`. Without `lots` it is all in `first`.
 
     Closing `lots` gives back what the source holds. `summary` may be called once they have ended. A live answer has a
     `drain`, callable from any thread: its lots end soon then, with what came so far.
     """
 
     schema: pa.Schema
-    lots: Lots
+    lots: Lots = NO_LOTS
     summary: Callable[[], Summary] = no_summary
     drain: Callable[[], None] | None = None
     first: Lot = field(default_factory=list)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether `first` is all of it."""
+        return self.lots is NO_LOTS
 
-# Read in the thread that asks.
-Reading: TypeAlias = ReadingOf[Iterator[Lot]]
-# Read on an event loop.
-AsyncReading: TypeAlias = ReadingOf[AsyncIterator[Lot]]
+
+class Reading(ReadingOf[Iterator[Lot]]):
+    """Read in the thread that asks."""
+
+    __slots__ = ()
+
+    def all_lots(self) -> Iterator[Lot]:
+        """`first`, unless it is empty, and then `lots`."""
+        return chain((self.first,) if self.first else (), self.lots)
+
+
+class AsyncReading(ReadingOf[AsyncIterator[Lot]]):
+    """Read on an event loop."""
+
+    __slots__ = ()
+
+    async def all_lots(self) -> AsyncIterator[Lot]:
+        """`first`, unless it is empty, and then `lots`."""
+        if self.first:
+            yield self.first
+        async for lot in self.lots:
+            yield lot
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,9 @@ def decode_path(path: Sequence[bytes]) -> DeviceFile:
 
 def encode(request: Request) -> bytes:
     """The canonical JSON of `request`: a ticket or a command."""
-    content = request.model_dump(mode="json", by_alias=True, exclude_none=True)
     # Not sorted: the keys stand as the model declares them, and those of a `schema` as the columns do.
-    return json.dumps({"type": request.type, **content}, separators=(",", ":")).encode()
+    keys = request.model_dump_json(by_alias=True, exclude_none=True)
+    return f'{{"type":"{request.type}",{keys[1:]}'.encode()
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:

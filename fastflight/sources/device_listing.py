@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 import pyarrow as pa
 
 from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
 from fastflight.service.resolve import Kept
-from fastflight.service.source import AsyncReading, Estimate, Lot, Reading, Source, Takes
+from fastflight.service.source import AsyncReading, Estimate, Reading, Source, Takes
 
 # What the trailer of a kept listing says.
 KEPT = {"kept": True}
@@ -52,20 +52,20 @@ class DeviceListings:
     def read(self, request: DeviceListing) -> Reading:
         device = self._inventory.device(request.device)
         if (kept := self._just_read(device, request)) is not None:
-            return Reading(SCHEMA, iter([[kept]]), lambda: KEPT)
+            return Reading(SCHEMA, summary=lambda: KEPT, first=[kept])
         with device.lease(holder(request), interrupt=request.interrupt) as session:
             rows = batch(session.list(request.path, recursive=request.recursive))
             self._keep(device, request, rows)
-        return Reading(SCHEMA, iter([[rows]]))
+        return Reading(SCHEMA, first=[rows])
 
     async def aread(self, request: DeviceListing) -> AsyncReading:
         device = self._inventory.device(request.device)
         if (kept := self._just_read(device, request)) is not None:
-            return AsyncReading(SCHEMA, _single(kept), lambda: KEPT)
+            return AsyncReading(SCHEMA, summary=lambda: KEPT, first=[kept])
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
             rows = batch(await session.list(request.path, recursive=request.recursive))
             self._keep(device, request, rows)
-        return AsyncReading(SCHEMA, _single(rows))
+        return AsyncReading(SCHEMA, first=[rows])
 
     def describe(self, request: DeviceListing) -> Estimate:
         """The schema is the same for all; the device is not asked."""
@@ -117,7 +117,3 @@ def batch(entries: list[FileEntry]) -> pa.RecordBatch:
 def holder(request: DeviceListing) -> str:
     """What others are told while the request has the device."""
     return f"a listing of {request.path} ({request.mode})"
-
-
-async def _single(only: pa.RecordBatch) -> AsyncIterator[Lot]:
-    yield [only]

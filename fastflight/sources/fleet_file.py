@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import chain
 from typing import TypeAlias
 
 from fastflight.concurrency import Shard, across
@@ -86,7 +85,7 @@ class FleetFiles:
                     reading = opened.get(name) or open_file(rows.asked(name))
                     try:
                         rows.check(reading.schema)
-                        for lot in chain((reading.first,), reading.lots):
+                        for lot in reading.all_lots():
                             yield [rows.labelled(name, item) for item in lot]
                         rows.was_read(name, reading.summary())
                     finally:
@@ -123,8 +122,7 @@ class FleetFiles:
                     else:
                         rows.begin(reading.schema)
                     yield []
-                    yield [rows.labelled(name, item) for item in reading.first]
-                    async for lot in reading.lots:
+                    async for lot in reading.all_lots():
                         yield [rows.labelled(name, item) for item in lot]
                     rows.was_read(name, reading.summary())
                 finally:

@@ -29,6 +29,7 @@ from fastflight.concurrency import off_loop
 from fastflight.runtime.outgoing import split
 from fastflight.service.requests import MAX_BATCH_ROWS, Mock
 from fastflight.service.source import (
+    NO_LOTS,
     Acknowledge,
     AsyncReading,
     Estimate,
@@ -56,7 +57,9 @@ EPOCH = np.datetime64("2025-01-01", "us")
 
 def read(request: Mock) -> Reading:
     """The table, in the asking thread."""
-    return Reading(schema(request.variant), _lots(request, _shape(request)))
+    shape = _shape(request)
+    first = _at_once(request, shape)
+    return Reading(shape.base.schema, NO_LOTS if first else _lots(request, shape), first=first)
 
 
 async def aread(request: Mock) -> AsyncReading:
@@ -64,7 +67,8 @@ async def aread(request: Mock) -> AsyncReading:
     # A large batch is made for this request alone: up to a second, in which nothing else on the loop would go on.
     large = request.rows_per_batch > MAX_KEPT_ROWS
     shape = await off_loop(_shape, request) if large else _shape(request)
-    return AsyncReading(schema(request.variant), _alots(request, shape))
+    first = _at_once(request, shape)
+    return AsyncReading(shape.base.schema, NO_LOTS if first else _alots(request, shape), first=first)
 
 
 def write(request: Mock, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge) -> Summary:
@@ -177,13 +181,17 @@ def _make(variant: str, rows: int) -> pa.RecordBatch:
 
 
 class Shape(NamedTuple):
-    """The batch that all are slices of, and of it, in pieces: the rest that comes first, one, how often, the last."""
+    """The batch that all are slices of, and of it, in pieces: the rest that comes first, one, how often, the last.
+
+    Without a delay so many whole ones are given `together`.
+    """
 
     base: pa.RecordBatch
     begun: list[pa.RecordBatch]
     full: list[pa.RecordBatch]
     whole: int
     rest: list[pa.RecordBatch]
+    together: int
 
 
 def _nbytes(request: Mock) -> int:
@@ -194,9 +202,7 @@ def _nbytes(request: Mock) -> int:
 
 def _planned(request: Mock, shape: Shape) -> Iterator[list[pa.RecordBatch]]:
     """What is given at once: a batch in its pieces, or several batches where there is no delay."""
-    together = 1
-    if shape.whole and not request.delay_per_row:
-        together = max(1, LOT_BYTES // sum(int(piece.nbytes) for piece in shape.full))
+    together = 1 if request.delay_per_row else shape.together
     lots, more = divmod(shape.whole, together)
     if shape.begun:
         yield shape.begun
@@ -209,15 +215,30 @@ def _planned(request: Mock, shape: Shape) -> Iterator[list[pa.RecordBatch]]:
         yield shape.rest
 
 
+def _at_once(request: Mock, shape: Shape) -> Lot:
+    """The whole table, if it is one batch that nothing delays; else nothing."""
+    batches = bool(shape.begun) + shape.whole + bool(shape.rest)
+    return next(_planned(request, shape)) if batches == 1 and not request.delay_per_row else []
+
+
 def _shape(request: Mock) -> Shape:
-    per_batch = request.rows_per_batch
-    offset = request.first_row % per_batch
-    before = min(per_batch - offset, request.total_rows) if offset else 0
-    whole, after = divmod(request.total_rows - before, per_batch)
-    base = _base(request.variant, per_batch if whole else max(offset + before, after))
-    return Shape(
-        base, _cut(base, offset, before), _cut(base, 0, per_batch if whole else 0), whole, _cut(base, 0, after)
-    )
+    make = _made if request.rows_per_batch > MAX_KEPT_ROWS else _kept_shape
+    return make(request.variant, request.rows_per_batch, request.first_row, request.total_rows)
+
+
+@functools.lru_cache(MAX_KEPT_BATCHES)
+def _kept_shape(variant: str, per_batch: int, first_row: int, total_rows: int) -> Shape:
+    return _made(variant, per_batch, first_row, total_rows)
+
+
+def _made(variant: str, per_batch: int, first_row: int, total_rows: int) -> Shape:
+    offset = first_row % per_batch
+    before = min(per_batch - offset, total_rows) if offset else 0
+    whole, after = divmod(total_rows - before, per_batch)
+    base = _base(variant, per_batch if whole else max(offset + before, after))
+    full = _cut(base, 0, per_batch if whole else 0)
+    together = max(1, LOT_BYTES // sum(int(piece.nbytes) for piece in full)) if full else 1
+    return Shape(base, _cut(base, offset, before), full, whole, _cut(base, 0, after), together)
 
 
 def _cut(base: pa.RecordBatch, start: int, rows: int) -> list[pa.RecordBatch]:

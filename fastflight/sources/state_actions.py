@@ -47,7 +47,7 @@ def state_actions(registry: StreamRegistry, shards: Shards, metrics: CollectorRe
         ),
         Action(
             "identity",
-            "Who asks, as this server knows them: name and scopes.",
+            "The name and the scopes that this server knows the caller by.",
             EmptyBody,
             lambda _: [_described(ANYBODY)],
             at_once=True,

@@ -173,7 +173,7 @@ class MessageSplitter:
 
 
 class Dictionaries:
-    """The bytes of a stream's dictionaries: those that its batches use, and those that wait for a batch."""
+    """The bytes that a stream's dictionaries take: the ones in use, and the ones that no batch has used yet."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}

@@ -52,7 +52,7 @@ class Table:
             raise TypeError(f"the catalog holds one type, and this is {type(request).__name__}")
         reading = await mock.aread(request)
         yield wire.frame(reading.schema)
-        async for lot in reading.lots:
+        async for lot in reading.all_lots():
             for item in lot:
                 yield encoded(request.variant, item.batch.num_rows if isinstance(item, Noted) else item.num_rows)
 

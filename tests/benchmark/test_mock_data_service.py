@@ -108,7 +108,7 @@ class Liar(flight.FlightServerBase):  # type: ignore[misc]
         schema = reading.schema.with_metadata({b"fastflight.path": b"sync"})
         trailer = pa.py_buffer(json.dumps({"rows": request.total_rows}).encode())
         last = (pa.RecordBatch.from_pylist([], schema=schema), trailer)
-        batches = (batch.replace_schema_metadata(schema.metadata) for lot in reading.lots for batch in lot)
+        batches = (batch.replace_schema_metadata(schema.metadata) for lot in reading.all_lots() for batch in lot)
         return flight.GeneratorStream(schema, (item for part in (batches, (last,)) for item in part))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -31,6 +32,10 @@ def read_on_loop(channel: Channel[int]) -> list[int]:
     return asyncio.run(read())
 
 
+def read_lots(channel: Channel[int]) -> list[int]:
+    return [item for lot in channel.lots(lambda: None, SOON) for item in lot]
+
+
 def fill_in_thread(channel: Channel[int], items: Iterable[int]) -> None:
     for item in items:
         channel.put(item, 1)
@@ -46,7 +51,7 @@ def fill_on_loop(channel: Channel[int], items: Iterable[int]) -> None:
     asyncio.run(fill())
 
 
-reads = pytest.mark.parametrize("read", [read_in_thread, read_on_loop])
+reads = pytest.mark.parametrize("read", [read_in_thread, read_on_loop, read_lots])
 fills = pytest.mark.parametrize("fill", [fill_in_thread, fill_on_loop])
 
 
@@ -197,6 +202,41 @@ def test_a_thread_that_waits_may_give_up() -> None:
     with pytest.raises(Stopped, match="has left"):
         channel.put(2, 1, gone)
     assert list(channel.take() or ()) == [1]
+
+
+def test_a_thread_that_waits_for_lots_looks_up_now_and_then() -> None:
+    def gone() -> None:
+        raise Stopped("the client has left")
+
+    with pytest.raises(Stopped, match="has left"):
+        next(Channel[int](1).lots(gone, 0.001))
+
+
+class ThenAtOnce:
+    """A lock that is let go, and then what somebody else does with the channel at that moment."""
+
+    def __init__(self, lock: threading.Lock, other: Callable[[], object]) -> None:
+        self._lock = lock
+        self._others = [other]
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self._lock.release()
+        if self._others:
+            self._others.pop()()
+
+
+def test_an_item_that_comes_with_the_end_while_the_reader_lies_down_is_not_lost() -> None:
+    channel = Channel[int](1)
+
+    def end() -> None:
+        channel.add(1, 1)
+        channel.finish()
+
+    channel._lock = cast(threading.Lock, ThenAtOnce(channel._lock, end))
+    assert read_lots(channel) == [1]
 
 
 def test_several_producers_share_the_room() -> None:

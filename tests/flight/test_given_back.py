@@ -58,11 +58,9 @@ ASYNC_STEPS: Steps = [
 ]
 STEPS: Steps = [
     (reading, "_schema"),
-    (outgoing.Packer, "pack"),
-    (outgoing.Packer, "_measure"),
+    (outgoing.Packer, "packed"),
     (answers, "Account"),
-    (answers, "Joiner"),
-    (outgoing.Joiner, "join"),
+    (answers, "joined"),
     (outgoing.Account, "sending"),
     (outgoing.Account, "trailer"),
 ]
@@ -77,7 +75,7 @@ WRITE_STEPS: Steps = [
 ]
 EXCHANGE_STEPS: Steps = [
     (following.Following, "feed"),
-    (outgoing.Packer, "pack"),
+    (outgoing.Packer, "packed"),
     (answers, "Account"),
     (incoming, "vet_batch"),
     (exchanges, "held_bytes"),

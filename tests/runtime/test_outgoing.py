@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.runtime import outgoing
-from fastflight.runtime.outgoing import JOINED_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES, Joiner, Packer, Run
+from fastflight.runtime.outgoing import JOINED_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES, Packer, Run, joined
 from fastflight.service.requests import DeviceFile, Mock, Request
+from fastflight.service.resolve import AnswerSchema
 from fastflight.service.source import Item, Lot, Noted
 
 NUMBER = pa.int64()
@@ -25,8 +26,8 @@ def batch(*numbers: int, type_: pa.DataType = NUMBER) -> pa.RecordBatch:
 
 def packed(lots: list[Lot], request: Request | None = None, schema: pa.Schema = SCHEMA) -> list[Run]:
     """The runs of lots of which each waits for its client as a whole."""
-    packer, joiner = Packer(schema, request or Mock(), "sync"), Joiner(schema, request or Mock())
-    return [run for lot in lots for run in joiner.join(packer.pack(lot))]
+    packer, asked = Packer(AnswerSchema(schema, b"", "sync")), request or Mock()
+    return list(joined(packer.packed(lots), asked))
 
 
 def sizes(lots: list[Lot], request: Request | None = None) -> list[int]:

@@ -41,6 +41,14 @@ def test_the_whole_table_and_what_is_said_about_it(running: Running, mode: str) 
     assert running.stats()["sources"]["mock"]["finished"] == 1
 
 
+def test_the_trailer_of_a_single_batch_comes_with_it(running: Running, mode: str) -> None:
+    batches, trailer = read(running.client.do_get(ticket(type="mock", total_rows=10, rows_per_batch=10, mode=mode)))
+    assert [batch.num_rows for batch in batches] == [10]
+    assert (trailer["rows"], trailer["bytes"]) == (10, 10 * 50 * 4)
+    assert running.settled()
+    assert running.stats()["sources"]["mock"]["finished"] == 1
+
+
 def test_the_sources_summary_is_in_the_trailer(running: Running, mode: str) -> None:
     _, trailer = read(running.client.do_get(ticket(type="trial", mode=mode)))
     assert trailer["sha256"] == "abc"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import cast
 
@@ -35,7 +35,8 @@ def test_where_no_thread_can_be_had_it_is_ended_by_whoever_stops_it(monkeypatch:
             closed.append(threading.current_thread().name)
 
     items = Interruptible(source(), cast(Stream, ResolvedRequest()))
-    assert next(items) == 1
+    given = iter(items)
+    assert next(given) == 1
 
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -44,7 +45,7 @@ def test_where_no_thread_can_be_had_it_is_ended_by_whoever_stops_it(monkeypatch:
     items.interrupt()
     assert closed == [threading.current_thread().name]
     with pytest.raises(Stopped):
-        next(items)
+        next(given)
 
 
 WHOSE: contextvars.ContextVar[str] = contextvars.ContextVar("whose", default="nobody's")
@@ -60,12 +61,18 @@ def steps(seen: list[str]) -> Iterator[int]:
         seen.append(f"end: {WHOSE.get()}")
 
 
-def made(seen: list[str]) -> InContext[int]:
+def in_context(seen: list[str]) -> Iterator[int]:
     WHOSE.set("a's")
     return InContext(steps(seen))
 
 
-def test_each_step_and_the_end_see_what_the_maker_had_set() -> None:
+def interruptible(seen: list[str]) -> Iterator[int]:
+    WHOSE.set("a's")
+    return iter(Interruptible(steps(seen), cast(Stream, ResolvedRequest())))
+
+
+@pytest.mark.parametrize("made", [in_context, interruptible])
+def test_each_step_and_the_end_see_what_the_maker_had_set(made: Callable[[list[str]], Iterator[int]]) -> None:
     seen: list[str] = []
     items = contextvars.copy_context().run(made, seen)
     assert WHOSE.get() == "nobody's"
@@ -77,8 +84,8 @@ def test_each_step_and_the_end_see_what_the_maker_had_set() -> None:
 
 def test_closed_early_it_closes_what_it_iterates_there() -> None:
     seen: list[str] = []
-    items = contextvars.copy_context().run(made, seen)
+    items = contextvars.copy_context().run(in_context, seen)
     next(items)
-    items.close()
+    cast(InContext[int], items).close()
     assert seen == ["end: a's"]
     InContext(iter(())).close()

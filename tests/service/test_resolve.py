@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
+from fastflight.service.requests import Mode
 from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, Kept, RequestResolver
 from fastflight.sources import mock
 
@@ -35,6 +38,21 @@ def test_a_long_request_is_not_kept() -> None:
     long = b'{"type": "mock"' + b" " * MAX_KEPT_REQUEST_BYTES + b"}"
     assert asked.of(long) is not asked.of(long)
     assert asked.of(long) == asked.of(b'{"type": "mock"}')
+
+
+def test_the_schema_that_is_sent_is_made_anew_when_the_source_gives_another_one() -> None:
+    asked = asking()[0].of(b'{"type": "mock"}')
+    number = pa.schema([("n", pa.int64())])
+    first = asked.answer_schema(number, "sync")
+    assert asked.answer_schema(pa.schema([("n", pa.int64())]), "sync") is first
+    assert first.sent.metadata == {b"fastflight.request": asked.ticket, b"fastflight.path": b"sync"}
+    assert first.row_bytes == 8
+    others = [pa.schema([("n", pa.string())]), number.with_metadata({"of": "a file"}), number]
+    for schema, path in zip(others, ("sync", "sync", "async"), strict=True):
+        made = asked.answer_schema(schema, cast(Mode, path))
+        assert made.sent.remove_metadata() == schema.remove_metadata()
+        said = {**(schema.metadata or {}), b"fastflight.request": asked.ticket, b"fastflight.path": path.encode()}
+        assert made.sent.metadata == said
 
 
 @pytest.mark.parametrize("ticket", [b"", b"{}", b'{"type": "mick"}', b'{"type": "mock", "mode": "both"}'])

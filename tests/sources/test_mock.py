@@ -52,7 +52,7 @@ def test_the_default_table_is_190_mebibytes_of_int32() -> None:
 def test_a_batch_is_made_once() -> None:
     batches = items(mock.read(Mock(total_rows=20, rows_per_batch=10)))
     assert batches[0] is batches[1]
-    assert batches[0] is next(mock.read(Mock(rows_per_batch=10)).lots)[0]
+    assert batches[0] is next(mock.read(Mock(rows_per_batch=10)).all_lots())[0]
 
 
 def test_a_large_batch_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_who_ask_for_large_batches_share_one_and_get_it_in_messages(variant: str
         Mock.model_validate({"variant": variant, "rows_per_batch": each, "total_rows": 2 * each})
         for each in (rows, rows + 1)
     ]
-    readings = [chain.from_iterable(mock.read(request).lots) for request in requests]
+    readings = [chain.from_iterable(mock.read(request).all_lots()) for request in requests]
     first, other = ([next(batches)] for batches in readings)
     assert len(mock._large) == 1
     assert first[0].column(0).buffers()[1].address == other[0].column(0).buffers()[1].address
@@ -166,7 +166,7 @@ def test_an_async_table_lets_other_tasks_run_while_it_waits() -> None:
 
         reading = await mock.aread(Mock(total_rows=3, rows_per_batch=1, delay_per_row=0.001))
         task = asyncio.create_task(other())
-        async for _ in reading.lots:
+        async for _ in reading.all_lots():
             turns.append("batch")
         await task
         return turns
