@@ -16,6 +16,7 @@ from fastflight.errors import TransportClosed, TransportError
 from fastflight.transport import LineSettings, SerialControl, parse_url
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_lines import Lines
+from fastflight.transport.serial_windows import ThreadedSerialPort
 
 from .serial_bench import PATIENCE, SHORT, Bench, alone, awaited
 
@@ -74,9 +75,14 @@ def test_a_port_without_control_lines_says_so(bench: Bench) -> None:
 
 
 def test_received_bytes_can_be_thrown_away(bench: Bench) -> None:
+    def has_old_bytes() -> bool:
+        if isinstance(bench.port, ThreadedSerialPort):  # a byte that its thread is about to add would stay
+            return bench.port._received == b"old"
+        return bench.port._port.in_waiting == 3
+
     def old_bytes() -> None:
         bench.give(b"old")
-        while not (getattr(bench.port, "_received", b"") == b"old" or bench.port._port.in_waiting == 3):
+        while not has_old_bytes():
             pass
 
     async def main() -> None:
