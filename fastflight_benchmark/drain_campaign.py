@@ -25,7 +25,7 @@ from typing import Annotated
 import psutil
 import typer
 
-from fastflight.cli.ending import END_SECONDS
+from fastflight.app.process import END_SECONDS
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, FileMissing
 from fastflight_benchmark import ending

@@ -22,8 +22,8 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import settings_of
+from fastflight.app.compose import open_server
+from fastflight.app.settings import settings_of
 from fastflight.client import FastFlightClient
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.errors import FastFlightError

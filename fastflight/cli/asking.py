@@ -17,8 +17,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from fastflight.app.access import pem
 from fastflight.cli import screen
-from fastflight.cli.access import pem
 from fastflight.cli.exits import told_in_one_line, usage_errors
 from fastflight.client import DEFAULT_LOCATION, AsyncFastFlightClient, Credentials
 from fastflight.errors import RequestError

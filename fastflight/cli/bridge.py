@@ -13,13 +13,13 @@ from typing import Annotated
 
 import typer
 
+from fastflight.app.process import END_SECONDS, end_within, leave
+from fastflight.app.settings import DRAIN_SECONDS, check_host
 from fastflight.bridge import Bridge, LineFront, Ports, Upstream
 from fastflight.cli import screen
-from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, log_to_stderr, warn_of_open_boards
 from fastflight.cli.options import Drain
-from fastflight.cli.settings import DRAIN_SECONDS, check_host
 from fastflight.concurrency.shard import MAX_OFFLOAD_THREADS
 from fastflight.errors import RequestError
 from fastflight.transport import Address, parse_url
@@ -87,7 +87,7 @@ async def _serve(
         for line in _how_to(name, running.ports, host):
             screen.line(line)
         await stop.wait()
-        ending.enter_context(bounded(drain + END_SECONDS))
+        ending.enter_context(end_within(drain + END_SECONDS))
         screen.complain(f"stopping: a tool that is at work has {drain:g} s; once more stops at once")
         await running.drain(drain)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastflight.access.tokens import NAME
+from fastflight.app.access import pem
 from fastflight.cli import screen
-from fastflight.cli.access import pem
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.new_files import absent, new_files
 from fastflight.errors import RequestError

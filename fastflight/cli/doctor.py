@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from fastflight.app.settings import DEVICE_NAME
 from fastflight.cli import checkup, screen
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.checkup import Subject
 from fastflight.cli.exits import REFUSED, told_in_one_line
-from fastflight.cli.settings import DEVICE_NAME
 from fastflight.cli.target import AsJson, Interrupt
 
 MARKS = {"ok": ("ok", "green"), "note": ("--", "yellow"), "problem": ("!!", "bold red")}

@@ -28,8 +28,8 @@ from typing import Any, ParamSpec
 import typer
 from typer.core import TyperGroup
 
+from fastflight.app.process import abandon
 from fastflight.cli import screen
-from fastflight.cli.ending import abandon
 from fastflight.errors import DeviceException, FastFlightError, IncompleteWarning, RequestError, TransportError
 
 P = ParamSpec("P")

@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
+from fastflight.app.http_settings import http_address, http_origins
+from fastflight.app.process import END_SECONDS, end_within, leave, raise_limit, stop_signal
+from fastflight.app.settings import DRAIN_SECONDS
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
-from fastflight.cli.descriptors import raise_limit
-from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.http_settings import http_address, http_origins
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr
 from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
-from fastflight.cli.serve import on_signals
-from fastflight.cli.settings import DRAIN_SECONDS
 from fastflight.errors import RequestError
 
 DEFAULT_HTTP = "8000"
@@ -40,7 +38,7 @@ def gateway(
     it grants to all who show none.
     """
     # FastAPI takes longer to load than most commands to run.
-    from fastflight.cli.web import open_remote_gateway
+    from fastflight.app.gateway import open_remote_gateway
 
     log_to_stderr(as_json=log_json, debug=log_debug)
     try:
@@ -50,7 +48,7 @@ def gateway(
     with told_in_one_line():
         raise_limit()
         with (
-            on_signals() as wait_for_signal,
+            stop_signal() as wait_for_signal,
             contextlib.ExitStack() as ending,
             open_remote_gateway(
                 server.location,
@@ -64,6 +62,6 @@ def gateway(
             screen.line(f"listening on {running.url}; in front of {server.location}")
             wait_for_signal()
             screen.complain(f"stopping: open answers have {drain:g} s; once more stops at once")
-            ending.enter_context(bounded(drain + END_SECONDS))
+            ending.enter_context(end_within(drain + END_SECONDS))
             running.close(drain)
     leave()

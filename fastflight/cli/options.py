@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from fastflight.cli.settings import MAX_DRAIN_SECONDS
+from fastflight.app.settings import MAX_DRAIN_SECONDS
 from fastflight.service.requests import Format, Method, Mode
 
 DevicePath = Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="A path on a device.")]

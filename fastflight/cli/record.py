@@ -13,13 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
+from fastflight.app.settings import DEVICE_NAME
 from fastflight.cli import screen
 from fastflight.cli.asking import HERE, Server, asking
 from fastflight.cli.exits import Interrupted, asynchronous, usage_errors
 from fastflight.cli.log import log_to_stderr
 from fastflight.cli.offline import reader_of
 from fastflight.cli.replay import Folder
-from fastflight.cli.settings import DEVICE_NAME
 from fastflight.cli.target import AsJson
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory

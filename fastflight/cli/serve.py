@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 
+from fastflight.app.process import END_SECONDS, end_within, leave, log_shortages, raise_limit, stop_signal
+from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.cli import screen
 from fastflight.cli.bridge import listed
-from fastflight.cli.descriptors import raise_limit, watched
-from fastflight.cli.ending import END_SECONDS, bounded, leave
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr, warn_of_open_boards
 from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
-from fastflight.cli.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.runtime.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
@@ -134,7 +129,7 @@ def serve(
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
     # The server takes longer to load than most commands take to run.
-    from fastflight.cli.compose import open_server
+    from fastflight.app.compose import open_server
 
     log_to_stderr(as_json=log_json, debug=log_debug)
     limits = {
@@ -168,10 +163,10 @@ def serve(
     with told_in_one_line():
         raise_limit()
         with (
-            on_signals() as wait_for_signal,
+            stop_signal() as wait_for_signal,
             contextlib.ExitStack() as ending,
             open_server(settings) as running,
-            watched(),
+            log_shortages(),
         ):
             warn_of_open_boards(running.devices.values())
             devices = ", ".join(f"{name} ({shown(url)})" for name, url in running.devices.items())
@@ -184,7 +179,7 @@ def serve(
                 screen.line(f"recording {', '.join(kept.devices)} to {kept.folder}")
             wait_for_signal()
             screen.complain(f"stopping: open streams have {settings.drain_seconds:g} s; once more stops at once")
-            ending.enter_context(bounded(settings.drain_seconds + END_SECONDS))
+            ending.enter_context(end_within(settings.drain_seconds + END_SECONDS))
     leave()
 
 
@@ -194,25 +189,3 @@ def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:
         address = parse_url(url)
         if isinstance(address, SerialAddress) and (missing := address.missing()):
             screen.complain(f"warning: {name}: {missing}. The server opens it when it is there")
-
-
-@contextlib.contextmanager
-def on_signals() -> Iterator[Callable[[], object]]:
-    """What waits for the first SIGINT or SIGTERM, from now on; the second one has its usual effect."""
-    # The system may give a signal to any thread, of gRPC's too; Python's handlers run in the main one, which nothing
-    # wakes then but a descriptor that it reads.
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-
-    def heard(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-
-    signal.signal(signal.SIGINT, heard)
-    signal.signal(signal.SIGTERM, heard)
-    try:
-        yield partial(os.read, told, 1)
-    finally:
-        signal.set_wakeup_fd(-1)
-        os.close(told)
-        os.close(tell)

@@ -14,7 +14,8 @@ import typer
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import CERTIFICATE_NAME, Book, Certificate, issued, unreserved
-from fastflight.cli import screen, token_file
+from fastflight.app import token_file
+from fastflight.cli import screen
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.new_files import absent, new_files
 from fastflight.cli.target import AsJson

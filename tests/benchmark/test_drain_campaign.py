@@ -9,8 +9,8 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.frames import Close
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import Stopped
 from fastflight_benchmark.drain_campaign import FILE, HELD, SHARED_BOARDS, TYPED, Run, look_at_boards

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.service.requests import Mock
 from fastflight_benchmark import output, plot_benchmark_results, summary

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight_benchmark import flood_campaign
 from fastflight_benchmark.flood_campaign import AFTER, BEFORE, SILENT, STORM, campaign, verdicts
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.errors import TransportError
 from fastflight.service import encode
 from fastflight.service.requests import Mock

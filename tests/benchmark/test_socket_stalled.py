@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.errors import TransportError
 from fastflight_benchmark import socket_stalled
 

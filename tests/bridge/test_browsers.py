@@ -13,11 +13,11 @@ import pytest
 from playwright.sync_api import sync_playwright
 from structlog.testing import capture_logs
 
+from fastflight.app.compose import open_server
+from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge import connection as connections
 from fastflight.bridge.opening import METHODS, OPENINGS, browser_protocol
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.testing.browser import OPTIONS
 from tests.bridge.memory_line import MemoryLine

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
-from fastflight.cli.access_settings import OPEN, AccessSettings, TlsFiles, check_location
+from fastflight.app.access_settings import OPEN, AccessSettings, TlsFiles, check_location
+from fastflight.app.settings import settings_of
 from fastflight.cli.asking import credentials
 from fastflight.cli.main import app
-from fastflight.cli.settings import settings_of
 from fastflight.client import DEFAULT_LOCATION, Credentials, FastFlightClient
 from fastflight.errors import RequestError, TransportError, Unauthenticated, UnknownName
 from fastflight.service.requests import DeviceFile

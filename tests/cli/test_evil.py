@@ -18,10 +18,10 @@ import pytest
 import structlog
 from pyarrow import flight
 
-from fastflight.cli.compose import open_server
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.cli.log import log_to_stderr
 from fastflight.cli.main import app
-from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
 
 pty = pytest.importorskip("pty", reason="only a pseudo-terminal is one")

@@ -11,9 +11,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from fastflight.cli.compose import open_server
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
-from fastflight.cli.settings import ServeSettings
 
 Run = Callable[..., Result]
 

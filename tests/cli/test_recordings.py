@@ -16,12 +16,12 @@ from typing import ClassVar, cast
 import pyarrow as pa
 import pytest
 
-from fastflight.cli.compose import open_server
+from fastflight.app.compose import open_server
+from fastflight.app.recording_settings import RecordingSettings, default_folder
+from fastflight.app.running import RunningServer
+from fastflight.app.settings import ServeSettings, settings_of
 from fastflight.cli.record import name_of
-from fastflight.cli.recording_settings import RecordingSettings, default_folder
 from fastflight.cli.replay import Told
-from fastflight.cli.running import RunningServer
-from fastflight.cli.settings import ServeSettings, settings_of
 from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
 from fastflight.client.stream import MAX_KEPT_GAPS

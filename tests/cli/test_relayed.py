@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
+from fastflight.app.compose import open_server
+from fastflight.app.gateway import open_remote_gateway
+from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Ports
-from fastflight.cli.compose import open_server
-from fastflight.cli.recording_settings import RecordingSettings
-from fastflight.cli.settings import BridgeSettings, ServeSettings
-from fastflight.cli.web import open_remote_gateway
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError
 from fastflight.protocol.relay import Opened, RelayConnection, RelayData

@@ -17,9 +17,9 @@ import trustme
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import settings_of
-from fastflight.cli.web import open_remote_gateway
+from fastflight.app.compose import open_server
+from fastflight.app.gateway import open_remote_gateway
+from fastflight.app.settings import settings_of
 from fastflight.client.credentials import Credentials
 from fastflight.errors import RequestError
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
 from fastflight.runtime.admission import Limits
@@ -100,8 +100,8 @@ def test_arrow_has_looked_for_pandas_before_the_first_request_comes() -> None:
     """It takes seconds on a busy machine, and would hold up every line of the loop that it happens on."""
     code = (
         "import sys\n"
-        "from fastflight.cli.compose import open_server\n"
-        "from fastflight.cli.settings import ServeSettings\n"
+        "from fastflight.app.compose import open_server\n"
+        "from fastflight.app.settings import ServeSettings\n"
         "with open_server(ServeSettings('grpc://127.0.0.1:0', {})): print('pandas' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
@@ -131,19 +131,3 @@ def test_a_client_that_moves_bytes_and_lines_does_not_load_pandas(tmp_path: Path
         command = [sys.executable, "-c", CLIENT, server.location, str(tmp_path / "b.bin")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert (done.stdout, done.stderr) == ("False\n", "")
-
-
-def test_a_signal_that_another_thread_is_given_is_heard() -> None:
-    """The system may choose any thread; the main one is not woken by that."""
-    code = (
-        "import signal, threading\n"
-        "from fastflight.cli.serve import on_signals\n"
-        "other = threading.Thread(target=threading.Event().wait, daemon=True)\n"
-        "other.start()\n"
-        "with on_signals() as wait:\n"
-        "    threading.Timer(0.2, signal.pthread_kill, (other.ident, signal.SIGTERM)).start()\n"
-        "    wait()\n"
-        "print('heard')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
-    assert done.stdout == "heard\n"

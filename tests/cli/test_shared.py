@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.app.compose import RunningServer, open_server
+from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Ports
-from fastflight.cli.compose import RunningServer, open_server
-from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import BusyError, TransportError, TransportTimeout
 

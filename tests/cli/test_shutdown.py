@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 
 # For a process that has to import all of it on a busy machine.

@@ -11,8 +11,8 @@ import pytest
 from click.testing import Result
 from rich.console import Console
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.cli.stats import metrics_of, shown
 from fastflight.client import FastFlightClient
 from fastflight.errors import ProtocolError

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 
 from ..gateway.speaking import Speaker
 from .conftest import Run, serving

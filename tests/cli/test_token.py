@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import TOKEN, Book, Certificate
-from fastflight.cli import token_file
+from fastflight.app import token_file
+from fastflight.app.token_file import TokenFile
 from fastflight.cli.main import app
 from fastflight.cli.token import default_file
-from fastflight.cli.token_file import TokenFile
 from fastflight.errors import RequestError
 
 run = CliRunner().invoke
@@ -114,7 +114,7 @@ def test_a_broken_file_is_left_as_it_is(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fastflight.cli import token_file
+from fastflight.app import token_file
 
 def changed(book):
     os.kill(os.getpid(), signal.SIGKILL)

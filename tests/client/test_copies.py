@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
 from fastflight.client.call import file_request, tree_request
 from fastflight.client.file_copy import GetFile

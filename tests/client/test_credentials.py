@@ -15,9 +15,9 @@ from pyarrow import flight
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, Certificate, issued
-from fastflight.cli.access_settings import AccessSettings, TlsFiles
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.access_settings import AccessSettings, TlsFiles
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, TransportError, Unauthenticated, UnknownName
 from fastflight.service.requests import Mock

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction, ReadTimeout
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.runtime.admission import Limits

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from fastflight import AsyncFastFlightClient, FastFlightClient, FleetFile, Mock
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import IncompleteWarning
 from fastflight.simulator import samples
 

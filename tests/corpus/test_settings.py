@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.cli.settings import settings_of
+from fastflight.app.settings import settings_of
 from fastflight.transport import parse_url
 
 from . import settings

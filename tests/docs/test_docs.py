@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fastflight.cli.compose import open_server
+from fastflight.app.compose import open_server
+from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
-from fastflight.cli.recording_settings import RecordingSettings
-from fastflight.cli.settings import ServeSettings
 from fastflight.log import Store
 from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
 from fastflight.transport.chunk_buffer import Chunk

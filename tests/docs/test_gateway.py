@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
-from fastflight.cli.web import open_remote_gateway
+from fastflight.app.compose import open_server
+from fastflight.app.gateway import open_remote_gateway
+from fastflight.app.settings import ServeSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
 SHOWN = "http://127.0.0.1:8000"

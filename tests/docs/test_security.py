@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fastflight.cli.compose import open_server
+from fastflight.app.compose import open_server
+from fastflight.app.settings import settings_of
 from fastflight.cli.main import app
-from fastflight.cli.settings import settings_of
 
 TEXT = (Path(__file__).parents[2] / "docs" / "SECURITY.md").read_text()
 SETUP = re.search(r"## Set-up\n\n```sh\n(.*?)```", TEXT, re.DOTALL)

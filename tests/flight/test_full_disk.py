@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fastflight.cli.compose import open_server
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
-from fastflight.cli.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, RequestError, StorageFull
 from fastflight.log import Store

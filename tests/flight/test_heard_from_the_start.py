@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fastflight import FastFlightClient
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.device import listening as device_listening
 from fastflight.transport.socket import SocketPort
 from fastflight.transport.tapped import TappedPort

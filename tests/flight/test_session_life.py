@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.flight as flight
 import pytest
 
+from fastflight.app.compose import open_server
+from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Ports
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import BridgeSettings, ServeSettings
 from fastflight.runtime.outgoing import HEARTBEAT_SECONDS
 from fastflight.sources.device_session import LOOK_SECONDS, SILENCE_SECONDS
 

@@ -284,9 +284,9 @@ def test_sessions_are_listed(board: Board) -> None:
 
 
 def test_what_a_bridges_client_does_is_seen(tmp_path: Path) -> None:
+    from fastflight.app.compose import open_server
+    from fastflight.app.settings import BridgeSettings, ServeSettings
     from fastflight.bridge import Ports
-    from fastflight.cli.compose import open_server
-    from fastflight.cli.settings import BridgeSettings, ServeSettings
 
     settings = ServeSettings(
         "grpc://127.0.0.1:0",

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from fastflight.access.actions import Actions
-from fastflight.cli.remote import RemoteBackend
+from fastflight.app.remote import RemoteBackend
 from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory

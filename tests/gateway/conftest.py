@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.actions import Actions
-from fastflight.cli.remote import RemoteBackend
+from fastflight.app.remote import RemoteBackend
 from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.gateway import Backend, Gateway, LocalBackend, application, listen

@@ -18,7 +18,7 @@ from fastflight.access.authenticator import Authenticator
 from fastflight.access.authority import Authority
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, Token, issued
-from fastflight.cli.remote import RemoteBackend
+from fastflight.app.remote import RemoteBackend
 from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from fastflight.cli.compose import RunningServer, open_server
-from fastflight.cli.settings import ServeSettings
-from fastflight.cli.web import open_remote_gateway
+from fastflight.app.compose import RunningServer, open_server
+from fastflight.app.gateway import open_remote_gateway
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.gateway import hearing
 from fastflight.testing.browser import OPTIONS

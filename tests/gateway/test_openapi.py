@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 
 # A run takes about half a minute; on a machine that does much else, a few times that.
 MOST_SECONDS = 200.0

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fastflight.access.actions import Actions
-from fastflight.cli.remote import RemoteBackend
+from fastflight.app.remote import RemoteBackend
 from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory

@@ -155,7 +155,7 @@ def test_exec_on_a_device_opens_its_line_and_admin_opens_all(
 def test_whose_proof_holds_no_more_is_put_out(
     kind: str, ending: str, targets: Targets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastflight.cli.standing.ASK_SECONDS", 0.1)
+    monkeypatch.setattr("fastflight.app.revocation.ASK_SECONDS", 0.1)
     devices = {targets.lab: "lab-1"}
     with guarding(kind, {}, AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded, ExitStack() as open_:
         several = [open_.enter_context(relay(guarded, "operator")) for _ in range(2)]

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fastflight.access.identity import ANYBODY
-from fastflight.cli.remote import RemoteBackend
+from fastflight.app.remote import RemoteBackend
 from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.errors import FastFlightError, Stopped

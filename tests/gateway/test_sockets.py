@@ -18,9 +18,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from fastflight.cli.compose import RunningServer, open_server
-from fastflight.cli.settings import ServeSettings
-from fastflight.cli.web import open_remote_gateway
+from fastflight.app.compose import RunningServer, open_server
+from fastflight.app.gateway import open_remote_gateway
+from fastflight.app.settings import ServeSettings
 from fastflight.gateway.channel import MAX_MESSAGE_BYTES
 from fastflight.runtime.admission import Limits
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.cli.compose import RunningServer, open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import RunningServer, open_server
+from fastflight.app.settings import ServeSettings
 
 from .clients import CLIENTS, Client, Step, missing
 

@@ -15,8 +15,8 @@ import pyarrow.flight as flight
 import pytest
 from structlog.testing import capture_logs
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.errors import Stopped

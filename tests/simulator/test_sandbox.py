@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.cli.compose import open_server
-from fastflight.cli.settings import ServeSettings
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.simulator import landlock, syscalls
 from fastflight.transport.sim import SimAddress

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import IO, Any
 
-from fastflight.cli.settings import settings_of
+from fastflight.app.settings import settings_of
 from fastflight.errors import RequestError
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target

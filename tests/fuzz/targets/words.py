@@ -8,8 +8,8 @@ from typing import Any
 import typer
 
 from fastflight.access.identity import scopes
+from fastflight.app.settings import settings_of
 from fastflight.cli.replay import _edge
-from fastflight.cli.settings import settings_of
 from fastflight.cli.target import last_name, schema_of, target
 from fastflight.cli.token import period
 from fastflight.client.credentials import Credentials

@@ -16,11 +16,11 @@ from prometheus_client.metrics_core import Metric
 
 from fastflight.access.action import Action
 from fastflight.access.actions import Actions
+from fastflight.app.access import Access
+from fastflight.app.http_settings import DEFAULT_HOST
+from fastflight.app.settings import ServeSettings
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
-from fastflight.cli.access import Access
-from fastflight.cli.http_settings import DEFAULT_HOST
-from fastflight.cli.settings import ServeSettings
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
@@ -118,7 +118,7 @@ def gateway(
 
     Imported only here: FastAPI takes longer to load than most commands to run.
     """
-    from fastflight.cli.web import open_gateway
+    from fastflight.app.gateway import open_gateway
     from fastflight.gateway import AllowedTargets, LocalBackend, taps
 
     assert settings.http is not None

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 
-from fastflight.cli.access_settings import OPEN, AccessSettings, is_loopback
+from fastflight.app.access_settings import OPEN, AccessSettings, is_loopback
 from fastflight.errors import RequestError
 
 DEFAULT_HOST = "127.0.0.1"

@@ -14,8 +14,8 @@ Devices come from `--device NAME=URL` and from a fleet file, where unknown keys 
     [relay]
     allow = ["127.0.0.1:2218"]
 
-What is recorded and where to is said in `fastflight.cli.recording_settings`, who may ask in
-`fastflight.cli.access_settings`.
+What is recorded and where to is said in `fastflight.app.recording_settings`, who may ask in
+`fastflight.app.access_settings`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fastflight.bridge import Ports
-from fastflight.cli.access_settings import (
+from fastflight.app.access_settings import (
     AUTH_EXAMPLE,
     OPEN,
     TLS_EXAMPLE,
@@ -42,9 +41,10 @@ from fastflight.cli.access_settings import (
     check_location,
     is_loopback,
 )
-from fastflight.cli.http_settings import http_address, http_hosts, http_origins
-from fastflight.cli.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
-from fastflight.cli.recording_settings import FleetRecordings, RecordingSettings, recording_settings
+from fastflight.app.http_settings import http_address, http_hosts, http_origins
+from fastflight.app.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
+from fastflight.app.recording_settings import FleetRecordings, RecordingSettings, recording_settings
+from fastflight.bridge import Ports
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError, nearest
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits

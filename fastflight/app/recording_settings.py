@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from fastflight.cli.access_settings import resolve_path
+from fastflight.app.access_settings import resolve_path
 from fastflight.errors import RequestError, nearest
 from fastflight.log import Retention
 from fastflight.sources.recordings import SYNC_MS

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import pytest
 
-from fastflight.cli.recording_settings import RecordingSettings, default_folder
-from fastflight.cli.settings import settings_of
+from fastflight.app.recording_settings import RecordingSettings, default_folder
+from fastflight.app.settings import settings_of
 from fastflight.errors import RequestError
 from fastflight.log import Retention
 

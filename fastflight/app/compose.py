@@ -15,10 +15,9 @@ from prometheus_client.metrics_core import Metric
 
 from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
-from fastflight.bridge import Bridge, DeviceFront
-from fastflight.cli.access import access_of
-from fastflight.cli.access_settings import check_location
-from fastflight.cli.running import (
+from fastflight.app.access import access_of
+from fastflight.app.access_settings import check_location
+from fastflight.app.running import (
     GATEWAY_SECONDS,
     RunningServer,
     bridge_metrics,
@@ -27,7 +26,8 @@ from fastflight.cli.running import (
     listening,
     location_of,
 )
-from fastflight.cli.settings import BridgeSettings, ServeSettings
+from fastflight.app.settings import BridgeSettings, ServeSettings
+from fastflight.bridge import Bridge, DeviceFront
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.access.tokens import bearer, shown
-from fastflight.cli.standing import Standing
+from fastflight.app.revocation import RevocationCheck
 from fastflight.client.asking import worked
 from fastflight.client.call import single
 from fastflight.client.connection import ServerConnection
@@ -72,7 +72,7 @@ class RemoteBackend:
         self._catalog = Catalog()
         for kind in kinds:
             self._catalog.add(Source(kind))
-        self._standing = Standing(lambda caller: self.identify(caller.authorization, ""))
+        self._revocation = RevocationCheck(lambda caller: self.identify(caller.authorization, ""))
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
         """By asking the server. A certificate was shown to this gateway, which cannot show it to the server."""
@@ -93,7 +93,7 @@ class RemoteBackend:
 
     def check(self, caller: Caller) -> None:
         """The server is asked now and then: it ends its streams by itself, and knows of nothing else that is open."""
-        self._standing.check(caller)
+        self._revocation.check(caller)
 
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
         """The server does, when it is asked."""

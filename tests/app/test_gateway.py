@@ -11,7 +11,7 @@ from typing import Any
 
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.actions import Actions
-from fastflight.cli.web import open_gateway
+from fastflight.app.gateway import open_gateway
 from fastflight.concurrency import Shards
 from fastflight.gateway import LocalBackend
 from fastflight.runtime.admission import DEFAULT_LIMITS

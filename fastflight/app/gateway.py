@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
-from fastflight.cli.access_settings import TlsFiles
-from fastflight.cli.remote import RemoteBackend
+from fastflight.app.access_settings import TlsFiles
+from fastflight.app.remote import RemoteBackend
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials

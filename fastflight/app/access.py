@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fastflight.access.authenticator import Authenticator, Tls
 from fastflight.access.authority import Authority
-from fastflight.cli.access_settings import AccessSettings
-from fastflight.cli.token_file import TokenFile
+from fastflight.app.access_settings import AccessSettings
+from fastflight.app.token_file import TokenFile
 from fastflight.errors import RequestError
 
 # A chain of certificates is some kilobytes, a bundle of CAs some hundred.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.app.http_settings import http_address, http_origins
+from fastflight.app.settings import BridgeSettings, ServeSettings, check_host, settings_of
 from fastflight.bridge import Ports
-from fastflight.cli.http_settings import http_address, http_origins
-from fastflight.cli.settings import BridgeSettings, ServeSettings, check_host, settings_of
 from fastflight.errors import RequestError
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 

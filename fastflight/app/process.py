@@ -1,0 +1,176 @@
+"""The process of a server: its limit on file descriptors, the signals that end it, and an end in bounded time.
+
+Call `raise_limit` at the start. While serving, enter `log_shortages`, and wait with what `stop_signal` gives. Put
+`end_within` around closing, and call `leave` last: a thread that hangs in the operating system (a name lookup, a port
+that does not open) or in gRPC would otherwise keep the process alive.
+
+Each connection and each board's line takes a descriptor. A process that has none left accepts no connections, and gRPC
+logs nothing about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+
+import structlog
+
+from fastflight.concurrency.periodic import PeriodicThread
+from fastflight.runtime.process import has_descriptors
+
+if sys.platform != "win32":  # Windows has no limit on descriptors
+    import resource
+
+log = structlog.get_logger(__name__)
+
+# How often the descriptors are checked. A shorter shortage delays connections and loses none.
+CHECK_SECONDS = 2.0
+# At least this long between two warnings: under load a shortage comes and goes.
+QUIET_SECONDS = 60.0
+# The limit to ask for where the system sets none.
+ENOUGH = 1_048_576
+
+# Beyond `--drain`: what did not end by itself is stopped, boards go back to their REPL, files are synced. Each of these
+# has a limit of its own; together they usually take one or two seconds.
+END_SECONDS = 30.0
+# For threads that are about to end.
+LEAVE_SECONDS = 0.5
+# A daemon thread that must have ended all the same. Other daemon threads end with the process.
+FLIGHT_SHUTDOWN = "flight-shutdown"
+
+
+def raise_limit() -> None:
+    """Raise the limit on descriptors of this process and its children to the most that needs no privilege."""
+    if sys.platform == "win32":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ENOUGH if hard == resource.RLIM_INFINITY else hard
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:  # macOS has a lower limit of its own
+        log.info("the limit on descriptors stays", limit=soft, wanted=wanted, reason=str(error))
+
+
+class ShortageLog:
+    """Warns when there are no descriptors left: once for each shortage, and at most once a minute."""
+
+    def __init__(
+        self, has_some: Callable[[], bool] = has_descriptors, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._has_some = has_some
+        self._clock = clock
+        self._is_short = False
+        self._warned_at: float | None = None
+
+    def check(self) -> None:
+        """Look once."""
+        was_short, self._is_short = self._is_short, not self._has_some()
+        if was_short or not self._is_short:
+            return
+        now = self._clock()
+        if self._warned_at is None or now - self._warned_at >= QUIET_SECONDS:
+            self._warned_at = now
+            log.warning("no descriptors are left: connections are not accepted", hint="ulimit -n")
+
+
+@contextmanager
+def log_shortages() -> Iterator[None]:
+    """Check the descriptors regularly, for as long as the block runs."""
+    thread = PeriodicThread(ShortageLog().check, CHECK_SECONDS, "descriptors")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.close()
+
+
+@contextmanager
+def stop_signal() -> Iterator[Callable[[], object]]:
+    """Give a function that waits for the first SIGINT or SIGTERM. The second one has its default effect."""
+    # The system may deliver a signal to any thread, also one of gRPC's. Python runs the handler in the main thread,
+    # which then wakes only by reading from this pipe.
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+
+    def restore_default(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+
+    signal.signal(signal.SIGINT, restore_default)
+    signal.signal(signal.SIGTERM, restore_default)
+    try:
+        yield partial(os.read, read_end, 1)
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(read_end)
+        os.close(write_end)
+
+
+@contextmanager
+def end_within(seconds: float) -> Iterator[None]:
+    """Log what still runs and end the process with 1 if the block takes longer than `seconds`."""
+    timer = threading.Timer(seconds, _end_late, (seconds,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def leave() -> None:
+    """Everything is closed: return if Python can end by itself, else log what hangs and end the process with 0."""
+    if hung := _wait_for_threads():
+        try:
+            log.warning("threads that hang are left behind", threads=hung)
+        finally:
+            _exit(0)
+
+
+def abandon(code: int) -> None:
+    """Give up a command: return if Python can end by itself, else end the process with `code`.
+
+    A Flight call that waits for its answer can only be cancelled by closing its connection.
+    """
+    if _wait_for_threads():
+        _exit(code)
+
+
+def _wait_for_threads() -> list[str]:
+    """Give threads a moment to end, and return the names of those that did not."""
+    deadline = time.monotonic() + LEAVE_SECONDS
+    for thread in _blocking_threads():
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [thread.name for thread in _blocking_threads()]
+
+
+def _blocking_threads() -> list[threading.Thread]:
+    """The threads for which Python would wait at exit, and Flight's shutdown."""
+    own = threading.current_thread()
+    threads = (thread for thread in threading.enumerate() if thread is not own)
+    return [thread for thread in threads if not thread.daemon or thread.name == FLIGHT_SHUTDOWN]
+
+
+def _end_late(seconds: float) -> None:
+    threads = sorted(thread.name for thread in threading.enumerate())
+    try:
+        log.error("the process did not end in time and is ended", seconds=seconds, threads=threads)
+    finally:
+        _exit(1)
+
+
+def _exit(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # its reader has gone, or it is closed
+            stream.flush()
+    os._exit(code)
