@@ -1,4 +1,4 @@
-"""The doorkeeper of a server, put together from settings: who may what, who asks, and TLS."""
+"""Authentication, authorization and TLS of a server, made from its settings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fastflight.app.access_settings import AccessSettings
 from fastflight.app.token_file import TokenFile
 from fastflight.errors import RequestError
 
-# A chain of certificates is some kilobytes, a bundle of CAs some hundred.
+# A certificate chain has some kilobytes, a bundle of CAs some hundred.
 MAX_PEM_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What each edge of a server is given. Without an `authenticator`, whoever reaches the port is `ANYBODY`."""
+    """What each edge of a server needs. Without an `authenticator`, every caller is `ANYBODY`."""
 
     authority: Authority
     authenticator: Authenticator | None = None
@@ -25,7 +25,7 @@ class Access:
 
 
 def access_of(settings: AccessSettings, authority: Authority) -> Access:
-    """Read the files that `settings` name. `RequestError` names the one that is not good."""
+    """Read the files that `settings` name. `RequestError` names the one that is missing or wrong."""
     authenticator = None
     if settings.tokens is not None:
         try:
@@ -42,7 +42,7 @@ def access_of(settings: AccessSettings, authority: Authority) -> Access:
 
 
 def pem(path: Path) -> bytes:
-    """A file of certificates, or a key. `RequestError` where it is none."""
+    """Read a PEM file. `RequestError` if it cannot be read or is no PEM."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_PEM_BYTES + 1)

@@ -1,6 +1,6 @@
-"""Who may ask a server, and what it proves itself with.
+"""Settings of tokens and TLS, and which addresses a server may listen on with them.
 
-In a fleet file, unknown keys are refused; files are relative to it::
+In a fleet file, where unknown keys are errors and paths are relative to the file::
 
     [auth]
     tokens = "tokens.json"         # made by `fastflight token`
@@ -30,7 +30,7 @@ TLS_EXAMPLE = 'As in [tls] cert = "server.pem", key = "server.key"'
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the server's certificate and key, and the CA of its clients, if they need certificates."""
+    """PEM files: the server's certificate and key, and, if clients need certificates, the CA that signs them."""
 
     cert: Path
     key: Path
@@ -39,7 +39,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """The file of tokens and the TLS files; without `tokens`, whoever reaches the port may everything."""
+    """The token file and the TLS files. Without `tokens`, everybody who reaches the port may do everything."""
 
     tokens: Path | None = None
     tls: TlsFiles | None = None
@@ -69,44 +69,44 @@ class FleetTls(BaseModel):
 def access_settings(
     auth: FleetAuth | None,
     tls: FleetTls | None,
-    beside: Path | None,
+    fleet_folder: Path | None,
     *,
     tokens: Path | None = None,
     cert: Path | None = None,
     key: Path | None = None,
     client_ca: Path | None = None,
 ) -> AccessSettings:
-    """What a fleet file, which lies in `beside`, and a command line mean together; the latter goes first."""
-    folder = beside or Path()
+    """Combine the tables of a fleet file, which is in `fleet_folder`, with options; an option wins."""
+    folder = fleet_folder or Path()
 
-    def chosen(option: Path | None, given: str | None) -> Path | None:
-        return option if option is not None or given is None else resolve_path(folder, given, "auth or tls")
+    def chosen(option: Path | None, in_file: str | None) -> Path | None:
+        return option if option is not None or in_file is None else resolve_path(folder, in_file, "auth or tls")
 
-    book = chosen(tokens, None if auth is None else auth.tokens)
-    chain = chosen(cert, None if tls is None else tls.cert)
-    secret = chosen(key, None if tls is None else tls.key)
-    clients = chosen(client_ca, None if tls is None else tls.client_ca)
-    if chain is None and secret is None:
-        if clients is not None:
+    tokens = chosen(tokens, None if auth is None else auth.tokens)
+    cert = chosen(cert, None if tls is None else tls.cert)
+    key = chosen(key, None if tls is None else tls.key)
+    client_ca = chosen(client_ca, None if tls is None else tls.client_ca)
+    if cert is None and key is None:
+        if client_ca is not None:
             raise RequestError(
                 "clients show certificates over TLS alone", where="--client-ca", hint="Give --tls-cert and --tls-key"
             )
-        return AccessSettings(book)
-    if chain is None or secret is None:
+        return AccessSettings(tokens)
+    if cert is None or key is None:
         raise RequestError(
             "a certificate and its key go together", where="--tls-cert, --tls-key", hint="Give both files"
         )
-    if clients is not None and book is None:
+    if client_ca is not None and tokens is None:
         raise RequestError(
             "nothing says what a certificate grants",
             where="--client-ca",
             hint="Give --tokens FILE, made by `fastflight token add NAME --certificate --scope read:*`",
         )
-    return AccessSettings(book, TlsFiles(chain, secret, clients))
+    return AccessSettings(tokens, TlsFiles(cert, key, client_ca))
 
 
 def check_location(location: str, access: AccessSettings, example: str) -> None:
-    """Refuse an address that cannot be listened on, or that others could reach who need to prove nothing there."""
+    """Raise `RequestError` for what is no address, and for one that other computers reach without TLS and tokens."""
     hint = f"Give one as {example}"
     try:
         parts = urlsplit(location)
@@ -134,12 +134,12 @@ def check_location(location: str, access: AccessSettings, example: str) -> None:
 
 
 def fix(netloc: str) -> str:
-    """The options with which others than this computer may be served at `netloc`."""
+    """The options that `serve` needs to listen at `netloc` for other computers."""
     return f"--server {ENCRYPTED}://{netloc} --tls-cert server.pem --tls-key server.key --tokens tokens.json"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this computer reaches `host`, as it is written: names are not looked up."""
+    """Whether `host` is `localhost` or a loopback address. Other names are not looked up."""
     if host == "localhost":
         return True
     try:
@@ -148,14 +148,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def resolve_path(folder: Path, given: str, where: str) -> Path:
-    """The path `given` in a fleet file: `~` is a home directory, and a relative path is relative to `folder`.
+def resolve_path(folder: Path, path: str, where: str) -> Path:
+    """Resolve a path of a fleet file: `~` is a home directory, and a relative path is relative to `folder`.
 
     `RequestError` for the home of an unknown user.
     """
     try:
-        return folder / Path(given).expanduser()
+        return folder / Path(path).expanduser()
     except RuntimeError:
         raise RequestError(
-            f"nobody here has the home of {given[:80]!r}", where=where, hint="Write it in full"
+            f"no user here has the home of {path[:80]!r}", where=where, hint="Write the path in full"
         ) from None

@@ -1,6 +1,6 @@
-"""The composition root: devices, sources and a server put together from settings.
+"""Builds a server from its settings: devices, sources, recordings, the Flight server, bridges and the gateway.
 
-`open_server` is what `fastflight serve` runs, and what tests and the benchmark start in their own process.
+`fastflight serve` runs `open_server`. Tests and the benchmark start a server in their own process with it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from fastflight.access.authority import Authority
 from fastflight.app.access import access_of
 from fastflight.app.access_settings import check_location
 from fastflight.app.running import (
-    GATEWAY_SECONDS,
     RunningServer,
     bridge_metrics,
     drain,
-    gateway,
-    listening,
+    flight_server,
     location_of,
 )
 from fastflight.app.settings import BridgeSettings, ServeSettings
@@ -47,28 +45,33 @@ from fastflight.sources import (
 from fastflight.sources.metrics import device_metrics, recording_metrics
 from fastflight.sources.state_actions import server_metrics, state_actions
 
-# For a bridge to tell its clients and hang up.
+# A bridge closes its connections in about a second, unless its event loop is stuck.
 BRIDGE_SECONDS = 5.0
+# Streams have been stopped when the gateway is closed. This is for answers that are still being written.
+GATEWAY_SECONDS = 1.0
 
 
 def open_server(settings: ServeSettings) -> RunningServer:
-    """Start serving. `RequestError` for a wrong setting, `TransportError` where the address cannot be had."""
+    """Start a server. `RequestError` for a wrong setting, `TransportError` if an address cannot be listened on.
+
+    What is opened first is closed last.
+    """
     check_location(settings.location, settings.access, DEFAULT_LOCATION)
-    # Arrow looks for pandas when it first makes an array of Python's values. That takes seconds on a busy computer, in
-    # which no line would be read if the first request had it happen on a loop.
+    # Arrow imports pandas when it first makes an array of Python values. On a busy computer that takes seconds; in the
+    # first request it would block an event loop that reads devices.
     pa.array([0])
     with ExitStack() as parts:
         shards = Shards(settings.shards)
-        # Closed when there is no inventory to come; else before the inventory, whose lines it reads.
+        # Here in case the inventory cannot be opened; below, so that it is closed before the inventory.
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory(settings.devices, shards=shards))
-        # Closed when nothing reads the lines any more, so that all that was read is kept.
+        # Closed after the shards, when no more lines are read: everything that was read is then recorded.
         recordings = _recordings(settings, inventory, parts)
         parts.enter_context(shards)
         if recordings is not None and settings.recordings is not None:
             for name in settings.recordings.devices:
                 recordings.start(name)
-        # After the recorders, which have their place in the traffic by now.
+        # After the recordings have started, so that they miss nothing.
         parts.enter_context(inventory.listening())
         catalog = Catalog()
         on_board = device_sources(inventory, settings.limits.idle_seconds)
@@ -82,26 +85,35 @@ def open_server(settings: ServeSettings) -> RunningServer:
         state = state_actions(registry, shards, metrics)
         authority = Authority(inventory.names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
-        server = listening(catalog, on_devices, shards, settings.location, registry, access, state, settings.trace)
+        server = flight_server(settings, catalog, on_devices, state, shards, registry, access)
         parts.callback(server.close, 0)
         opened_bridges = {
             name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
         }
         metrics.register(FunctionCollector(lambda: bridge_metrics(opened_bridges)))
         bridges = {name: bridge.ports for name, bridge in opened_bridges.items()}
-        # Closed before the server, which takes the shards with it.
         http = None
         if settings.http is not None:
-            actions = Actions([*state, *on_devices], authority)
-            serving = catalog, actions, registry, shards
-            opened = gateway(serving, inventory, settings, access, bridges)
-            parts.callback(opened.close, GATEWAY_SECONDS)
-            http = opened.url
+            # FastAPI takes longer to load than most commands run.
+            from fastflight.app.gateway import open_local_gateway
+            from fastflight.gateway import LocalBackend
+
+            backend = LocalBackend(
+                catalog,
+                Actions([*state, *on_devices], authority),
+                registry,
+                shards,
+                authority=access.authority,
+                authenticator=access.authenticator,
+            )
+            gateway = open_local_gateway(settings, settings.http, backend, inventory, bridges)
+            parts.callback(gateway.close, GATEWAY_SECONDS)
+            http = gateway.url
         on_shards = [(bridge, shards.of(name)) for name, bridge in opened_bridges.items()]
-        # First of all, while every edge still answers.
+        # Runs first, while every edge still answers.
         parts.callback(drain, registry, settings.drain_seconds, bridges=on_shards)
         return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
-    raise AssertionError("the stack keeps no error to itself")
+    raise AssertionError("ExitStack suppresses no exception")
 
 
 def _recording_metrics(recordings: Recordings | DefaultRecordings | None) -> Iterable[Metric]:
@@ -112,22 +124,24 @@ def _recording_metrics(recordings: Recordings | DefaultRecordings | None) -> Ite
 def _recordings(
     settings: ServeSettings, inventory: Inventory, parts: ExitStack
 ) -> Recordings | DefaultRecordings | None:
-    """What the server keeps, for as long as `parts` last."""
-    kept = settings.recordings
-    if kept is None:
+    """Open the recordings, and have `parts` close them. None if nothing can be recorded."""
+    wanted = settings.recordings
+    if wanted is None:
         return None
     holder = f"the server at {settings.location}"
     recordings: Recordings | DefaultRecordings
-    if kept.on_demand:
-        recordings = DefaultRecordings(kept.folder, inventory, holder)
+    if wanted.on_demand:
+        recordings = DefaultRecordings(wanted.folder, inventory, holder)
     else:
-        recordings = Recordings(kept.folder, inventory, sync_ms=kept.sync_ms, retention=kept.retention, holder=holder)
+        recordings = Recordings(
+            wanted.folder, inventory, sync_ms=wanted.sync_ms, retention=wanted.retention, holder=holder
+        )
     parts.callback(recordings.close)
     return recordings
 
 
 def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: ExitStack) -> Bridge:
-    """Open a device's bridge, for as long as `parts` last."""
+    """Open a device's bridge on its shard, and have `parts` close it."""
     bridge = Bridge(DeviceFront(device), settings.ports, takeover=settings.takeover)
     shard.submit(bridge.start()).result()
     parts.callback(_close, bridge, shard)
@@ -135,6 +149,6 @@ def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: Exit
 
 
 def _close(bridge: Bridge, shard: Shard) -> None:
-    """It takes about a second, unless its loop is stuck."""
+    """Close a bridge, and give up after `BRIDGE_SECONDS`."""
     with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, Stopped):
         shard.submit(bridge.aclose()).result(BRIDGE_SECONDS)

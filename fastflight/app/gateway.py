@@ -1,10 +1,13 @@
-"""The gateway put together: a backend, its application, and a loop of its own."""
+"""Starts the gateway on an event loop of its own: in the server's process, or in front of a server elsewhere.
+
+Importing this module loads FastAPI, which takes longer than most commands run.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,21 +15,73 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
 from fastflight.app.access_settings import TlsFiles
+from fastflight.app.http_settings import DEFAULT_HOST
 from fastflight.app.remote import RemoteBackend
+from fastflight.app.settings import ServeSettings
+from fastflight.bridge import Ports
 from fastflight.client.call import DEFAULT_TIMEOUT
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.concurrency import Shard
+from fastflight.device import Inventory
 from fastflight.errors import RequestError
-from fastflight.gateway import AllowedTargets, Backend, Door, Gateway, Hear, Relay, Taps, application, listen
+from fastflight.gateway import (
+    AllowedTargets,
+    Backend,
+    Door,
+    Gateway,
+    Hear,
+    LocalBackend,
+    Relay,
+    Taps,
+    application,
+    listen,
+    taps,
+)
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 
 ROOT = Path(__file__).parents[2]
-# In a checkout, the plots that are kept there. Where fastflight is installed, the folder would be another package's.
+# The plots of a checkout. Where fastflight is installed, the folder would belong to another package.
 PLOTS = ROOT / "docs" / "results" if (ROOT / "pyproject.toml").is_file() else None
-# What is asked of the gateway and never waits: its health, its page, encoding. Beside a thread for each call that a
-# server admits, and for each stream: an upload to a slow board has one all the time.
+# For work that never waits: health, the page, encoding. Each admitted call and each stream needs a thread besides: an
+# upload to a slow board occupies one all the time.
 SPARE_THREADS = 64
+
+
+def open_local_gateway(
+    settings: ServeSettings,
+    address: tuple[str, int],
+    backend: LocalBackend,
+    inventory: Inventory,
+    bridges: Mapping[str, Ports],
+) -> Gateway:
+    """Serve `backend` over HTTP, with a relay to the targets of `settings` and to devices with a `relay:` URL.
+
+    A stream through the relay to a port of `bridges` counts as one to the bridged device.
+    """
+    relayed = [device for device in inventory.devices() if device.relayed]
+    targets = {device.relayed: device.name for device in relayed}
+    bridged = {
+        f"{DEFAULT_HOST}:{port}": name
+        for name, ports in bridges.items()
+        for port in (ports.rfc2217, ports.socket)
+        if port is not None
+    }
+    for device in relayed:
+        device.tap.begin_line("")
+    return open_gateway(
+        backend,
+        address,
+        AllowedTargets((*settings.relay, *targets), devices=bridged | targets) if settings.relay or targets else None,
+        settings.origins,
+        hosts=settings.http_hosts,
+        tls=settings.access.tls,
+        taps_of={device.name: device.tap for device in relayed}.get,
+        hear=taps(inventory),
+        plots=settings.plots,
+        limits=settings.limits,
+        timing=settings.log_debug,
+    )
 
 
 def open_gateway(
@@ -37,18 +92,18 @@ def open_gateway(
     *,
     hosts: Sequence[str] = (),
     tls: TlsFiles | None = None,
-    taps: Taps = lambda device: None,
+    taps_of: Taps = lambda device: None,
     hear: Hear | None = None,
     plots: Path | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timing: bool = False,
 ) -> Gateway:
-    """Serve `backend` at `address`, on an event loop of its own. `relay`: the targets of its relay, if it has one, and
-    `taps` see what it carries to devices; with `timing` it logs how long its reads and sends take.
+    """Serve `backend` at `address`, by HTTPS with `tls`.
 
-    `origins`: pages of other origins that may ask; `hosts`: names by which it is asked for from elsewhere; `hear`,
-    `plots`: see `application`; `limits` are those of the server. With `tls` it is HTTPS; `RequestError`
-    where the files do not belong together.
+    `relay`: the targets of the relay; None for no relay. `taps_of` gives a device's tap, which sees what the relay
+    carries to it. With `timing` the relay logs how long its reads and sends take. `origins`: pages of other origins
+    that may send requests; `hosts`: names by which other computers reach the gateway; `hear`, `plots`: see
+    `application`; `limits`: those of the server. `RequestError` if the TLS files do not belong together.
     """
     door = Door(origins, hosts, secure=tls is not None)
     context = None if tls is None else tls_context(tls)
@@ -62,7 +117,7 @@ def open_gateway(
                 door,
                 app.admit_to_relay,
                 check=backend.check,
-                taps=taps,
+                taps=taps_of,
                 timing=timing,
                 connections=app.connections,
             )
@@ -82,15 +137,14 @@ def open_remote_gateway(
     timing: bool = False,
     credentials: Credentials = NONE,
 ) -> Iterator[Gateway]:
-    """The same in front of the server at `location`, which is shown `credentials`; that one may start later.
+    """Serve the server at `location`, which may start later, with `credentials` for callers without a token.
 
-    The relay is this computer's: it connects from here, and to where this gateway may. `RequestError` names a target
-    that is none.
+    The relay connects from this computer. `RequestError` names a relay target that is not valid.
     """
     allowed = AllowedTargets(relay) if relay else None
-    pa.array([0])  # as in `open_server`: it has Arrow look for pandas now, and not on the loop
+    pa.array([0])  # as in `open_server`: Arrow looks for pandas now, not on the event loop
     connection = ServerConnection(location, DEFAULT_TIMEOUT, credentials)
-    # What callers show goes on beside nothing of the gateway's own.
+    # For callers with a token of their own: without the gateway's.
     passing = ServerConnection(location, DEFAULT_TIMEOUT, replace(credentials, token=None))
     backend = RemoteBackend(connection, passing=passing)
     closing = contextlib.closing
@@ -103,7 +157,7 @@ def open_remote_gateway(
 
 
 def tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """TLS as the Flight server has it: with the CA of clients, only those come in that have a certificate of it."""
+    """Return a context for a server. With `client_ca`, clients need a certificate that it signed."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(files.cert, files.key)

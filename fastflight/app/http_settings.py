@@ -1,4 +1,4 @@
-"""Where the gateway listens, by which names it is asked for, and whose pages may ask."""
+"""Settings of the HTTP gateway: its address, its host names, and the origins of pages that may send requests."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fastflight.errors import RequestError
 DEFAULT_HOST = "127.0.0.1"
 MAX_PORT = 65535
 MAX_PORT_DIGITS = 5
-# A host, in small letters as browsers send it, and its port; nothing after it.
+# Host and port of an origin, in lower case as browsers send it.
 ORIGIN_HOST = re.compile(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
-# A name of this computer, as a Host header has it, without a port.
+# A host name as in a Host header, without the port.
 HOST = re.compile(r"[A-Za-z0-9_.:-]{1,255}")
 
 
 def http_address(text: str, access: AccessSettings = OPEN) -> tuple[str, int]:
-    """Host and port of `PORT` or `HOST:PORT`.
+    """Return host and port of `PORT` or `HOST:PORT`.
 
-    `RequestError` for one that others than this computer could reach who need to prove nothing there.
+    `RequestError` if it is neither, or other computers could reach it without TLS and tokens.
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else DEFAULT_HOST
@@ -42,9 +42,9 @@ def http_address(text: str, access: AccessSettings = OPEN) -> tuple[str, int]:
 
 
 def http_hosts(names: Sequence[str], address: tuple[str, int] | None) -> tuple[str, ...]:
-    """The names by which the gateway at `address` is asked for, beside those of this computer's own addresses.
+    """Return the host names that the gateway at `address` answers to, beside its loopback names.
 
-    `RequestError` for a name that is none, and where nobody elsewhere could ask for it by any.
+    `RequestError` for what is no host name, and where the gateway listens on every address and has no name.
     """
     for name in names:
         if not HOST.fullmatch(name):
@@ -63,7 +63,7 @@ def http_hosts(names: Sequence[str], address: tuple[str, int] | None) -> tuple[s
 
 
 def http_origins(texts: Sequence[str]) -> tuple[str, ...]:
-    """Origins as browsers send them. `RequestError` for one that no browser would send."""
+    """Check origins, as `https://example.org:8443`. `RequestError` for one that no browser would send."""
     for text in texts:
         scheme, _, host = text.partition("://")
         if scheme not in ("http", "https") or not ORIGIN_HOST.fullmatch(host):
@@ -76,7 +76,7 @@ def http_origins(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_every(host: str) -> bool:
-    """Whether it means all addresses of this computer."""
+    """Whether `host` stands for all addresses of this computer, as 0.0.0.0 does."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:

@@ -1,10 +1,10 @@
-"""What is recorded, where to, and for how long it is kept.
+"""Settings of recordings: which devices, in which folder, and how long they are kept.
 
-In a fleet file, unknown keys are refused::
+In a fleet file, where unknown keys are errors::
 
     [recordings]                   # may be left out
     folder = "recordings"          # relative to the fleet file
-    sync_ms = 1000                 # what a power cut may cost
+    sync_ms = 1000                 # a power cut may cost the rows of this time
     max_days = 30
     max_bytes = "2GB"
 
@@ -31,7 +31,7 @@ from fastflight.errors import RequestError, nearest
 from fastflight.log import Retention
 from fastflight.sources.recordings import SYNC_MS
 
-# Each sync is work for the disk, and each row waits for one.
+# Each row waits for a sync, and each sync is work for the disk.
 MIN_SYNC_MS = 10
 MAX_SYNC_MS = 60_000
 MAX_DAYS = 36_500
@@ -43,24 +43,24 @@ EXAMPLE = 'As in [recordings] folder = "recordings", max_days = 30, max_bytes = 
 
 @dataclass(frozen=True, slots=True)
 class RecordingSettings:
-    """A folder for recordings, the devices that are recorded from the start, and what is let go of."""
+    """The folder of recordings, the devices that are recorded from the start, and when old rows are deleted."""
 
     folder: Path
     devices: tuple[str, ...] = ()
     sync_ms: int = SYNC_MS
     retention: Retention = Retention()
-    # Nothing was said of recordings: the folder is made when a device is first recorded.
+    # Neither the command line nor the fleet file mentions recordings: the first `record` makes the folder.
     on_demand: bool = False
 
 
-def bytes_of(given: Any) -> Any:
-    """A number of bytes: an integer, or text with a unit."""
-    if not isinstance(given, str):
-        return given
-    match = _BYTES.fullmatch(given)
+def bytes_of(value: Any) -> Any:
+    """Convert text with a unit to bytes. Other types are returned as they are, for pydantic to check."""
+    if not isinstance(value, str):
+        return value
+    match = _BYTES.fullmatch(value)
     amount = math.inf if match is None else float(match[1]) * UNITS[match[2]]
     if math.isinf(amount):
-        raise ValueError(f"{given[:40]!r} is no amount of bytes, as in '2GB'")
+        raise ValueError(f"{value[:40]!r} is no amount of bytes, as in '2GB'")
     return round(amount)
 
 
@@ -84,15 +84,15 @@ def recording_settings(
     *,
     marked: Sequence[str],
     table: FleetRecordings | None,
-    beside: Path | None,
+    fleet_folder: Path | None,
     folder: Path | None,
     record: Sequence[str],
     environment: Mapping[str, str],
 ) -> RecordingSettings | None:
-    """What a command line and a fleet file mean together; None where neither speaks of recordings and no home is known.
+    """Combine the `[recordings]` table of a fleet file, which is in `fleet_folder`, with options; an option wins.
 
-    `marked` are the devices with `record = true`, `table` is the file's, which lies in `beside`; `folder` and `record`
-    come from the command line and go first. `RequestError` for a name that fits no device.
+    `marked` are the devices with `record = true`; `record` are names or globs of more. None if neither mentions
+    recordings and the user has no home for the default folder. `RequestError` for a name that fits no device.
     """
     names = list(devices)
     chosen = set(marked)
@@ -108,13 +108,13 @@ def recording_settings(
             return None
     table = table or FleetRecordings()
     if folder is None and table.folder is not None:
-        folder = resolve_path(beside or Path(), table.folder, "recordings.folder")
+        folder = resolve_path(fleet_folder or Path(), table.folder, "recordings.folder")
     recorded = tuple(name for name in names if name in chosen)
     return RecordingSettings(folder or default_folder(environment), recorded, table.sync_ms, table.retention)
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """Where recordings go if nobody says where: the platform's folder for a user's data."""
+    """The default folder of recordings, in the platform's folder for a user's data. `RuntimeError` without a home."""
     if sys.platform == "win32":
         base = Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":

@@ -1,7 +1,7 @@
-"""The gateway's backend in front of a server elsewhere, by way of the Flight client.
+"""A backend for the gateway that asks a server elsewhere, with the Flight client.
 
-The server refuses and decides as it does for every client: each is passed on with the token that they showed, and
-nobody else's. What the server says among its rows goes on in its place.
+The server authenticates and authorizes: each request carries the token of its own caller and no other. Notes that the
+server sends among rows are passed on in their place.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from fastflight.service.requests import (
 from fastflight.service.source import Summary, held_bytes
 
 REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
-# What waits on the way to the server, which has as much again.
+# Rows of an upload that wait for the server, which buffers as much again.
 WAITING_BYTES = 1024 * 1024
-# Of actions that a server answers at once, however much it does. Whoever asks after its health waits for a few seconds.
+# Actions that a server answers at once even under load, with a time limit below the usual one.
 TIMEOUTS: Mapping[str, float] = {"health": 3.0}
 
 
 class RemoteBackend:
-    """Serves by asking the server of `connection`, which serves requests of these `kinds`."""
+    """Serves requests of these `kinds` by sending them to the server of `connection`."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class RemoteBackend:
         *,
         passing: ServerConnection | None = None,
     ) -> None:
-        """`passing` is the way for callers who show a token: one that shows none of its own."""
+        """`passing`: a connection without a token, for callers that have one; `connection` if None."""
         self._connection = connection
         self._passing = passing or connection
-        # Only the server knows whom it lets in.
+        # None: only the server knows whether it wants tokens.
         self.guarded: bool | None = None
         self._catalog = Catalog()
         for kind in kinds:
@@ -75,16 +75,16 @@ class RemoteBackend:
         self._revocation = RevocationCheck(lambda caller: self.identify(caller.authorization, ""))
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
-        """By asking the server. A certificate was shown to this gateway, which cannot show it to the server."""
+        """Ask the server. A certificate is ignored: the gateway has not its key, and cannot pass it on."""
         name, token = shown(authorization)
         if authorization and not token:
             raise unproven()
         asking = self._passing.showing(bearer(token)) if token else self._connection
         results = await off_loop(asking.results, "identity", b"{}")
-        told = single(results, "identity", asking.location)
+        result = single(results, "identity", asking.location)
         with understood("what the server says of who asks"):
-            identity = Identity(text(told["name"]), scopes(map(text, told["scopes"])))
-        # Who shows a token goes on with it, whatever its name: without, the gateway's own rights would be used.
+            identity = Identity(text(result["name"]), scopes(map(text, result["scopes"])))
+        # A caller with a token keeps it, even one named as ANYBODY: else the gateway's own rights would apply.
         if not token and identity == ANYBODY:
             return ANYONE
         if name and name != identity.name:
@@ -92,23 +92,23 @@ class RemoteBackend:
         return Caller(identity, bearer(token) if token else "")
 
     def check(self, caller: Caller) -> None:
-        """The server is asked now and then: it ends its streams by itself, and knows of nothing else that is open."""
+        """Raise once the token is revoked. The server knows only its own streams, so it is asked regularly."""
         self._revocation.check(caller)
 
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
-        """The server does, when it is asked."""
+        """Permit everything: the server decides when it gets the request."""
 
     def decode(self, content: bytes) -> Request:
         return decode(content, self._catalog)
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
-        return await off_loop(self._of(caller).results, name, body or b"{}", TIMEOUTS.get(name))
+        return await off_loop(self._connection_of(caller).results, name, body or b"{}", TIMEOUTS.get(name))
 
     @contextlib.asynccontextmanager
     async def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        stream = await off_loop(self._of(caller).stream, request, discard=RowStream.cancel)
+        stream = await off_loop(self._connection_of(caller).stream, request, discard=RowStream.cancel)
         async with _answered(stream, ahead_bytes) as answer:
             yield answer
 
@@ -116,51 +116,52 @@ class RemoteBackend:
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        interaction = await off_loop(self._of(caller).interaction, request, discard=left)
+        interaction = await off_loop(self._connection_of(caller).interaction, request, discard=left)
         sending = asyncio.ensure_future(_send(typed, interaction))
         try:
             async with _answered(interaction.rows, ahead_bytes) as answer:
                 yield answer
         finally:
-            await unbroken(_left(sending, interaction))
+            await unbroken(_end(sending, interaction))
 
     async def write(
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
-        handed = Channel[pa.RecordBatch](WAITING_BYTES)
-        writing = asyncio.ensure_future(worked(self._of(caller).upload(request, UploadRows(schema, handed), None)))
-        writing.add_done_callback(lambda _: handed.close())
-        # One that nobody waits for any more, since its client has left, is not news.
+        uploaded = Channel[pa.RecordBatch](WAITING_BYTES)
+        upload = self._connection_of(caller).upload(request, UploadRows(schema, uploaded), None)
+        writing = asyncio.ensure_future(worked(upload))
+        writing.add_done_callback(lambda _: uploaded.close())
+        # Fetch the exception: asyncio would log it as never retrieved if the client has left.
         writing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:
             async for batch in batches:
-                with contextlib.suppress(Stopped):  # the write has ended, and says why
-                    await handed.aput(batch, held_bytes(batch))
+                with contextlib.suppress(Stopped):  # the upload has ended; awaiting it below raises the reason
+                    await uploaded.aput(batch, held_bytes(batch))
                 if writing.done():
                     break
-            handed.finish()
+            uploaded.finish()
             return asdict(await asyncio.shield(writing))
         except BaseException as error:
-            handed.fail(error if isinstance(error, FastFlightError) else Stopped("the upload broke off"))
+            uploaded.fail(error if isinstance(error, FastFlightError) else Stopped("the upload broke off"))
             if not writing.done():
-                writing.cancel()  # which gives it up, and waits until it is settled
+                writing.cancel()  # the upload then cancels its call and waits for its end
                 await asyncio.wait([writing])
             raise
 
-    def _of(self, caller: Caller) -> ServerConnection:
-        """The way to the server for what `caller` asks."""
+    def _connection_of(self, caller: Caller) -> ServerConnection:
+        """Return the connection with the caller's token, or the gateway's own."""
         return self._passing.showing(caller.authorization) if caller.authorization else self._connection
 
 
-async def _left(sending: asyncio.Task[None], interaction: Interaction) -> None:
-    await off_loop(interaction.cancel)  # and with it a send that waits for the device
+async def _end(sending: asyncio.Task[None], interaction: Interaction) -> None:
+    await off_loop(interaction.cancel)  # also ends a send that waits for the device
     sending.cancel()
     await asyncio.wait([sending])
     await off_loop(interaction.settle)
 
 
 async def _send(typed: AsyncIterator[bytes], interaction: Interaction) -> None:
-    with contextlib.suppress(FastFlightError):  # the exchange has ended, and says why
+    with contextlib.suppress(FastFlightError):  # the exchange has ended; reading its rows raises the reason
         async for data in typed:
             await off_loop(interaction.send, data)
         interaction.done()
@@ -168,13 +169,13 @@ async def _send(typed: AsyncIterator[bytes], interaction: Interaction) -> None:
 
 @contextlib.asynccontextmanager
 async def _answered(stream: RowStream, ahead_bytes: int) -> AsyncIterator[StreamedAnswer]:
-    """What the server sends, read ahead by a thread; cancelled there when the block is left."""
+    """Read the server's rows ahead in a thread, for as long as the block runs."""
     pieces = threaded(stream.pieces, max_bytes=ahead_bytes, size_of=_size, cancel=stream.cancel)
     async with contextlib.aclosing(pieces):
         try:
             yield StreamedAnswer(stream.schema, pieces, lambda: stream.summary)
         finally:
-            stream.cancel()  # also one of which nothing was asked
+            stream.cancel()  # also when nothing was read from it
 
 
 def _size(piece: Piece) -> int:

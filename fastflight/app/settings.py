@@ -1,6 +1,7 @@
-"""What `serve` is told: where to listen, and which devices there are.
+"""The settings of a server, from a command line and a fleet file; the command line wins.
 
-Devices come from `--device NAME=URL` and from a fleet file, where unknown keys are refused::
+`settings_of` makes them. Devices come from `--device NAME=URL` and from the fleet file, a TOML file in which unknown
+keys are errors::
 
     [devices.weather]
     url = "serial:///dev/ttyACM0"
@@ -14,7 +15,7 @@ Devices come from `--device NAME=URL` and from a fleet file, where unknown keys 
     [relay]
     allow = ["127.0.0.1:2218"]
 
-What is recorded and where to is said in `fastflight.app.recording_settings`, who may ask in
+The tables of recordings are in `fastflight.app.recording_settings`, those of tokens and TLS in
 `fastflight.app.access_settings`.
 """
 
@@ -26,7 +27,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -50,23 +51,23 @@ from fastflight.errors import RequestError, nearest
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.transport.url import parse_url, shown
 
-# The embedded default: needs no hardware and nothing to install.
+# Without any device given: a simulated board, which needs no hardware.
 DEFAULT_DEVICES = {"demo": "sim:"}
-# A name stands before the colon of DEVICE:PATH, and globs choose among names: neither may be part of one.
+# Without the characters of `DEVICE:PATH` and of globs.
 DEVICE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
-# A fleet of thousands of boards fits; a disk image given by mistake is not read to its end.
+# Enough for thousands of boards; stops the reading of a disk image that was given by mistake.
 MAX_FLEET_BYTES = 1024 * 1024
-# All of a process's loops share one interpreter lock: more of them only keep what is slow apart.
+# All event loops share one interpreter lock. More of them do not make a server faster, they only isolate slow devices.
 MAX_DEFAULT_SHARDS = 4
-# Each has its threads.
+# Each shard has threads of its own.
 MAX_SHARDS = 64
-# Those that end at all in a person's patience do so in that time.
+# What open streams get by default to end by themselves.
 DRAIN_SECONDS = 5.0
-# A large file to a slow board. Who would wait longer wants no end.
+# Enough for a large file to a slow board.
 MAX_DRAIN_SECONDS = 3600.0
-# Who waits longer than this is better told to come back.
+# A client that would wait longer for admission is refused, and can come back.
 MAX_WAIT_SECONDS = 300
-# A day: who wants no limit may have one that nobody meets.
+# A day: in effect no limit.
 MAX_SILENT_SECONDS = 86_400
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
 LIMITS_EXAMPLE = "As in [limits] streams = 1000"
@@ -78,60 +79,56 @@ NOT_ENCRYPTED = (
 )
 
 
-# Of those that a command line may give.
-NO_LIMITS: Mapping[str, int | str | None] = {}
+# Limits that a command line may give; None where it does not.
+NO_LIMITS: Mapping[str, int | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeSettings:
-    """Ports in front of a device, and whether the newest writer gets it."""
+    """The bridge of one device: its ports, and whether a new client takes the device over from the present one."""
 
     ports: Ports
     takeover: bool = False
 
 
 def default_shards() -> int:
-    """An event loop for each core that this process may use, up to `MAX_DEFAULT_SHARDS`."""
-    return min(usable_cores(), MAX_DEFAULT_SHARDS)
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    """One event loop for each core that this process may use, at most `MAX_DEFAULT_SHARDS`."""
+    affinity = getattr(os, "sched_getaffinity", None)  # on Linux only
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return min(cores, MAX_DEFAULT_SHARDS)
 
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """A server: its address (port 0 takes a free one), its devices, name to URL, and the bridges of some of them.
+    """A server: its address (port 0 takes a free one), its devices (name to URL), and the bridges of some of them.
 
-    `shards` is how many event loops it has, and `limits` how many streams at a time.
+    `shards` is the number of event loops that read devices, `limits` bound streams and calls.
     """
 
     location: str = DEFAULT_LOCATION
     devices: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_DEVICES))
     bridges: Mapping[str, BridgeSettings] = field(default_factory=dict)
     shards: int = field(default_factory=default_shards)
-    # Where the gateway listens, host and port; None for no gateway.
+    # Host and port of the gateway; None for no gateway.
     http: tuple[str, int] | None = None
-    # Names by which it is asked for from elsewhere.
+    # Host names by which other computers reach the gateway.
     http_hosts: tuple[str, ...] = ()
-    # A folder of PNGs that its page shows; None for those of the checkout, if this is one.
+    # A folder of PNGs that the gateway's page shows; None for those of a checkout, if this is one.
     plots: Path | None = None
     limits: Limits = DEFAULT_LIMITS
-    # Where clients of the gateway may open TCP streams to, as `fastflight.gateway.relay_targets` has it.
+    # Targets to which clients of the gateway may open TCP streams, as in `fastflight.gateway.relay_targets`.
     relay: tuple[str, ...] = ()
-    # Pages of other origins that may ask the gateway.
+    # Origins of pages elsewhere that may send requests to the gateway.
     origins: tuple[str, ...] = ()
-    # What is kept of the devices' traffic; None where nothing is.
+    # None where nothing can be recorded.
     recordings: RecordingSettings | None = None
-    # What open streams get to end by themselves when the server is told to end.
+    # Open streams get this long to end by themselves when the server shuts down.
     drain_seconds: float = DRAIN_SECONDS
-    # Who may ask, and what the server proves itself with.
+    # Tokens and TLS.
     access: AccessSettings = OPEN
     log_json: bool = False
     log_debug: bool = False
-    # Take request ids and trace context from clients that nobody authenticates, too.
+    # Accept request ids and trace context from unauthenticated clients, too.
     trace: bool = False
 
 
@@ -214,7 +211,7 @@ def settings_of(
     devices: Sequence[str],
     fleet: Path | None,
     shards: int | None = None,
-    limits: Mapping[str, int | str | None] = NO_LIMITS,
+    limits: Mapping[str, int | None] = NO_LIMITS,
     *,
     recordings: Path | None = None,
     record: Sequence[str] = (),
@@ -228,74 +225,68 @@ def settings_of(
     tls_key: Path | None = None,
     client_ca: Path | None = None,
 ) -> ServeSettings:
-    """The settings that a command line means. `RequestError` names the option and what is wrong with it.
+    """Combine the options of a command line with a fleet file. `RequestError` names the option or key that is wrong.
 
-    `limits` come before those of the fleet file, save those that are None; `relay` comes beside its targets.
+    `devices` are `NAME=URL`. A limit that is None is taken from the fleet file; `relay` adds to the file's targets.
     """
-    read = _from_fleet(fleet) if fleet is not None else _Fleet(devices={})
-    beside = fleet.parent if fleet is not None else None
+    file = _from_fleet(fleet) if fleet is not None else _Fleet(devices={})
+    folder = fleet.parent if fleet is not None else None
     access = access_settings(
-        read.auth, read.tls, beside, tokens=tokens, cert=tls_cert, key=tls_key, client_ca=client_ca
+        file.auth, file.tls, folder, tokens=tokens, cert=tls_cert, key=tls_key, client_ca=client_ca
     )
     check_location(location, access, DEFAULT_LOCATION)
-    known = read.devices
-    chosen = {name: device.url for name, device in known.items()}
+    urls = {name: device.url for name, device in file.devices.items()}
     for text in devices:
         name, url = _from_option(text)
-        if name in chosen:
+        if name in urls:
             raise RequestError("two devices have this name", where=name, hint="Give each a name of its own")
-        chosen[name] = url
-    bridges = {name: _bridge_of(device.bridge) for name, device in known.items() if device.bridge is not None}
-    chosen = chosen or dict(DEFAULT_DEVICES)
-    for url in chosen.values():
+        urls[name] = url
+    bridges = {name: _bridge_of(device.bridge) for name, device in file.devices.items() if device.bridge is not None}
+    urls = urls or dict(DEFAULT_DEVICES)
+    for url in urls.values():
         parse_url(url)
-    kept = recording_settings(
-        chosen,
-        marked=[name for name, device in known.items() if device.record],
-        table=read.recordings,
-        beside=beside,
+    recorded = recording_settings(
+        urls,
+        marked=[name for name, device in file.devices.items() if device.record],
+        table=file.recordings,
+        fleet_folder=folder,
         folder=recordings,
         record=record,
         environment=os.environ,
     )
-    allowed = (*read.relay.allow, *relay)
-    relayed = [name for name, url in chosen.items() if url.startswith("relay:")]
+    allowed = (*file.relay.allow, *relay)
+    relayed = [name for name, url in urls.items() if url.startswith("relay:")]
     if (allowed or relayed) and http is None:
         raise RequestError(
             "the relay is a part of the gateway", where=f"relay to {[*allowed, *relayed][0]}", hint="Give --http PORT"
         )
-    if len({chosen[name] for name in relayed}) < len(relayed):
+    if len({urls[name] for name in relayed}) < len(relayed):
         raise RequestError("two devices are the same target of the relay", where=relayed[-1], hint="Name it once")
     for name in relayed:
         if name in bridges:
             raise RequestError("a target of the relay has no line to share", where=name, hint="Leave its bridge out")
     address = None if http is None else http_address(http, access)
-    told = {name: limit for name, limit in limits.items() if limit is not None}
     return ServeSettings(
         location,
-        chosen,
+        urls,
         bridges,
         shards or default_shards(),
         http=address,
         http_hosts=http_hosts(http_host, address),
         relay=allowed,
         origins=http_origins(origins),
-        recordings=kept,
-        limits=_limits(read.limits, told),
+        recordings=recorded,
+        limits=_limits(file.limits, limits),
         drain_seconds=drain_seconds,
         access=access,
     )
 
 
-def limits_of(told: Mapping[str, int | str | None]) -> Limits:
-    """The limits that a command line means; those that are None are as by default."""
-    return _limits(_FleetLimits(), {name: limit for name, limit in told.items() if limit is not None})
-
-
-def _limits(read: _FleetLimits, told: Mapping[str, Any]) -> Limits:
-    """Those of the fleet file, and before them what a command line says, as a fleet file would."""
+def _limits(of_file: _FleetLimits, options: Mapping[str, int | None]) -> Limits:
+    """The limits of the fleet file, replaced by those options that are not None."""
+    given = {name: limit for name, limit in options.items() if limit is not None}
     try:
-        return Limits(**_FleetLimits.model_validate({**read.model_dump(), **told}).model_dump())
+        return Limits(**_FleetLimits.model_validate({**of_file.model_dump(), **given}).model_dump())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = first["msg"].removeprefix("Value error, ")
@@ -303,7 +294,7 @@ def _limits(read: _FleetLimits, told: Mapping[str, Any]) -> Limits:
 
 
 def check_host(host: str) -> None:
-    """Refuse to have a bridge where others than this computer could reach it."""
+    """Raise `RequestError` unless `host` is a loopback address: a bridge has no access control."""
     if not is_loopback(host):
         raise RequestError("only this computer's own addresses can be bridged to", where=host, hint=NOT_ENCRYPTED)
 

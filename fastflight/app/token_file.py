@@ -1,8 +1,8 @@
-"""The file of tokens: read, watched, and changed.
+"""Reads, watches and changes the token file.
 
-It is JSON (`service.tokens.Book`), readable by its owner alone when made here. One that others may write is not read:
-they could let themselves in. Changes are written to a file beside it, which replaces it when it is complete. A lock of
-the operating system on a third file allows one change at a time. It ends with its process: a killed one blocks nobody.
+The file is JSON (`access.tokens.Book`). `change` makes it readable by its owner only, and a file that other users may
+write is refused: they could give themselves access. `change` writes a new file and then renames it. A file lock of the
+operating system, which ends with its process, allows one change at a time.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from fastflight.access.tokens import MAX_BOOK_BYTES, Book
 from fastflight.errors import BusyError, RequestError
 from fastflight.log.lock import FileLock
 
-# What may not be set: that its group, or others, may write.
+# Permission bits that must not be set.
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class TokenFile:
-    """What `Authenticator` reads: the content of `path` where it changed since the last time, else None."""
+    """Watches a token file for an `Authenticator`: a call returns the content if it changed, else None."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, ...] | None = None
 
     def __call__(self) -> bytes | None:
-        """`RequestError` for what cannot be read: each time, until it can be."""
+        """`RequestError` at each call for as long as the file cannot be read."""
         try:
             state = self._path.stat()
         except OSError as error:
@@ -39,17 +39,17 @@ class TokenFile:
         if seen == self._seen:
             return None
         content = read(self._path)
-        self._seen = seen  # now: where it could not be read for a moment, what was revoked must not be missed
+        self._seen = seen  # only after reading: a read that failed must be tried again, or a revocation is missed
         return content
 
 
 def read(path: Path) -> bytes:
-    """The content of a file of tokens. `RequestError` for one that others may write, and for what is no file.
+    """Return the content. `RequestError` if the file cannot be read, other users may write it, or it is no file.
 
-    A pipe in its place would have whoever looks, a call of somebody's, wait for ever: it is opened and not waited for.
+    It is opened without blocking: a pipe in its place would block the call that authenticates.
     """
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             _check_owned(path, os.fstat(file.fileno()))
             return file.read(MAX_BOOK_BYTES + 1)
     except OSError as error:
@@ -57,14 +57,14 @@ def read(path: Path) -> bytes:
 
 
 def book(path: Path) -> Book:
-    """What it says; of a file that is not there, an empty one."""
+    """Return the decoded file, or an empty book if there is no file."""
     return Book.decode(read(path)) if path.exists() else Book()
 
 
 def change(path: Path, changed: Callable[[Book], Book]) -> None:
-    """Write what `changed` makes of the book. `RequestError` if that is refused, or the file cannot be written.
+    """Replace the book by `changed(book)`. `RequestError` from `changed`, and if the file cannot be written.
 
-    Of a link, the file that it leads to is changed: a server may know that by its own name.
+    A symbolic link is followed, and the file that it points to is replaced.
     """
     path = Path(os.path.realpath(path))
     try:
@@ -81,36 +81,36 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
 
 
 def _replace(path: Path, changed: Callable[[Book], Book]) -> None:
-    beside = path.with_name(f"{path.name}.new")
+    new = path.with_name(f"{path.name}.new")
     try:
-        beside.unlink(missing_ok=True)  # of a process that was killed
-        with open(beside, "xb", opener=_for_owner) as file:
-            if path.exists():  # a server of another user may read it by its group
-                os.chmod(beside, stat.S_IMODE(path.stat().st_mode) & ~WRITABLE)
+        new.unlink(missing_ok=True)  # left by a process that was killed
+        with open(new, "xb", opener=_open_for_owner) as file:
+            if path.exists():  # the group may be allowed to read: a server may run as another user
+                os.chmod(new, stat.S_IMODE(path.stat().st_mode) & ~WRITABLE)
             file.write(changed(book(path)).encode())
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(new, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            beside.unlink()
-        if isinstance(error, OSError):  # a full disk, for one
+            new.unlink()
+        if isinstance(error, OSError):  # as on a full disk
             raise _unreadable(path, error) from error
         raise
 
 
-def _for_owner(path: str, flags: int) -> int:
+def _open_for_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _at_once(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _check_owned(path: Path, state: os.stat_result) -> None:
     if not stat.S_ISREG(state.st_mode):
         raise RequestError("not a file", where=str(path), hint="`fastflight token add NAME --scope read:*` makes one")
-    if sys.platform == "win32":  # its rights are not in the mode
+    if sys.platform == "win32":  # where st_mode does not show permissions
         return
     if state.st_mode & WRITABLE:
         raise RequestError("others may write it, and so let themselves in", where=str(path), hint=f"chmod 600 {path}")

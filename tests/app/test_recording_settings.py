@@ -78,5 +78,5 @@ def test_a_name_that_fits_no_device_is_refused() -> None:
 
 def test_a_folder_in_the_home_of_nobody_is_refused(fleet: Path) -> None:
     fleet.write_text(FLEET.replace('"kept"', '"~nobody-at-all/kept"'))
-    with pytest.raises(RequestError, match="nobody here has the home of '~nobody-at-all/kept'"):
+    with pytest.raises(RequestError, match="no user here has the home of '~nobody-at-all/kept'"):
         settings_of(HERE, [], fleet)
