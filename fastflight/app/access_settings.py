@@ -118,7 +118,7 @@ def check_location(location: str, access: AccessSettings, example: str) -> None:
     encrypted = parts.scheme == ENCRYPTED
     if not is_loopback(host) and not (encrypted and access.tls is not None and access.tokens is not None):
         raise RequestError(
-            "others than this computer are served with TLS and tokens alone",
+            "other computers can connect only with TLS and tokens",
             where=location,
             hint=f"Give {fix(parts.netloc)}; `fastflight cert server NAME` and `fastflight token add NAME --scope "
             "read:*` make the files. Or listen on 127.0.0.1, and use a tunnel (ssh -L) from elsewhere",

@@ -32,7 +32,7 @@ def http_address(text: str, access: AccessSettings = OPEN) -> tuple[str, int]:
         )
     if not is_loopback(host) and (access.tls is None or access.tokens is None):
         raise RequestError(
-            "others than this computer are served with TLS and tokens alone",
+            "other computers can connect only with TLS and tokens",
             where=f"--http {text[:100]}",
             hint=f"Give --http {text[:100]} --http-host NAME --server grpc+tls://{DEFAULT_HOST}:8815 --tls-cert "
             "server.pem --tls-key server.key --tokens tokens.json; `fastflight cert server NAME` and `fastflight token "

@@ -19,15 +19,21 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
 
 from fastflight.cli import screen
+from fastflight.cli.options import LOGGING
 from fastflight.runtime.tracing import with_ids
 from fastflight.simulator import sandbox
 from fastflight.transport.url import scheme_of
 
 log = structlog.get_logger(__name__)
 
-AsJsonLines = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.")]
+AsJsonLines = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.", rich_help_panel=LOGGING)]
 InDetail = Annotated[
-    bool, typer.Option("--log-debug", help="Log in detail, too: how long the relay's reads and sends take.")
+    bool,
+    typer.Option(
+        "--log-debug",
+        help="Log in detail, too: how long the relay's reads and sends take.",
+        rich_help_panel=LOGGING,
+    ),
 ]
 
 

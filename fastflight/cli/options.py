@@ -54,10 +54,23 @@ class How(TypedDict):
     interrupt: bool
 
 
+# The groups of options that `serve --help` and others show.
+DEVICES, NETWORK, RECORDINGS, LIMITS, ACCESS, LOGGING = (
+    "Devices",
+    "Network",
+    "Recordings",
+    "Limits",
+    "Access",
+    "Logging",
+)
+
 HttpOrigins = Annotated[
     list[str] | None,
     typer.Option(
-        "--http-origin", metavar="URL", help="A page of another origin that may ask over HTTP; may be given again."
+        "--http-origin",
+        metavar="URL",
+        help="An origin whose pages may send requests over HTTP; may be given again.",
+        rich_help_panel=NETWORK,
     ),
 ]
 Drain = Annotated[
@@ -67,7 +80,8 @@ Drain = Annotated[
         metavar="SECONDS",
         min=0,
         max=MAX_DRAIN_SECONDS,
-        help="What open streams get to end by themselves when it is told to end.",
+        help="How long open streams have to end by themselves when the server shuts down.",
+        rich_help_panel=LIMITS,
     ),
 ]
 RelayAllow = Annotated[
@@ -75,6 +89,7 @@ RelayAllow = Annotated[
     typer.Option(
         "--relay-allow",
         metavar="HOST:PORT",
-        help="Let browsers open TCP streams to it, through the gateway; may be given again.",
+        help="Let browsers open TCP streams to this address through the gateway; may be given again.",
+        rich_help_panel=NETWORK,
     ),
 ]

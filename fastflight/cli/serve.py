@@ -16,7 +16,17 @@ from fastflight.cli import screen
 from fastflight.cli.bridge import listed
 from fastflight.cli.exits import told_in_one_line
 from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr, warn_of_open_boards
-from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
+from fastflight.cli.options import (
+    ACCESS,
+    DEVICES,
+    LIMITS,
+    LOGGING,
+    NETWORK,
+    RECORDINGS,
+    Drain,
+    HttpOrigins,
+    RelayAllow,
+)
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.runtime.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
@@ -25,35 +35,59 @@ from fastflight.transport.url import parse_url, shown
 
 
 def serve(
-    server: Annotated[
-        str,
-        typer.Option(
-            "--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="Where to listen; port 0: a free one."
-        ),
-    ] = DEFAULT_LOCATION,
     device: Annotated[
         list[str] | None,
-        typer.Option("--device", metavar="NAME=URL", help="A device to serve; may be given again."),
+        typer.Option(
+            "--device", metavar="NAME=URL", help="A device to serve; may be given again.", rich_help_panel=DEVICES
+        ),
     ] = None,
     fleet: Annotated[
         Path | None,
-        typer.Option("--fleet", metavar="FILE", help="A TOML file of devices: \\[devices.NAME] and url = ..."),
+        typer.Option(
+            "--fleet",
+            metavar="FILE",
+            help="A TOML file of devices: \\[devices.NAME] and url = ...",
+            rich_help_panel=DEVICES,
+        ),
     ] = None,
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server",
+            envvar="FASTFLIGHT_SERVER",
+            metavar="URL",
+            help="Where to listen; port 0: a free one.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = DEFAULT_LOCATION,
     shards: Annotated[
         int | None,
         typer.Option(
-            "--shards", metavar="N", min=1, max=MAX_SHARDS, help="Event loops. By default one for each core, at most 4."
+            "--shards",
+            metavar="N",
+            min=1,
+            max=MAX_SHARDS,
+            help="Event loops. By default one for each core, at most 4.",
+            rich_help_panel=LIMITS,
         ),
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="[HOST:]PORT", help="Serve the same over HTTP, or HTTPS with --tls-cert."),
+        typer.Option(
+            "--http",
+            metavar="[HOST:]PORT",
+            help="Serve the same over HTTP, or HTTPS with --tls-cert.",
+            rich_help_panel=NETWORK,
+        ),
     ] = None,
     http_origin: HttpOrigins = None,
     http_host: Annotated[
         list[str] | None,
         typer.Option(
-            "--http-host", metavar="NAME", help="A name by which others reach the gateway; may be given again."
+            "--http-host",
+            metavar="NAME",
+            help="A host name by which other computers reach the gateway; may be given again.",
+            rich_help_panel=NETWORK,
         ),
     ] = None,
     plots: Annotated[
@@ -63,29 +97,49 @@ def serve(
             metavar="DIR",
             exists=True,
             file_okay=False,
-            help="PNGs to show on the page of --http, as the benchmark makes them.",
+            help="A folder of PNGs to show on the page of --http.",
+            rich_help_panel=NETWORK,
         ),
     ] = None,
     relay_allow: RelayAllow = None,
     max_streams: Annotated[
         int | None,
-        typer.Option("--max-streams", metavar="N", min=1, help=f"Streams at a time, in all. By default {MAX_STREAMS}."),
+        typer.Option(
+            "--max-streams",
+            metavar="N",
+            min=1,
+            help=f"Open streams in all. By default {MAX_STREAMS}.",
+            rich_help_panel=LIMITS,
+        ),
     ] = None,
     max_streams_per_device: Annotated[
         int | None,
         typer.Option(
-            "--max-streams-per-device", metavar="N", min=1, help=f"On one device. By default {MAX_STREAMS_PER_DEVICE}."
+            "--max-streams-per-device",
+            metavar="N",
+            min=1,
+            help=f"Open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
+            rich_help_panel=LIMITS,
         ),
     ] = None,
     max_streams_per_client: Annotated[
         int | None,
         typer.Option(
-            "--max-streams-per-client", metavar="N", min=1, help="From one address. By default only --max-streams."
+            "--max-streams-per-client",
+            metavar="N",
+            min=1,
+            help="Open streams of one client address. By default only --max-streams.",
+            rich_help_panel=LIMITS,
         ),
     ] = None,
     record: Annotated[
         list[str] | None,
-        typer.Option("--record", metavar="NAME", help="Record a device; may be given again, or a glob: '*' for all."),
+        typer.Option(
+            "--record",
+            metavar="NAME",
+            help="Record a device; may be given again, or a glob: '*' for all.",
+            rich_help_panel=RECORDINGS,
+        ),
     ] = None,
     recordings: Annotated[
         Path | None,
@@ -93,24 +147,44 @@ def serve(
             "--recordings",
             metavar="DIR",
             file_okay=False,
-            help="Where recordings are kept. By default, once a device is recorded, in fastflight/recordings in the "
+            help="The folder of recordings. By default fastflight/recordings in the "
             "folder for your data: $XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support on macOS, "
             "%LOCALAPPDATA% on Windows.",
+            rich_help_panel=RECORDINGS,
         ),
     ] = None,
     tokens: Annotated[
         Path | None,
-        typer.Option("--tokens", metavar="FILE", help="Who may what, as `fastflight token` writes it."),
+        typer.Option(
+            "--tokens",
+            metavar="FILE",
+            help="The tokens of clients and what each may do, as `fastflight token` writes them.",
+            rich_help_panel=ACCESS,
+        ),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", metavar="FILE", help="The server's certificate, PEM, for grpc+tls://.")
+        Path | None,
+        typer.Option(
+            "--tls-cert", metavar="FILE", help="The server's certificate, PEM, for grpc+tls://.", rich_help_panel=ACCESS
+        ),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="Its key, as `fastflight cert` makes both.")
+        Path | None,
+        typer.Option(
+            "--tls-key",
+            metavar="FILE",
+            help="The key of the certificate; `fastflight cert` makes both.",
+            rich_help_panel=ACCESS,
+        ),
     ] = None,
     client_ca: Annotated[
         Path | None,
-        typer.Option("--client-ca", metavar="FILE", help="The CA of the certificates that clients have to show."),
+        typer.Option(
+            "--client-ca",
+            metavar="FILE",
+            help="Accept only clients with a certificate that this CA signed.",
+            rich_help_panel=ACCESS,
+        ),
     ] = None,
     drain: Drain = DRAIN_SECONDS,
     log_json: AsJsonLines = False,
@@ -118,13 +192,15 @@ def serve(
     trace: Annotated[
         bool,
         typer.Option(
-            "--trace", help="Take request ids and trace context from clients by Flight, for a fifth of small answers."
+            "--trace",
+            help="Accept request ids and trace context from Flight clients; small requests get a fifth slower.",
+            rich_help_panel=LOGGING,
         ),
     ] = False,
 ) -> None:
     """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
 
-    Others than this computer are served with TLS and tokens alone.
+    Other computers can connect only with TLS and tokens.
 
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
