@@ -87,24 +87,25 @@ def content(name: str, seq: int) -> bytes:
 def record(folder: str, seed: int, acknowledge: Connection) -> None:
     """The process that is killed."""
     chance = random.Random(seed)
-    store = Store(folder, sync_ms=SYNC_MS, segment_bytes=SEGMENT_BYTES, retention=RETENTION)
-    logs = [store.open(name, SCHEMA) for name in LOGS]
-    while True:
-        tickets: list[tuple[int, Ticket]] = []
-        for _ in range(PIPELINED):
-            number = chance.randrange(len(logs))
-            log = logs[number]
-            following = log.next_seq
-            batch = batch_of(log.name, following, chance.randint(1, 60))
-            tickets.append((number, log.append(batch, expected=following)))
-        for number, ticket in tickets:
-            os.write(acknowledge.fileno(), ACKNOWLEDGED.pack(number, ticket.result().last + 1))
-        if chance.random() < 0.05:
-            log = chance.choice(logs)
-            log.trim(log.next_seq - KEPT_ROWS).result()
-            store.sweep()
-        if chance.random() < 0.05:
-            compact(store)
+    # Closed where it fails: its threads would keep the process from ending.
+    with Store(folder, sync_ms=SYNC_MS, segment_bytes=SEGMENT_BYTES, retention=RETENTION) as store:
+        logs = [store.open(name, SCHEMA) for name in LOGS]
+        while True:
+            tickets: list[tuple[int, Ticket]] = []
+            for _ in range(PIPELINED):
+                number = chance.randrange(len(logs))
+                log = logs[number]
+                following = log.next_seq
+                batch = batch_of(log.name, following, chance.randint(1, 60))
+                tickets.append((number, log.append(batch, expected=following)))
+            for number, ticket in tickets:
+                os.write(acknowledge.fileno(), ACKNOWLEDGED.pack(number, ticket.result().last + 1))
+            if chance.random() < 0.05:
+                log = chance.choice(logs)
+                log.trim(log.next_seq - KEPT_ROWS).result()
+                store.sweep()
+            if chance.random() < 0.05:
+                compact(store)
 
 
 def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], None]) -> Outcome:

@@ -116,14 +116,21 @@ OPTIONS = [
     Case("an address of nothing", ("location", ""), RequestError, "not an address of a server"),
     Case("an address without port", ("location", "grpc://127.0.0.1"), RequestError, "not an address of a server"),
     Case("an address of all", ("location", "grpc://0.0.0.0:8815"), RequestError, "other computers can connect only"),
-    Case("an address of all, in IPv6", ("location", "grpc://[::]:8815"), RequestError, "other computers can connect only"),
+    Case(
+        "an address of all, in IPv6", ("location", "grpc://[::]:8815"), RequestError, "other computers can connect only"
+    ),
     Case(
         "an address by a name that looks local",
         ("location", "grpc://localhost.evil.com:1"),
         RequestError,
         "other computers can connect only",
     ),
-    Case("an address in one number", ("location", "grpc://2130706433:1"), RequestError, "other computers can connect only"),
+    Case(
+        "an address in one number",
+        ("location", "grpc://2130706433:1"),
+        RequestError,
+        "other computers can connect only",
+    ),
     Case("half an IPv6 address", ("location", "grpc://[::1:1"), RequestError, "not an address"),
     Case("an address with a path", ("location", "grpc://127.0.0.1:1/a"), RequestError, "not an address of a server"),
     Case("a port beyond all", ("location", "grpc://127.0.0.1:99999"), RequestError, "not an address"),

@@ -39,6 +39,7 @@ def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytes
         for seq in range(100):
             log.append(kept([Chunk(seq, seq * 1000, "rx", b"tiny")], {})).result()
         tidying = Tidying(store)
+        tidying._over.set()  # ends the thread of its own, which would wait a minute
         monkeypatch.setattr(tidying, "_over", Resting())
         working = threading.Thread(target=tidying.tidy)
         working.start()
