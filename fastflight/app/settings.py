@@ -116,7 +116,7 @@ class ServeSettings:
     # A folder of PNGs that the gateway's page shows; None for those of a checkout, if this is one.
     plots: Path | None = None
     limits: Limits = DEFAULT_LIMITS
-    # Targets to which clients of the gateway may open TCP streams, as in `fastflight.gateway.relay_targets`.
+    # Targets to which clients of the gateway may open TCP streams, as in `fastflight.gateway.relay.targets`.
     relay: tuple[str, ...] = ()
     # Origins of pages elsewhere that may send requests to the gateway.
     origins: tuple[str, ...] = ()

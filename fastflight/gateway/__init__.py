@@ -3,12 +3,12 @@
 from fastflight.gateway.app import application
 from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.door import Door
-from fastflight.gateway.hearing import Hear, taps
-from fastflight.gateway.listening import DEFAULT_HOST, Gateway, listen
+from fastflight.gateway.http.listening import DEFAULT_HOST, Gateway, listen
 from fastflight.gateway.local import LocalBackend
-from fastflight.gateway.relay import Relay
-from fastflight.gateway.relay_stream import Taps
-from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.gateway.page.hearing import Hear, taps
+from fastflight.gateway.relay.relay import Relay
+from fastflight.gateway.relay.stream import Taps
+from fastflight.gateway.relay.targets import AllowedTargets
 
 __all__ = [
     "DEFAULT_HOST",

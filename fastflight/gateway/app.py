@@ -16,27 +16,26 @@ from starlette.routing import Match
 
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import openapi
-from fastflight.gateway.accepting import chosen
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller, Callers
+from fastflight.gateway.content.accepting import chosen
+from fastflight.gateway.content.files import ROW_FORMATS, Files, keys_of
+from fastflight.gateway.content.formats import encoder_of
+from fastflight.gateway.content.streaming import Streamed, while_connected
+from fastflight.gateway.content.uploads import Content
 from fastflight.gateway.door import Door
-from fastflight.gateway.files import ROW_FORMATS, Files, keys_of
-from fastflight.gateway.formats import encoder_of
+from fastflight.gateway.errors import ErrorAnswers, HttpRefusal, error_answer
 from fastflight.gateway.front import FrontApplication
-from fastflight.gateway.hearing import Hear
 from fastflight.gateway.metrics import EdgeMetrics, ServerMetrics
-from fastflight.gateway.page import Page
-from fastflight.gateway.repl import Repls
-from fastflight.gateway.session import Sessions
+from fastflight.gateway.page.hearing import Hear
+from fastflight.gateway.page.page import Page
+from fastflight.gateway.page.viewers import Viewers
 from fastflight.gateway.small import Made
-from fastflight.gateway.sockets import AcceptedUpgrade, Opening, Sockets
-from fastflight.gateway.status import HttpRefusal, told
-from fastflight.gateway.streaming import Streamed, while_connected
-from fastflight.gateway.telling import Telling
-from fastflight.gateway.tickets import LIFETIME_SECONDS, Grant, Tickets
-from fastflight.gateway.uploads import Content
-from fastflight.gateway.viewers import Viewers
+from fastflight.gateway.ws.repl import Repls
+from fastflight.gateway.ws.session import Sessions
+from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening, Sockets
+from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, Grant, Tickets
 from fastflight.service.requests import MAX_REQUEST_BYTES
 from fastflight.service.wire import parse
 
@@ -134,7 +133,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         exception_handlers={HTTPException: _no_route},
         responses=openapi.DEFAULT,
     )
-    app.add_middleware(Telling)
+    app.add_middleware(ErrorAnswers)
     files = Files(backend)
 
     @app.post("/stream", openapi_extra=openapi.STREAM, response_class=Response, tags=["rows"])
@@ -234,5 +233,5 @@ async def _no_route(request: Request, error: Exception) -> Response:
         matching = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
         headers["allow"] = hint = ", ".join(sorted({method for each in matching for method in each.methods}))
         hint = f"Allowed: {hint}"
-    status, body = told(HttpRefusal(error.status_code, str(error.detail).lower(), where=path, hint=hint))
+    status, body = error_answer(HttpRefusal(error.status_code, str(error.detail).lower(), where=path, hint=hint))
     return Response(body, status, headers, "application/json")

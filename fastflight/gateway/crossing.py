@@ -1,19 +1,39 @@
-"""From a blocking iterator to a coroutine: what a sync source gives, read on the gateway's loop."""
+"""Passes rows between the gateway's event loop and a source that runs elsewhere: in a thread, or on a shard.
+
+`threaded` reads a blocking iterator on the loop. `carry_out` writes rows of the loop with a writer that `on_shard` or
+`in_thread` makes. Both hand over through a `Channel`, which is bounded by bytes. If the rows fail or their client
+leaves, the writer gets that error before the rows that still wait, and has cleaned up when `carry_out` returns.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextvars
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import closing
 from typing import TypeVar
 
-from fastflight.concurrency import Channel, failure_of, off_loop
+import pyarrow as pa
+
+from fastflight.concurrency import Channel, Shard, failure_of, off_loop
+from fastflight.errors import FastFlightError, Stopped
+from fastflight.runtime.stream import Stream
+from fastflight.service.source import Sent, Summary, held_bytes
 
 T = TypeVar("T")
 
-# What a thread that is no longer wanted gets to see so: a sync source shows signs of life now and then.
+# For a thread to see that its channel is cancelled: a sync source yields an empty lot now and then.
 JOIN_SECONDS = 5.0
+# Rows that wait for a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
+WAITING_BYTES = 1024 * 1024
+# For a writer to clean up (remove its temporary file) after the upload broke off.
+ABORT_SECONDS = 5.0
+
+Rows = AsyncIterator[pa.RecordBatch]
+Handed = Channel[pa.RecordBatch]
+Writing = concurrent.futures.Future[Summary]
 
 
 async def threaded(
@@ -23,9 +43,9 @@ async def threaded(
     size_of: Callable[[T], int],
     cancel: Callable[[], None] | None = None,
 ) -> AsyncGenerator[T, None]:
-    """Iterate `items()` in a thread of its own, and give them to this coroutine. Closing it ends the iteration.
+    """Iterate `items()` in a thread of its own and yield what it gives. Closing this generator ends the iteration.
 
-    `cancel` is called then, from another thread: it wakes an iterator that waits without signs of life.
+    `cancel` is called when this generator ends: it wakes an iterator that waits and yields nothing meanwhile.
     """
     handed = Channel[T](max_bytes)
     thread = threading.Thread(
@@ -51,3 +71,97 @@ def _iterate(items: Callable[[], Generator[T, None, None]], handed: Channel[T], 
         handed.fail(failure_of(error))
     else:
         handed.finish()
+
+
+def on_shard(shard: Shard, write: Callable[[Rows], Awaitable[Summary]]) -> tuple[Handed, Callable[[], Writing]]:
+    """Return a channel for rows, and a function that starts a `write` of them on `shard`."""
+    handed = Handed(WAITING_BYTES)
+
+    async def consume() -> Summary:
+        try:
+            return await write(_each(handed))
+        finally:
+            await handed.aclose()
+
+    return handed, lambda: shard.submit(consume())
+
+
+def in_thread(write: Callable[[Sent], Summary]) -> tuple[Handed, Callable[[], Writing]]:
+    """As `on_shard`, for a `write` that blocks: it gets a thread."""
+    handed = Handed(WAITING_BYTES)
+    ended: Writing = concurrent.futures.Future()
+    # A thread cannot be cancelled, so its future must not be.
+    ended.set_running_or_notify_cancel()
+
+    def consume() -> None:
+        try:
+            summary = write(handed)
+        except BaseException as error:
+            ended.set_exception(error)
+        else:
+            ended.set_result(summary)
+        finally:
+            handed.close()
+
+    def start() -> Writing:
+        threading.Thread(
+            target=contextvars.copy_context().run, args=(consume,), name="gateway-sync", daemon=True
+        ).start()
+        return ended
+
+    return handed, start
+
+
+async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, stream: Stream) -> Summary:
+    """Start the writer, hand it all `rows`, and return its summary."""
+    writing = start()
+    try:
+        await _hand_in(handed, rows, stream)
+        summary = await asyncio.shield(_awaited(writing))
+    except BaseException as error:
+        broken = error if isinstance(error, FastFlightError) else Stopped("the upload broke off")
+        handed.cancel(broken)
+        if not writing.done():
+            await _settled(writing)
+        raise
+    if not handed.exhausted:
+        raise FastFlightError("the source ended before the upload")
+    return summary
+
+
+async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> None:
+    """Put `rows` into the channel until they end, or the writer does."""
+    async for batch in rows:
+        stream.passing()  # raises if the client's token was revoked: nothing else asks during an upload
+        size = pa.ipc.get_record_batch_size(batch)
+        stream.count(batch.num_rows, size)
+        try:
+            await handed.aput(batch, held_bytes(batch, size))
+        except Stopped:
+            return
+    handed.finish()
+
+
+async def _settled(writing: Writing) -> None:
+    """Wait for the writer's clean-up, even if this task is cancelled; then cancel the writer."""
+    waiting = asyncio.ensure_future(asyncio.wait([_awaited(writing)], timeout=ABORT_SECONDS))
+    try:
+        await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        await waiting
+        raise
+    finally:
+        writing.cancel()
+
+
+def _awaited(writing: Writing) -> asyncio.Future[Summary]:
+    """Wrap the future for this loop. Fetch its exception: asyncio would log one that nobody awaits any more."""
+    awaited = asyncio.wrap_future(writing)
+    awaited.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return awaited
+
+
+async def _each(handed: Handed) -> AsyncIterator[pa.RecordBatch]:
+    """Yield the rows: a writer may close a generator, and must not close the channel."""
+    async for batch in handed:
+        yield batch

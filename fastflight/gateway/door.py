@@ -1,8 +1,10 @@
-"""Whose requests are taken: by the host that they ask for, and the page that they come from.
+"""Decides which requests are accepted, by their `Host` header and the origin of the page that sends them.
 
-A server on loopback is reachable by every page that the user's browser shows. So a request must name this computer as
-its host (a page that rebinds its own name to 127.0.0.1 does not), and one that a page sends must be from a page of the
-gateway itself or of an allowed origin: a browser always says, in `Origin` or in `Sec-Fetch-Site`.
+Every page that the user's browser shows can reach a server on loopback. So a request must name this computer as its
+host, which a page that rebinds its own name to 127.0.0.1 does not. A request of a page must come from a page of the
+gateway or of an allowed origin: browsers say so in `Origin` or `Sec-Fetch-Site`.
+
+Only allowed origins get CORS headers (fetch standard), each only its own, never `*`. There are no cookies.
 """
 
 from __future__ import annotations
@@ -11,40 +13,48 @@ import ipaddress
 from collections.abc import Iterable
 
 from fastflight.gateway.asgi import Header
-from fastflight.gateway.status import HttpRefusal
+from fastflight.gateway.errors import HttpRefusal
 
-# One per spelling of the address, of which there are few.
+# Host headers whose verdict is cached; there are few spellings of one address.
 MAX_KNOWN_HOSTS = 64
-# What stands for a header that was sent twice, where it must be one: no host and no origin.
+# In place of a header that was sent twice: matches no host and no origin.
 SEVERAL = b","
+CORS_METHODS = b"GET, HEAD, POST, PUT, DELETE"
+# Request headers that the routes read, and that a page may not send without permission.
+CORS_REQUEST_HEADERS = b"accept, authorization, content-type, if-match, if-none-match, if-range, range"
+# Answer headers that a page may not read without permission.
+CORS_ANSWER_HEADERS = b"accept-ranges, content-disposition, content-range, etag, fastflight-path, retry-after"
+# How long a browser may cache the permission.
+CORS_MAX_AGE_SECONDS = b"600"
+VARY: Header = (b"vary", b"origin")
 
 
 class Door:
-    """Whose requests are taken: by the host they ask for, and the page they come from."""
+    """Accepts or refuses requests; see the module."""
 
     def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] = (), *, secure: bool = False) -> None:
-        """`origins`: pages of other origins that may ask, as `https://host:port`.
+        """`origins`: other origins whose pages are allowed, as `https://host:port`.
 
-        `hosts`: names by which this computer is asked for from elsewhere; `secure`: over TLS.
+        `hosts`: names by which other computers reach this one; `secure`: served over TLS.
         """
         self._origins = frozenset(origin.encode() for origin in origins)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._scheme = b"https://" if secure else b"http://"
-        # Host headers that were looked at; bounded, since a client chooses them.
+        # Verdicts by Host header; bounded, since clients choose them.
         self._known: dict[bytes, bool] = {}
 
     @property
     def has_others(self) -> bool:
-        """Whether pages of any other origin may ask."""
+        """Whether any other origin is allowed."""
         return bool(self._origins)
 
     def other(self, headers: Iterable[Header]) -> bytes | None:
-        """The other origin whose page asks, if it is an allowed one."""
+        """Return the request's origin if it is an allowed one, else None."""
         origin = next((value for name, value in headers if name == b"origin"), b"")
         return origin if origin in self._origins else None
 
     def check(self, headers: Iterable[Header]) -> None:
-        """`HttpRefusal` for a request that a stranger's page may have sent."""
+        """Raise `HttpRefusal` for a request that a page of a strange origin may have sent."""
         host = origin = site = mode = b""
         for name, value in headers:
             if name == b"host":
@@ -61,7 +71,7 @@ class Door:
             raise HttpRefusal(
                 403, "pages from elsewhere may not ask", where="Origin", hint="Allow the origin when serving"
             )
-        # Of another port of this computer: its pages may have a link here, and may have nothing loaded from here.
+        # `same-site` is another port of this computer: its pages may link here, but not load anything from here.
         if not origin and (site == b"cross-site" or (site == b"same-site" and mode != b"navigate")):
             raise HttpRefusal(
                 403, "pages from elsewhere may not ask", where="Sec-Fetch-Site", hint="Open the address itself"
@@ -83,7 +93,7 @@ class Door:
 
 
 def _name_of(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     name, bracket, _ = host.removeprefix("[").partition("]")
     if not bracket:
         name = host.rpartition(":")[0] or host
@@ -97,3 +107,23 @@ def _is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def cors_headers(origin: bytes) -> list[Header]:
+    """Return the headers of an answer that pages of `origin` may read."""
+    return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", CORS_ANSWER_HEADERS)]
+
+
+def preflight_headers(origin: bytes) -> list[Header]:
+    """Return the headers of the answer to a preflight request from `origin`."""
+    return [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-allow-methods", CORS_METHODS),
+        (b"access-control-allow-headers", CORS_REQUEST_HEADERS),
+        (b"access-control-max-age", CORS_MAX_AGE_SECONDS),
+    ]
+
+
+def is_preflight(method: str, headers: Iterable[Header]) -> bool:
+    """Return whether this is a CORS preflight request."""
+    return method == "OPTIONS" and any(name == b"access-control-request-method" for name, _ in headers)

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from fastflight.errors import Unauthenticated
-from fastflight.gateway import cors
 from fastflight.gateway.asgi import (
     CALLER,
     CERTIFICATE,
@@ -27,11 +26,10 @@ from fastflight.gateway.asgi import (
     begin,
 )
 from fastflight.gateway.callers import ANYONE, Caller, Callers
-from fastflight.gateway.connections import Connections
-from fastflight.gateway.door import Door
+from fastflight.gateway.door import VARY, Door, cors_headers, is_preflight, preflight_headers
+from fastflight.gateway.errors import HttpRefusal, send_error
+from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.small import Make, Small
-from fastflight.gateway.status import HttpRefusal
-from fastflight.gateway.telling import send_error
 
 # Methods whose content means something.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
@@ -70,7 +68,7 @@ class FrontApplication:
         self._callers = callers
         self._public = frozenset(public)
         self._shares = door.has_others
-        more = [cors.VARY] if self._shares else []
+        more = [VARY] if self._shares else []
         self._small = {path: Small(make, more) for path, make in small.items()}
         self._small_urls = {path.encode(): (each, path in self._public) for path, each in self._small.items()}
         self._behind = behind
@@ -114,8 +112,8 @@ class FrontApplication:
             return
         if self._door.has_others:
             origin = self._door.other(scope["headers"])
-            if origin is not None and cors.is_preflight(scope["method"], scope["headers"]):
-                heads = [*cors.preflight(origin), cors.VARY]
+            if origin is not None and is_preflight(scope["method"], scope["headers"]):
+                heads = [*preflight_headers(origin), VARY]
                 await send({"type": "http.response.start", "status": 204, "headers": heads})
                 await send(EMPTY)
                 return
@@ -203,11 +201,11 @@ def _check_coding(scope: Scope) -> None:
 
 def _sharing(send: Send, origin: bytes | None) -> Send:
     """`send`, with what tells a browser that pages of `origin` may read the answer; None: no other origin's."""
-    more = [cors.VARY, *(cors.shared(origin) if origin is not None else [])]
+    more = [VARY, *(cors_headers(origin) if origin is not None else [])]
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = [each for each in message["headers"] if each != cors.VARY]
+            given = [each for each in message["headers"] if each != VARY]
             message = {**message, "headers": [*given, *more]}
         await send(message)
 

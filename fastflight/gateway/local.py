@@ -23,9 +23,8 @@ from fastflight.concurrency import Channel, Shards, across, off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.backend import AHEAD_BYTES, StreamedAnswer
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.crossing import threaded
-from fastflight.gateway.typed import TYPED, handing_in
-from fastflight.gateway.writing import WAITING_BYTES, Handed, Writing, carry_out, in_thread, on_shard
+from fastflight.gateway.crossing import WAITING_BYTES, Handed, Writing, carry_out, in_thread, on_shard, threaded
+from fastflight.gateway.ws.typed import TYPED, handing_in
 from fastflight.runtime.outgoing import Account, Piece, Run, aruns, held, runs
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry

@@ -14,11 +14,11 @@ from prometheus_client.registry import Collector
 from fastflight.concurrency import off_loop
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.connections import Connections
-from fastflight.gateway.session import Sessions
+from fastflight.gateway.http.connections import Connections
+from fastflight.gateway.page.viewers import Viewers
 from fastflight.gateway.small import Made
-from fastflight.gateway.sockets import Sockets
-from fastflight.gateway.viewers import Viewers
+from fastflight.gateway.ws.session import Sessions
+from fastflight.gateway.ws.sockets import Sockets
 from fastflight.runtime.metrics import from_json
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"

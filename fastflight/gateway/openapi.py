@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastflight.gateway.file_answers import ANY_TYPE, FILE_TYPES
-from fastflight.gateway.formats import MEDIA_TYPES
+from fastflight.gateway.content.file_answers import ANY_TYPE, FILE_TYPES
+from fastflight.gateway.content.formats import MEDIA_TYPES
 
 DESCRIPTION = """The requests of the Flight server over HTTP. Rows come as Arrow IPC, JSON lines, CSV or Parquet, as
 they come from the device; an answer that ends in an error is broken off. Errors are JSON: `code`, `what`, `where`,

@@ -14,7 +14,7 @@ from typing import Any
 
 from fastflight.gateway.asgi import EMPTY, Header, Scope, Send
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.conditions import matches
+from fastflight.gateway.content.conditions import matches
 from fastflight.runtime import tracing as trace
 
 # How old a kept answer may be. A page that asks ten times a second sees every change.

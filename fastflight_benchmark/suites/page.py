@@ -23,7 +23,7 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from fastflight.errors import FastFlightError
-from fastflight.gateway.fleet import TICK_SECONDS
+from fastflight.gateway.page.fleet import TICK_SECONDS
 from fastflight_benchmark import machine, output, report
 from fastflight_benchmark.live.fleet import printing
 from fastflight_benchmark.live.printing import Options as Boards

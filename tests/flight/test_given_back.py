@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from fastflight.gateway.typed import TYPED
+from fastflight.gateway.ws.typed import TYPED
 from fastflight.runtime import outgoing
 from fastflight.server import answers, exchanges, incoming, uploads
 from fastflight.simulator import samples

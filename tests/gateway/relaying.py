@@ -14,10 +14,10 @@ from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import Protocol, Side
 
 from fastflight.gateway.asgi import Receive, Scope, Send
-from fastflight.gateway.relay_client import RelayClient
-from fastflight.gateway.relay_outgoing import Buffers
-from fastflight.gateway.relay_targets import AllowedTargets
-from fastflight.gateway.relay_wire import SocketWire
+from fastflight.gateway.relay.client import RelayClient
+from fastflight.gateway.relay.outgoing import Buffers
+from fastflight.gateway.relay.targets import AllowedTargets
+from fastflight.gateway.relay.wire import SocketWire
 from fastflight.protocol.relay import Closed, End, Event, Opened, RelayConnection, RelayData
 
 LOCAL = ("127.0.0.1:*", "[::1]:*")

@@ -14,7 +14,7 @@ from fastflight.app.compose import RunningServer, open_server
 from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
-from fastflight.gateway import hearing
+from fastflight.gateway.page import hearing
 from fastflight.testing.browser import OPTIONS
 
 from .guarded import guarding

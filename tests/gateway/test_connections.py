@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastflight.gateway.connections import STALL_SECONDS, Unread
+from fastflight.gateway.http.connections import STALL_SECONDS, Unread
 from fastflight.transport.tcp_info import SendState
 
 

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from fastflight.gateway.files import keys_of
+from fastflight.gateway.content.files import keys_of
 
 from .asking import HERE, Client, scope
 from .boards import KINDS, Board, in_front_of_a_board

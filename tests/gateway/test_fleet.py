@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 
 from fastflight.errors import TransportError
-from fastflight.gateway import fleet as module
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.fleet import Fleet, Watched
-from fastflight.gateway.hearing import MAX_HEARD, Heard, sessions
-from fastflight.gateway.view import MAX_WAITING, PageViewer
+from fastflight.gateway.page import fleet as module
+from fastflight.gateway.page.fleet import Fleet, Watched
+from fastflight.gateway.page.hearing import MAX_HEARD, Heard, sessions
+from fastflight.gateway.page.view import MAX_WAITING, PageViewer
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
 SECOND = 1_000_000_000

@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet
 
-from fastflight.gateway.formats import LinesEncoder, ParquetEncoder
+from fastflight.gateway.content.formats import LinesEncoder, ParquetEncoder
 from fastflight.tables.bare import empty
 
 

@@ -13,9 +13,9 @@ from fastflight.gateway import callers
 from fastflight.gateway.asgi import Message, Receive, Scope, Send
 from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.door import Door
+from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.front import FrontApplication
 from fastflight.gateway.small import LIFETIME_SECONDS, CachedAnswer, Made
-from fastflight.gateway.telling import Telling
 
 from .asking import HERE, Answered, ask, scope
 
@@ -130,7 +130,7 @@ def test_a_client_that_has_it_is_not_sent_it_again() -> None:
 
 
 def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
-    answered = asyncio.run(ask(FrontApplication(Door(), {}, Telling(behind)), scope("/other")))
+    answered = asyncio.run(ask(FrontApplication(Door(), {}, ErrorAnswers(behind)), scope("/other")))
     assert answered.status == 503
     assert answered.headers[b"retry-after"] == b"1"
     assert answered.json == {
@@ -182,7 +182,7 @@ async def _empty(caller: Caller) -> Made:
 
 def test_pages_of_an_allowed_origin_may_read_and_are_told_so() -> None:
     there = b"https://notebook.example"
-    front = FrontApplication(Door([there.decode()]), {"/small": _empty}, Telling(behind))
+    front = FrontApplication(Door([there.decode()]), {"/small": _empty}, ErrorAnswers(behind))
 
     async def run() -> None:
         shared = await ask(front, scope(headers=(HERE, (b"origin", there))))

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 
 from fastflight.errors import TransportError
 from fastflight.gateway import Gateway, listen
-from fastflight.gateway.connections import Connections, origin_of
-from fastflight.gateway.head import MAX_HEAD_BYTES, MAX_HEADERS
-from fastflight.gateway.page import files
+from fastflight.gateway.http.connections import Connections, origin_of
+from fastflight.gateway.http.head import MAX_HEAD_BYTES, MAX_HEADERS
+from fastflight.gateway.page.page import files
 
 from ..server.conftest import SOON
 from .asking import HERE, UPGRADE, Answered, Client, scope, up_to
@@ -87,7 +87,7 @@ def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: st
 def test_an_answer_that_nobody_reads_gives_its_device_back(
     running: Running, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    for name in ("connections.STALL_SECONDS", "connections.LOOK_SECONDS"):
+    for name in ("http.connections.STALL_SECONDS", "http.connections.LOOK_SECONDS"):
         monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
     connections = Connections()
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
@@ -103,7 +103,7 @@ def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
     running: Running, monkeypatch: pytest.MonkeyPatch, behind: bytes
 ) -> None:
     path, _ = max(files().items(), key=lambda each: each[1].stat().st_size)
-    monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
     connections = Connections()
 
     async def small() -> None:
@@ -122,7 +122,7 @@ def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
         running.run(small())
         raw.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
         assert raw.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
-        for name in ("http.HEAD_SECONDS", "connections.STALL_SECONDS"):
+        for name in ("http.protocol.HEAD_SECONDS", "http.connections.STALL_SECONDS"):
             monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
         raw.sendall(behind)
         running.run(cut())
@@ -288,9 +288,9 @@ def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: Running, 
 
 @pytest.mark.parametrize("behind", ["a WebSocket", "no HTTP", "a part of a head"])
 def test_no_refusal_stands_in_an_answer(listening: Gateway, monkeypatch: pytest.MonkeyPatch, behind: str) -> None:
-    monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
     with begun(listening) as raw:
-        monkeypatch.setattr("fastflight.gateway.http.HEAD_SECONDS", 0.05)
+        monkeypatch.setattr("fastflight.gateway.http.protocol.HEAD_SECONDS", 0.05)
         raw.sendall(BEHIND[behind])
         with suppress(ConnectionError):
             assert raw.recv(65536) == b""
@@ -337,9 +337,9 @@ def test_who_stops_sending_is_left(
 ) -> None:
     def hurry() -> None:
         for name in ("HEAD_SECONDS", "CONTENT_STALL_SECONDS"):
-            monkeypatch.setattr(f"fastflight.gateway.http.{name}", 0.05)
+            monkeypatch.setattr(f"fastflight.gateway.http.protocol.{name}", 0.05)
 
-    monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
     if not sent:
         hurry()
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
@@ -355,8 +355,8 @@ def test_who_stops_sending_is_left(
 def test_who_asks_nothing_more_is_left_and_not_called_late(
     running: Running, monkeypatch: pytest.MonkeyPatch, path: bytes
 ) -> None:
-    monkeypatch.setattr("fastflight.gateway.http.KEEP_ALIVE_SECONDS", 0.05)
-    monkeypatch.setattr("fastflight.gateway.connections.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.protocol.KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
     connections = Connections()
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
         for _ in range(2):  # the first answer to /health is made, the second is ready
@@ -392,7 +392,7 @@ def test_no_answer_is_taken_for_what_it_is_not(listening: Gateway) -> None:
 
 
 def test_content_that_drips_is_not_waited_for(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.gateway.uploads.WHOLE_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.gateway.content.uploads.WHOLE_SECONDS", 0.0)
 
     async def run() -> Answered:
         client = Client(running.app, scope("/stream", "POST", (HERE,)), b"{", whole=False)

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fastflight.gateway.channel import MAX_MESSAGE_BYTES
-from fastflight.gateway.messages import ArrowMessages, JsonMessages
-from fastflight.gateway.status import HttpRefusal
+from fastflight.gateway.errors import HttpRefusal
+from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
+from fastflight.gateway.ws.messages import ArrowMessages, JsonMessages
 
 SCHEMA = pa.schema([("n", pa.int64()), ("data", pa.binary())])
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from fastflight.gateway.asgi import Receive, Scope, Send
-from fastflight.gateway.page import LIBRARIES, STATIC, Page, files
+from fastflight.gateway.page.page import LIBRARIES, STATIC, Page, files
 
 from .asking import HERE, Answered, ask, scope
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import ResourceExhausted
-from fastflight.gateway.quota import Quota, RateLimit
+from fastflight.gateway.http.quota import Quota, RateLimit
 
 MOST, MOST_OF_ONE = 8, 4
 

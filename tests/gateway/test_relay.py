@@ -18,8 +18,8 @@ from fastflight.concurrency import Shard
 from fastflight.errors import RequestError
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.door import Door
-from fastflight.gateway.relay import MAX_CLIENTS, Relay
-from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.gateway.relay.relay import MAX_CLIENTS, Relay
+from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnection, RelayData
 
 from ..server.conftest import SOON
@@ -81,7 +81,7 @@ def test_one_that_comes_as_the_relay_closes_is_let_go() -> None:
 
 
 def test_one_that_is_refused_and_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.gateway.relay.REFUSED_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.relay.relay.REFUSED_SECONDS", 0.05)
 
     async def main() -> None:
         relay, loop = Relay(AllowedTargets(LOCAL), Door()), asyncio.get_running_loop()

@@ -8,7 +8,7 @@ from typing import Any
 
 from websockets.frames import Opcode
 
-from fastflight.gateway.relay_client import (
+from fastflight.gateway.relay.client import (
     DATA_FRAMES,
     MAX_CONNECTING,
     MAX_QUEUED_FRAMES,

@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 from websockets.frames import Close, CloseCode
 
-from fastflight.gateway.relay_client import RelayClient
-from fastflight.gateway.relay_outgoing import unpaced
+from fastflight.gateway.relay.client import RelayClient
+from fastflight.gateway.relay.outgoing import unpaced
 from fastflight.protocol.relay import Closed, End, Reason, RelayData
 from fastflight.testing.chaos import ChaosProxy
 from fastflight.transport.tap import Tap

@@ -13,7 +13,7 @@ from websockets.frames import CloseCode
 from websockets.sync.client import ClientConnection, connect
 
 from fastflight.gateway import AllowedTargets
-from fastflight.gateway.relay import MAX_CLIENTS_OF_ONE
+from fastflight.gateway.relay.relay import MAX_CLIENTS_OF_ONE
 from fastflight.protocol.relay import Closed, Opened, Reason, RelayConnection
 
 from .guarded import SOON, Guarded, guarding
@@ -101,7 +101,7 @@ def test_one_name_cannot_take_all_connections(guarded: Guarded) -> None:
 
 
 def test_names_together_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch, targets: Targets) -> None:
-    monkeypatch.setattr("fastflight.gateway.relay.MAX_CLIENTS", 4)
+    monkeypatch.setattr("fastflight.gateway.relay.relay.MAX_CLIENTS", 4)
     with guarding("in one process", {}, AllowedTargets(["127.0.0.1:*"])) as guarded, ExitStack() as open_:
         held = [open_.enter_context(relay(guarded, who)) for who in ("other", "operator", "admin", "other")]
         with relay(guarded, "listener"):

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from fastflight.gateway.relay_lookups import MAX_LOOKUPS, MAX_LOOKUPS_PER_CLIENT, Lookups
+from fastflight.gateway.relay.lookups import MAX_LOOKUPS, MAX_LOOKUPS_PER_CLIENT, Lookups
 
 
 class Network:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastflight.gateway.relay_outgoing import Buffers, RelayOutgoing
+from fastflight.gateway.relay.outgoing import Buffers, RelayOutgoing
 
 BUFFER_BYTES = 16
 

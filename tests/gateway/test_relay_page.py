@@ -21,7 +21,7 @@ from fastflight.testing.browser import OPTIONS
 
 from .relaying import echo, flood, target
 
-MODULE = Path(fastflight.gateway.__file__).parent / "static" / "relay.js"
+MODULE = Path(fastflight.gateway.__file__).parent / "page" / "static" / "relay.js"
 # A browser's first start on a busy machine.
 SOON = 60.0
 PAGE = """<!doctype html><script type="module">

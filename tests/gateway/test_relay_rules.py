@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from websockets.frames import Close, CloseCode, Frame, Opcode
 
-from fastflight.gateway.relay_client import MAX_MESSAGE_BYTES
+from fastflight.gateway.relay.client import MAX_MESSAGE_BYTES
 from fastflight.protocol import relay
 from fastflight.protocol.relay import Closed, FrameType, Reason
 

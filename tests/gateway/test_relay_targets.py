@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastflight.access.identity import Identity, scopes
 from fastflight.errors import FastFlightError, RequestError, TransportError
-from fastflight.gateway.relay_targets import AllowedTargets, Asker, Endpoint, is_own
+from fastflight.gateway.relay.targets import AllowedTargets, Asker, Endpoint, is_own
 
 # What the network says in these tests.
 NAMES = {

@@ -17,9 +17,9 @@ from websockets.exceptions import ConnectionClosed
 from fastflight.concurrency import Shard
 from fastflight.gateway import listen
 from fastflight.gateway.door import Door
-from fastflight.gateway.relay import Relay
-from fastflight.gateway.relay_client import QUEUED_BYTES
-from fastflight.gateway.relay_targets import AllowedTargets
+from fastflight.gateway.relay.client import QUEUED_BYTES
+from fastflight.gateway.relay.relay import Relay
+from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.protocol.relay import Closed, End, Event, Opened, Reason, RelayConnection, RelayData
 
 from .relaying import LOCAL, echo, flood, nothing, target
@@ -149,8 +149,8 @@ def test_a_client_that_stops_reading_costs_a_bounded_queue_and_goes_on_when_it_r
 
 
 def test_a_client_that_takes_nothing_is_cut_and_leaves_its_place(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.gateway.connections.STALL_SECONDS", 0.05)
-    monkeypatch.setattr("fastflight.gateway.relay.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("fastflight.gateway.http.connections.STALL_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.relay.relay.LOOK_SECONDS", 0.02)
 
     async def work() -> None:
         async with target(flood) as much, secured() as secure, secure.connect(max_queue=1) as ws:

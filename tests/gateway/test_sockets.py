@@ -21,7 +21,7 @@ from websockets.sync.client import ClientConnection, connect
 from fastflight.app.compose import RunningServer, open_server
 from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
-from fastflight.gateway.channel import MAX_MESSAGE_BYTES
+from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 from fastflight.runtime.admission import Limits
 
 SOON = 30.0

@@ -14,7 +14,7 @@ import pytest
 
 from fastflight.gateway.asgi import Scope
 from fastflight.gateway.backend import AHEAD_BYTES
-from fastflight.gateway.formats import ERROR, TRAILER
+from fastflight.gateway.content.formats import ERROR, TRAILER
 
 from ..server.conftest import SOON
 from .asking import HERE, Answered, Client, ask, scope
@@ -83,7 +83,7 @@ def test_what_is_said_among_the_rows_comes_in_its_place(
 
 
 def test_text_is_encoded_in_slices_of_the_whole(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.gateway.streaming.CELLS_PER_SLICE", 1000)
+    monkeypatch.setattr("fastflight.gateway.content.streaming.CELLS_PER_SLICE", 1000)
     request = json.dumps({"type": "mock", "variant": "simple", "total_rows": 1001}).encode()
     answered = running.run(ask(running.app, streaming("csv"), request))
     assert len(answered.body.splitlines()) == 1002

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fastflight.access.identity import Identity
 from fastflight.errors import ResourceExhausted
 from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.status import HttpRefusal
-from fastflight.gateway.tickets import LIFETIME_SECONDS, MAX_TICKETS, MAX_TICKETS_OF_ONE, Grant, Tickets
+from fastflight.gateway.errors import HttpRefusal
+from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, MAX_TICKETS, MAX_TICKETS_OF_ONE, Grant, Tickets
 from fastflight.service.requests import DeviceSession
 
 GRANT = Grant("session", DeviceSession(device="demo"), ANYONE)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from fastflight.concurrency import Channel
-from fastflight.gateway.status import HttpRefusal
-from fastflight.gateway.typed import MAX_TYPED_BYTES, Typed, handing_in
+from fastflight.gateway.errors import HttpRefusal
+from fastflight.gateway.ws.typed import MAX_TYPED_BYTES, Typed, handing_in
 
 
 def test_what_is_typed_comes_in_order_and_is_bounded() -> None:

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from fastflight.gateway import Gateway, listen
-from fastflight.gateway.connections import Connections
+from fastflight.gateway.http.connections import Connections
 
 from ..server.conftest import SOON
 from .asking import UPGRADE, up_to

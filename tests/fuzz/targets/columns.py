@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fastflight.gateway.columns import MAX_COLUMNS, MAX_LINES, MAX_NAME_CHARACTERS, MAX_SHOWN_CHARACTERS, Columns
+from fastflight.gateway.page.columns import MAX_COLUMNS, MAX_LINES, MAX_NAME_CHARACTERS, MAX_SHOWN_CHARACTERS, Columns
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 

@@ -248,10 +248,10 @@ TARGET = Target(
     modules=(
         "fastflight.gateway.front",
         "fastflight.gateway.door",
-        "fastflight.gateway.files",
+        "fastflight.gateway.content.files",
         "fastflight.gateway.app",
-        "fastflight.gateway.session",
-        "fastflight.gateway.sockets",
+        "fastflight.gateway.ws.session",
+        "fastflight.gateway.ws.sockets",
     ),
     seeds=(
         *(bytes([0, 0, path, 0, 0, 0, 0, 0]) for path in range(len(PATHS))),

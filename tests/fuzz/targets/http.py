@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, Stopped
-from fastflight.gateway.accepting import chosen
-from fastflight.gateway.status import HttpRefusal
-from fastflight.gateway.uploads import Content, UploadedRows, format_of_content
+from fastflight.gateway.content.accepting import chosen
+from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
+from fastflight.gateway.errors import HttpRefusal
 from fastflight.tables import Layout
 from tests.fuzz.looping import Loop
 from tests.fuzz.material import FEW_CUTS, Material, cut
@@ -71,8 +71,8 @@ def run(data: bytes) -> None:
 TARGET = Target(
     run,
     modules=(
-        "fastflight.gateway.uploads",
-        "fastflight.gateway.accepting",
+        "fastflight.gateway.content.uploads",
+        "fastflight.gateway.content.accepting",
     ),
     seeds=(
         b"\x04\x12a,b\n1,2\nx\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from fastflight.errors import RequestError, TransportError
-from fastflight.gateway.relay_targets import AllowedTargets, Asker
+from fastflight.gateway.relay.targets import AllowedTargets, Asker
 from tests.fuzz.looping import Loop
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
@@ -48,7 +48,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=("fastflight.gateway.relay_targets",),
+    modules=("fastflight.gateway.relay.targets",),
     seeds=(
         b"\xff\xff\x00127.0.0.1:2218",
         b"\xff\x02\x0510/8:[::ffff:10.1.2.3]:5",

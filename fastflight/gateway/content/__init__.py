@@ -1,0 +1,1 @@
+"""Files and rows as bodies of HTTP requests and answers: formats, conditions, uploads, streams."""

@@ -1,0 +1,1 @@
+"""The live page: its files, and the fleet as it shows it."""

@@ -1,0 +1,128 @@
+"""The live page: its files, and the plots it shows.
+
+The page is plain HTML, CSS and modules, as they lie in `static/`. Charts (ECharts) and the terminal (xterm.js) are
+those that the installed `nicegui` brings; nothing of it is imported. No file comes from elsewhere when the page runs,
+and the Content-Security-Policy lets a browser load none: scripts are those of this table, never text of a device.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from fastflight.concurrency import off_loop
+from fastflight.errors import UnknownName, nearest
+from fastflight.gateway.asgi import Application, Receive, Scope, Send
+from fastflight.gateway.errors import HttpRefusal, send_error
+
+STATIC = Path(__file__).parent / "static"
+# xterm.js writes <style> elements, so styles cannot be as strict as scripts.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
+    " img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+TYPES = {
+    ".html": b"text/html; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".svg": b"image/svg+xml",
+    ".png": b"image/png",
+}
+# What the page uses of nicegui: folders of built modules, which name each other.
+LIBRARIES = {"echarts": "elements/echart/dist", "xterm": "elements/xterm/dist"}
+# More than a benchmark draws, each larger than a plot is.
+MAX_PLOTS = 100
+MAX_PLOT_BYTES = 4 * 1024 * 1024
+
+
+class Page:
+    """In front of the application `behind`: what belongs to the page is answered here, the rest there."""
+
+    def __init__(self, behind: Application, plots: Path | None = None) -> None:
+        """`plots`: a folder of PNGs."""
+        self._behind = behind
+        self._plots = plots
+        self._files = files()
+
+    @property
+    def paths(self) -> Collection[str]:
+        """What a browser gets without a proof of who asks: the page itself, which shows nothing of devices."""
+        return self._files.keys()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path in self._files or path == "/plots" or path.startswith("/plots/"):
+            try:
+                if scope["method"] not in ("GET", "HEAD"):
+                    raise HttpRefusal(405, "this can only be read", where=path, hint="Ask with GET")
+                media_type, body = await off_loop(self._content, path)
+            except Exception as error:
+                await send_error(send, error)
+            else:
+                await _send(scope, send, media_type, body)
+        else:
+            await self._behind(scope, receive, send)
+
+    def _content(self, path: str) -> tuple[bytes, bytes]:
+        if path in self._files:
+            file = self._files[path]
+            return TYPES[file.suffix], _read(file)
+        plots = self._found_plots()
+        name = path.removeprefix("/plots").removeprefix("/")
+        if not name:
+            return b"application/json", json.dumps({"plots": [f"/plots/{quote(each)}" for each in plots]}).encode()
+        if name not in plots:
+            raise UnknownName("no such plot", where=name, hint=nearest(name, plots))
+        return TYPES[".png"], plots[name].read_bytes()
+
+    def _found_plots(self) -> Mapping[str, Path]:
+        if self._plots is None or not self._plots.is_dir():
+            return {}
+        found = [file for file in sorted(self._plots.glob("*.png")) if file.stat().st_size <= MAX_PLOT_BYTES]
+        return {file.name: file for file in found[:MAX_PLOTS]}
+
+
+def files() -> Mapping[str, Path]:
+    """Path to file of everything that the page is made of; nothing else can be asked for."""
+    found = {f"/page/{file.name}": file for file in STATIC.iterdir() if file.suffix in TYPES}
+    for name, folder in LIBRARIES.items():
+        found |= {f"/page/{name}/{file.name}": file for file in _installed(folder).iterdir() if file.suffix in TYPES}
+    return {"/": STATIC / "index.html", **found}
+
+
+@functools.cache
+def _read(file: Path) -> bytes:
+    """One of the page's own files, which do not change: 2 MB, once for all who have not taken theirs yet.
+
+    Whoever reaches the port may ask for them, and not read.
+    """
+    return file.read_bytes()
+
+
+def _installed(folder: str) -> Path:
+    """A folder of nicegui's, which is found and not imported: that would take a second and start a framework."""
+    spec = importlib.util.find_spec("nicegui")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("nicegui is not installed: the page's charts and terminal come with it")
+    return Path(spec.submodule_search_locations[0]) / folder
+
+
+async def _send(scope: Scope, send: Send, media_type: bytes, body: bytes) -> None:
+    etag = b'"%s"' % hashlib.sha256(body).hexdigest()[:20].encode()
+    headers = [
+        (b"etag", etag),
+        (b"cache-control", b"no-cache"),
+        (b"content-security-policy", POLICY.encode()),
+    ]
+    if any(name == b"if-none-match" and etag in value for name, value in scope["headers"]):
+        await send({"type": "http.response.start", "status": 304, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+        return
+    described = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": 200, "headers": described})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

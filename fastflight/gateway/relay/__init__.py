@@ -1,0 +1,1 @@
+"""The relay: TCP streams to allowed targets, over a WebSocket."""

@@ -1,0 +1,120 @@
+"""Rows as the messages of a WebSocket: Arrow in binary messages, or JSON in text messages.
+
+The binary messages are the parts of an Arrow IPC stream, in order: the schema, each record batch, at a good end the
+end-of-stream mark; put together they are the stream. As JSON, the first message has the columns, `{"columns": [...],
+"path": ...}`, and each batch is `{"rows": [{...}]}`, an object a row, its values as in JSON lines but for bytes, which
+are base64. Neither says anything but rows: notes, trailer and errors are messages of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from fastflight.gateway.content.formats import END_OF_STREAM
+from fastflight.gateway.errors import HttpRefusal
+from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
+from fastflight.runtime.outgoing import split
+from fastflight.tables import Layout, open_writer
+
+Message: TypeAlias = bytes | memoryview | str
+
+
+class MessageEncoder(Protocol):
+    """The messages of one answer: `begin`, those of each batch, then `finish`."""
+
+    # Whether encoding a batch takes so long that the loop must not wait for it.
+    slow: bool
+
+    def begin(self) -> Message: ...
+
+    def encode(self, batch: pa.RecordBatch) -> Iterator[Message]: ...
+
+    def finish(self) -> bytes | None: ...
+
+
+class ArrowMessages:
+    """An IPC stream, a message for each part."""
+
+    slow = False
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def begin(self) -> bytes:
+        return self._schema.serialize().to_pybytes()  # type: ignore[no-any-return]
+
+    def encode(self, batch: pa.RecordBatch) -> Iterator[memoryview]:
+        for piece in split(batch, MAX_MESSAGE_BYTES):
+            data = memoryview(piece.serialize())
+            if len(data) > MAX_MESSAGE_BYTES:
+                raise _too_big(len(data))
+            yield data
+
+    def finish(self) -> bytes:
+        return END_OF_STREAM
+
+
+class JsonMessages:
+    """An object for each batch."""
+
+    slow = True
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._bytes = [index for index, field in enumerate(schema) if _is_bytes(field.type)]
+        plain = [field.with_type(pa.string()) if _is_bytes(field.type) else field for field in schema]
+        self._plain = pa.schema(plain)
+        self._writer = open_writer(Layout("jsonl", not_finite="null"), self._plain)
+
+    def begin(self) -> str:
+        columns = [{"name": field.name, "type": str(field.type)} for field in self._schema]
+        path = (self._schema.metadata or {}).get(b"fastflight.path", b"").decode()
+        return json.dumps({"columns": columns, "path": path}, ensure_ascii=False)
+
+    def encode(self, batch: pa.RecordBatch) -> Iterator[str]:
+        columns = list(batch.columns)
+        for index in self._bytes:
+            columns[index] = _base64(columns[index])
+        lines = self._writer.encode(pa.RecordBatch.from_arrays(columns, schema=self._plain)).splitlines()
+        yield from _joined(lines)
+
+    def finish(self) -> None:
+        return None
+
+
+MESSAGES: Mapping[str, Callable[[pa.Schema], MessageEncoder]] = {"arrow": ArrowMessages, "json": JsonMessages}
+
+
+def _joined(lines: list[bytes]) -> Iterator[str]:
+    """`{"rows": [...]}`, or several of half as many rows where it is too big."""
+    text = b'{"rows":[' + b",".join(lines) + b"]}"
+    if len(text) <= MAX_MESSAGE_BYTES:
+        yield text.decode()
+    elif len(lines) <= 1:
+        raise _too_big(len(text))
+    else:
+        half = len(lines) // 2
+        yield from _joined(lines[:half])
+        yield from _joined(lines[half:])
+
+
+def _base64(column: pa.Array) -> pa.Array:
+    values = column.to_pylist()
+    return pa.array([None if each is None else base64.b64encode(each).decode() for each in values], pa.string())
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_))
+
+
+def _too_big(size: int) -> HttpRefusal:
+    return HttpRefusal(
+        413,
+        f"a row of {size} bytes is larger than a message, which has {MAX_MESSAGE_BYTES}",
+        hint="Ask by POST /stream",
+    )
