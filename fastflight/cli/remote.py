@@ -17,10 +17,10 @@ import pyarrow as pa
 from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.access.tokens import bearer, shown
 from fastflight.cli.standing import Standing
-from fastflight.client.asking import worked
+from fastflight.client.asking import work_in_thread
 from fastflight.client.call import single
 from fastflight.client.connection import ServerConnection
-from fastflight.client.interaction import Interaction, left
+from fastflight.client.interaction import Interaction, leave
 from fastflight.client.meaning import text, understood
 from fastflight.client.rows import UploadRows
 from fastflight.client.stream import RowStream
@@ -79,7 +79,7 @@ class RemoteBackend:
         name, token = shown(authorization)
         if authorization and not token:
             raise unproven()
-        asking = self._passing.showing(bearer(token)) if token else self._connection
+        asking = self._passing.with_authorization(bearer(token)) if token else self._connection
         results = await off_loop(asking.results, "identity", b"{}")
         told = single(results, "identity", asking.location)
         with understood("what the server says of who asks"):
@@ -116,7 +116,7 @@ class RemoteBackend:
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        interaction = await off_loop(self._of(caller).interaction, request, discard=left)
+        interaction = await off_loop(self._of(caller).interaction, request, discard=leave)
         sending = asyncio.ensure_future(_send(typed, interaction))
         try:
             async with _answered(interaction.rows, ahead_bytes) as answer:
@@ -128,7 +128,8 @@ class RemoteBackend:
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
         handed = Channel[pa.RecordBatch](WAITING_BYTES)
-        writing = asyncio.ensure_future(worked(self._of(caller).upload(request, UploadRows(schema, handed), None)))
+        upload = self._of(caller).upload(request, UploadRows(schema, handed))
+        writing = asyncio.ensure_future(work_in_thread(upload))
         writing.add_done_callback(lambda _: handed.close())
         # One that nobody waits for any more, since its client has left, is not news.
         writing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
@@ -149,7 +150,7 @@ class RemoteBackend:
 
     def _of(self, caller: Caller) -> ServerConnection:
         """The way to the server for what `caller` asks."""
-        return self._passing.showing(caller.authorization) if caller.authorization else self._connection
+        return self._passing.with_authorization(caller.authorization) if caller.authorization else self._connection
 
 
 async def _left(sending: asyncio.Task[None], interaction: Interaction) -> None:

@@ -135,9 +135,9 @@ def test_what_is_wrong_with_tls_is_said_with_what_to_do(server: tuple[str, str])
         (
             location,
             Credentials(token, trustme.CA().cert_pem.bytes()),
-            "not one of those that are trusted here.*--tls-ca",
+            "certificate is not trusted.*--tls-ca",
         ),
-        (location, Credentials(token), "not one of those that are trusted here.*--tls-ca"),
+        (location, Credentials(token), "certificate is not trusted.*--tls-ca"),
         (location, Credentials(token, PEM, server_name="other.example"), "certificate is for another name"),
         (plain, Credentials(token), "with grpc:// it may want TLS: use grpc\\+tls://"),
     ]
