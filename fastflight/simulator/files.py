@@ -186,7 +186,7 @@ class BoardFile:
         self._system = system
 
     def _limit(self, count: int) -> int:
-        """Return the `count` of a read (negative: the rest). Raises `MemoryError` if that is more than the free heap."""
+        """Return the `count` of a read (negative: the rest). Raises `MemoryError` if it exceeds the free heap."""
         size = count
         if count < 0:
             size = max(0, os.fstat(self._stream.fileno()).st_size - self._stream.tell())
