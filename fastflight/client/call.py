@@ -157,7 +157,7 @@ def _with_zone(time: datetime) -> datetime:
     try:
         return time if time.tzinfo is not None else time.astimezone()
     except (ValueError, OverflowError, OSError) as error:
-        raise RequestError("no time here", where=str(time), hint="Give it with its zone") from error
+        raise RequestError("this local time cannot be converted", where=str(time), hint="Give its time zone") from error
 
 
 def device_of(fields: Mapping[str, Any]) -> Device:
@@ -204,7 +204,7 @@ def results_of(bodies: Iterable[bytes], location: str) -> list[Any]:
 def single(results: list[Any], action: str, location: str) -> dict[str, Any]:
     """Return the only result of an action. Raises `ProtocolError` unless it is exactly one JSON object."""
     if len(results) != 1 or not isinstance(results[0], dict):
-        raise ProtocolError(f"{action} gave something else than one object", where=location)
+        raise ProtocolError(f"{action} did not return exactly one object", where=location)
     return results[0]
 
 

@@ -45,7 +45,7 @@ class Credentials:
         address = _address(location)
         encrypted = address.scheme == TLS
         if self.token is not None and not TOKEN.fullmatch(self.token):
-            raise RequestError("the token is not one", hint="Give it as it was printed, in a line of its own")
+            raise RequestError("this is not a token", hint="Give it as it was printed, in a line of its own")
         if self.token is not None and not encrypted and not _is_local(address):
             raise RequestError(
                 "a token is not sent without TLS to another computer", where=location, hint=f"Use {TLS}://"
