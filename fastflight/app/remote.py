@@ -17,10 +17,10 @@ import pyarrow as pa
 from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.access.tokens import bearer, shown
 from fastflight.app.revocation import RevocationCheck
-from fastflight.client.asking import worked
+from fastflight.client.asking import work_in_thread
 from fastflight.client.call import single
 from fastflight.client.connection import ServerConnection
-from fastflight.client.interaction import Interaction, left
+from fastflight.client.interaction import Interaction, leave
 from fastflight.client.meaning import text, understood
 from fastflight.client.rows import UploadRows
 from fastflight.client.stream import RowStream
@@ -79,7 +79,7 @@ class RemoteBackend:
         name, token = shown(authorization)
         if authorization and not token:
             raise unproven()
-        asking = self._passing.showing(bearer(token)) if token else self._connection
+        asking = self._passing.with_authorization(bearer(token)) if token else self._connection
         results = await off_loop(asking.results, "identity", b"{}")
         result = single(results, "identity", asking.location)
         with understood("what the server says of who asks"):
@@ -116,7 +116,7 @@ class RemoteBackend:
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        interaction = await off_loop(self._connection_of(caller).interaction, request, discard=left)
+        interaction = await off_loop(self._connection_of(caller).interaction, request, discard=leave)
         sending = asyncio.ensure_future(_send(typed, interaction))
         try:
             async with _answered(interaction.rows, ahead_bytes) as answer:
@@ -128,8 +128,8 @@ class RemoteBackend:
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
         uploaded = Channel[pa.RecordBatch](WAITING_BYTES)
-        upload = self._connection_of(caller).upload(request, UploadRows(schema, uploaded), None)
-        writing = asyncio.ensure_future(worked(upload))
+        upload = self._connection_of(caller).upload(request, UploadRows(schema, uploaded))
+        writing = asyncio.ensure_future(work_in_thread(upload))
         writing.add_done_callback(lambda _: uploaded.close())
         # Fetch the exception: asyncio would log it as never retrieved if the client has left.
         writing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
@@ -150,7 +150,7 @@ class RemoteBackend:
 
     def _connection_of(self, caller: Caller) -> ServerConnection:
         """Return the connection with the caller's token, or the gateway's own."""
-        return self._passing.showing(caller.authorization) if caller.authorization else self._connection
+        return self._passing.with_authorization(caller.authorization) if caller.authorization else self._connection
 
 
 async def _end(sending: asyncio.Task[None], interaction: Interaction) -> None:

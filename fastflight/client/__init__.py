@@ -1,4 +1,4 @@
-"""A fastflight server's devices, from Python: rows in, rows out, and no device code."""
+"""Python clients of a fastflight server, sync and async. They hold no code that talks to boards."""
 
 from fastflight.client.aio import AsyncFastFlightClient
 from fastflight.client.call import DEFAULT_LOCATION, Copied, CopiedTree, Device, Digest, Entry, Recorded, Written

@@ -1,9 +1,9 @@
-"""`AsyncFastFlightClient`: the same for an event loop.
+"""`AsyncFastFlightClient`: `FastFlightClient` for an event loop.
 
-Flight's Python client blocks: calls run in a thread each, and a stream has a reader thread of its own (`stream_aio`).
-What is cancelled before it has a thread is not asked. What has no answer yet cannot be taken back: of a call that is
-cancelled while the server still waits for the device, the server is told when it has begun to answer; of an `exec`,
-when the code runs.
+Flight's Python client blocks, so each call runs in a thread, and each stream has its own reader thread (`stream_aio`).
+A call that is cancelled before it gets a thread is never sent. Flight cannot cancel a call that has no answer yet: if a
+call is cancelled while the server waits for the device, the server learns of it when it begins to answer; for an
+`exec`, when the code runs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fastflight.client import call
-from fastflight.client.asking import asked, worked
+from fastflight.client.asking import call_in_thread, work_in_thread
 from fastflight.client.call import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.file_copy import GetFile, PutFile, Resuming
-from fastflight.client.interaction import left
+from fastflight.client.interaction import leave
 from fastflight.client.interaction_aio import AsyncInteraction
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 
 class AsyncFastFlightClient:
-    """A connection to the server at `location`. Made lazily: an absent server shows at the first call.
+    """A connection to the server at `location`, opened by the first call: a missing server is reported there.
 
-    Without a `location` it is the server that the environment variable FASTFLIGHT_SERVER names, or else the one at
-    `DEFAULT_LOCATION`.
-    `timeout` is the seconds that a call without a stream may take. `credentials` are what a server with tokens or TLS
-    wants, whose location begins with `grpc+tls://` then. Errors are those of `fastflight.errors`:
-    `TransportError` where the server is not reached, the others as the server describes them.
+    Without a `location`, the environment variable FASTFLIGHT_SERVER names the server; if it is not set, the server is
+    at `DEFAULT_LOCATION`. `timeout` is the number of seconds that a call without a stream may take. `credentials` hold
+    a token, TLS certificates or both; the location of a server with TLS begins with `grpc+tls://`. Calls raise the
+    errors of `fastflight.errors`: `TransportError` if the server cannot be reached, otherwise the error that the server
+    describes.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class AsyncFastFlightClient:
         self._connection = ServerConnection(self.location, timeout, credentials)
 
     async def devices(self) -> list[Device]:
-        """The devices of the server."""
+        """Return the devices of the server."""
         return [call.device_of(given) for given in await self._act("devices")]
 
     async def ls(
         self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False
     ) -> list[Entry]:
-        """The entries of a folder."""
+        """Return the entries of a folder; with `recursive`, of the folders below it as well."""
         request = call.build(DeviceListing, device=device, path=path, recursive=recursive, interrupt=interrupt)
         async with await self.read_request(request) as stream:
             return call.entries_of([batch async for batch in stream])
@@ -95,7 +95,7 @@ class AsyncFastFlightClient:
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> AsyncRowStream:
-        """The rows of a file. `format` and `schema` are found out by the server where they are not given."""
+        """Read the rows of a file. Without `format` and `schema`, the server infers them."""
         request = call.build(
             DeviceFile,
             device=device,
@@ -131,9 +131,10 @@ class AsyncFastFlightClient:
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> AsyncRowStream:
-        """The rows of a file of all devices whose names fit the glob `devices`, with a leading column `device`.
+        """Read one file from all devices whose names match the glob `devices`; the first column is `device`.
 
-        `ordered`: device by device, else as they come. Devices that could not be read are in `summary["failed"]`.
+        With `ordered`, rows come device by device, otherwise as they arrive. `summary["failed"]` lists the devices that
+        could not be read.
         """
         request = call.build(
             FleetFile,
@@ -154,18 +155,18 @@ class AsyncFastFlightClient:
         return await self.read_request(request, progress=progress)
 
     async def read_request(self, request: Request, *, progress: Report | None = None) -> AsyncRowStream:
-        """The rows of any request. Returns when their schema is known."""
-        stream = await asked(lambda: self._connection.stream(request), RowStream.cancel)
+        """Read the rows of any request. Returns when their schema is known."""
+        stream = await call_in_thread(lambda: self._connection.stream(request), RowStream.cancel)
         return AsyncRowStream(stream, progress)
 
     async def read_parallel(
         self, request: Request, *, parallel: int = call.PARALLEL, ordered: bool = True, progress: Report | None = None
     ) -> AsyncRowStream:
-        """The rows of any request, `parallel` of its endpoints at a time, at whatever servers these name.
+        """Read the rows of any request, up to `parallel` of its endpoints at a time, from the servers that they name.
 
-        `ordered`: in the order of the endpoints; otherwise as they come.
+        With `ordered`, rows come in the order of the endpoints, otherwise as they arrive.
         """
-        stream = await asked(
+        stream = await call_in_thread(
             lambda: self._connection.parallel_stream(request, parallel, ordered), ParallelRowStream.cancel
         )
         return AsyncRowStream(stream, progress)
@@ -185,10 +186,11 @@ class AsyncFastFlightClient:
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> Written:
-        """Put a file on a device. Returns when it is whole; until then, and on any failure, the old file stays.
+        """Write a file to a device. Returns when it is complete; until then, and on any failure, the old file stays.
 
-        A local file (`pathlib.Path`) with the ending of `path` is copied as it is; others are converted. The rows are
-        taken, and `progress` is called, in threads. Cancelled, the write is given up at the next batch.
+        `rows` are a DataFrame, a table, record batches, or the `pathlib.Path` of a local file. A local file with the
+        same ending as `path` is copied byte for byte, one with another table's ending is converted. Other threads
+        iterate over `rows` and call `progress`. If the task is cancelled, the write stops at the next batch.
         """
         request = call.build(
             DeviceFile,
@@ -202,7 +204,7 @@ class AsyncFastFlightClient:
             deflate=deflate,
             interrupt=interrupt,
         )
-        return await worked(self._connection.upload(request, rows, progress))
+        return await work_in_thread(self._connection.upload(request, rows, progress))
 
     async def put_file(
         self,
@@ -219,10 +221,11 @@ class AsyncFastFlightClient:
         progress: Report | None = None,
         resuming: Resuming | None = None,
     ) -> Copied:
-        """Copy a local file to a device as it is. With `resume`, a copy that breaks off leaves its part on the device.
+        """Copy a local file to a device, byte for byte.
 
-        The next one goes on from there, after `resuming(bytes there, bytes in all)`. With `skip_unchanged` nothing is
-        moved where the device finds its file to be the same.
+        With `resume`, an interrupted copy leaves what it has stored on the device, and the next copy continues there:
+        it first calls `resuming` with the number of bytes already stored and the size of the file. With
+        `skip_unchanged`, nothing is sent if the device's file has the same size and digest.
         """
         request = call.file_request(
             device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt, resume=resume
@@ -230,7 +233,7 @@ class AsyncFastFlightClient:
         work = PutFile(
             self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress, resuming=resuming
         )
-        return await worked(work)
+        return await work_in_thread(work)
 
     async def get_file(
         self,
@@ -247,10 +250,12 @@ class AsyncFastFlightClient:
         progress: Report | None = None,
         resuming: Resuming | None = None,
     ) -> Copied:
-        """Copy a file of a device to a local one as it is. With `resume`, a copy that breaks off leaves `FILE.part`.
+        """Copy a file of a device to a local file, byte for byte.
 
-        The next one goes on from there if its bytes are still those of the device's file. The old file stays until the
-        new one is whole.
+        With `resume`, an interrupted copy leaves `FILE.part`, and the next copy continues there if these bytes are
+        still the beginning of the device's file; it first calls `resuming` with their number and the size of the file.
+        The old local file stays until the new one is complete. With `skip_unchanged`, nothing is read if the local
+        file has the same size and digest.
         """
         request = call.file_request(device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
         work = GetFile(
@@ -262,7 +267,7 @@ class AsyncFastFlightClient:
             progress=progress,
             resuming=resuming,
         )
-        return await worked(work)
+        return await work_in_thread(work)
 
     async def put_tree(
         self,
@@ -277,12 +282,15 @@ class AsyncFastFlightClient:
         interrupt: bool = False,
         progress: TreeReport | None = None,
     ) -> CopiedTree:
-        """Copy the files in a local folder, and in those below it, to a folder of a device; links are left out.
+        """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.
 
-        All of them are verified there before the first old one is replaced. Other files in that folder stay.
+        The files are verified on the device before they replace the old ones. Other files in its folder stay. With
+        `skip_unchanged`, files whose size and digest are the same on the device are not sent.
         """
         request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
-        return await worked(PutTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress))
+        return await work_in_thread(
+            PutTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress)
+        )
 
     async def get_tree(
         self,
@@ -297,20 +305,24 @@ class AsyncFastFlightClient:
         interrupt: bool = False,
         progress: TreeReport | None = None,
     ) -> CopiedTree:
-        """Copy the files in a folder of a device, and in those below it, to a local folder.
+        """Copy the files of a device's folder and its subfolders to a local folder.
 
-        Each takes the place of the old one when it is whole. A name that must not be used here is a `DataError`, before
-        anything is written.
+        Each file replaces the old one when it is complete. Raises `DataError`, before anything is written, if a name is
+        not safe to use on this computer. With `skip_unchanged`, files whose local copies have the same size and digest
+        are not read.
         """
         request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
-        return await worked(GetTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress))
+        return await work_in_thread(
+            GetTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress)
+        )
 
     async def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
     ) -> AsyncRowStream:
-        """The output of a piece of code, as it runs. `DeviceException` after the last row, should it raise.
+        """Run a piece of code on a device and read its output while it runs.
 
-        `timeout` is the seconds of silence after which the code is interrupted.
+        If the code raises, the stream raises `DeviceException` after the last row. `timeout` is the number of seconds
+        without output after which the code is interrupted.
         """
         request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
         return await self.read_request(request)
@@ -333,11 +345,12 @@ class AsyncFastFlightClient:
         requests: bool = False,
         mode: Mode = "async",
     ) -> AsyncRowStream:
-        """The live traffic of a device, from now on, from number `since_seq`, or from `since_seconds` back.
+        """Read the live traffic of a device: from now on, from number `since_seq`, or from `since_seconds` ago.
 
-        Ends by itself at a limit, or when the device is gone and `reconnect` is not given; `summary["ended"]` says why.
-        With `ticks`, a column of the board's ticks, there is also `board_time`: when they were read, by the server's
-        clock. With `requests`, rows of requests and their answers come, too, and a column `request` tells them apart.
+        The stream ends at a limit, or when the device disconnects and `reconnect` is false; `summary["ended"]` gives
+        the reason. `ticks` names a column with the board's tick counter; the rows then also have a column `board_time`,
+        the time at which the board read the counter, by the server's clock. With `requests`, the traffic of requests is
+        included, and a column `request` marks it.
         """
         request = call.build(
             DeviceSession,
@@ -375,9 +388,9 @@ class AsyncFastFlightClient:
         limit_rows: int | None = None,
         mode: Mode = "async",
     ) -> AsyncRowStream:
-        """What was recorded of a device: all of it, or a range, by the numbers of the live session or by times.
+        """Read the recording of a device: all of it, or a range of the live session's sequence numbers or of times.
 
-        `to_seq` is included, `to_time` is not. What is missing is in `gaps`, with the reason.
+        `to_seq` is included, `to_time` is not. The stream's `gaps` list what is missing, with the reason.
         """
         request = call.build(
             Recording,
@@ -398,15 +411,15 @@ class AsyncFastFlightClient:
         return await self.read_request(request)
 
     async def recordings(self) -> list[Recorded]:
-        """What the server has recorded, and of whom it still does."""
+        """Return the server's recordings; their `state` says which of them are still being written."""
         return [call.recorded_of(given) for given in await self._act("recordings")]
 
     async def start_recording(self, device: str) -> Recorded:
-        """Record a device from now on, until the server ends; nothing changes where it is recorded already."""
+        """Record a device from now on, until the server ends. Has no effect if the device is already being recorded."""
         return call.recorded_of(await self._act_once("recording.start", device=device))
 
     async def stop_recording(self, device: str) -> Recorded:
-        """Record a device no more. Returns when what was read until now is kept."""
+        """Stop recording a device. Returns when everything read so far is stored."""
         return call.recorded_of(await self._act_once("recording.stop", device=device))
 
     async def interact(
@@ -418,25 +431,25 @@ class AsyncFastFlightClient:
         flush_ms: int = 0,
         mode: Mode = "async",
     ) -> AsyncInteraction:
-        """Have the device's line, to send to it and to see what it says. `BusyError` while somebody else has it.
+        """Take the device's line, to send bytes and read the output. Raises `BusyError` while it is in use.
 
-        A context manager: leaving it gives the line back.
+        The result is a context manager; leaving it releases the line.
         """
         request = call.build(DeviceSession, device=device, format=format, schema=schema, flush_ms=flush_ms, mode=mode)
-        interaction = await asked(lambda: self._connection.interaction(request), left)
+        interaction = await call_in_thread(lambda: self._connection.interaction(request), leave)
         return AsyncInteraction(interaction, AsyncRowStream(interaction.rows, None))
 
     async def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
-        """A file or folder. `FileMissing` where there is none."""
+        """Return the entry of a file or folder. Raises `FileMissing` if there is none."""
         return call.entry_of(await self._act_once("file.stat", device=device, path=path, interrupt=interrupt))
 
     async def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
-        """The digest of a file or of its first `limit` bytes, taken on the device. `DeviceError` if it takes none."""
+        """Have the device digest a file, or its first `limit` bytes. Raises `DeviceError` if the board cannot."""
         body = {"device": device, "path": path, "limit": limit, "interrupt": interrupt}
         return call.digest_of(await self._act_once("file.hash", **body))
 
     async def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
-        """Make a folder."""
+        """Create a folder."""
         await self._act("file.mkdir", device=device, path=path, interrupt=interrupt)
 
     async def remove(self, device: str, path: str, *, interrupt: bool = False) -> None:
@@ -444,34 +457,34 @@ class AsyncFastFlightClient:
         await self._act("file.remove", device=device, path=path, interrupt=interrupt)
 
     async def rename(self, device: str, path: str, to: str, *, interrupt: bool = False) -> None:
-        """Give a file or folder another path on the same device; a file that has it is replaced."""
+        """Move a file or folder to the path `to` on the same device. A file at that path is replaced."""
         await self._act("file.rename", device=device, path=path, to=to, interrupt=interrupt)
 
     async def info(self, device: str, *, interrupt: bool = False) -> dict[str, Any]:
-        """What the board says of itself: its firmware, what it can do, free memory and space."""
+        """Return what the board reports about itself: firmware, capabilities, free memory and storage."""
         return await self._act_once("device.info", device=device, interrupt=interrupt)
 
     async def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
-        """Restart the interpreter, and with it `main.py`; with `hard`, the board."""
+        """Restart the interpreter, which then runs `main.py`; with `hard`, restart the board."""
         await self._act("device.reset", device=device, kind=call.reset_kind(hard), interrupt=interrupt)
 
     async def health(self) -> dict[str, Any]:
-        """Whether the server serves."""
+        """Return the server's own report of its health."""
         return await self._act_once("health")
 
     async def stats(self) -> dict[str, Any]:
-        """The server's counters."""
+        """Return the server's counters."""
         return await self._act_once("stats")
 
     async def _act(self, name: str, **body: Any) -> list[Any]:
-        return await asked(lambda: self._connection.act(name, **body))
+        return await call_in_thread(lambda: self._connection.act(name, **body))
 
     async def _act_once(self, name: str, **body: Any) -> dict[str, Any]:
-        return await asked(lambda: self._connection.act_once(name, **body))
+        return await call_in_thread(lambda: self._connection.act_once(name, **body))
 
     async def aclose(self) -> None:
-        """Give the connection back. Nothing is asked after this; streams that are still open go on until left."""
-        # Not in a thread, of which the loop may have none before the server has answered what was given up.
+        """Close the connection. Make no calls after this; streams that are open continue until they are left."""
+        # Not in a thread: all threads of the loop may still be waiting for answers to calls that were cancelled.
         self._connection.close()
 
     async def __aenter__(self) -> Self:

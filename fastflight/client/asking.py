@@ -1,4 +1,4 @@
-"""What an event loop asks of a client that blocks: in a thread of the loop's, and given up when it is cancelled."""
+"""Run blocking client calls in the threads of an event loop, and stop them when their task is cancelled."""
 
 from __future__ import annotations
 
@@ -13,36 +13,39 @@ from fastflight.errors import Stopped
 
 T = TypeVar("T")
 
-# What work that is given up gets to end: the server stores the batch that is on the line, and settles the file.
+# How long cancelled work may take to end: the server stores the batch that is on the line, and settles the file.
 GIVE_UP_SECONDS = 10.0
 
 
-async def worked(work: Work[T]) -> T:
-    """Do `work` in a thread. Cancelled, it is given up, and has a while to leave things in order."""
-    given_up = threading.Event()
-    running = asyncio.ensure_future(off_loop(_begun, work.run, given_up))
+async def work_in_thread(work: Work[T]) -> T:
+    """Run `work` in a thread. On cancellation, stop it and wait up to `GIVE_UP_SECONDS` for it to clean up."""
+    cancelled = threading.Event()
+    running = asyncio.ensure_future(off_loop(_run_unless_cancelled, work.run, cancelled))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        given_up.set()
+        cancelled.set()
         work.give_up()
         await asyncio.wait([running], timeout=GIVE_UP_SECONDS)
         raise
 
 
-async def asked(call: Callable[[], T], discard: Callable[[T], object] | None = None) -> T:
-    """What `call` gives, made in a thread. Cancelled, its result goes to `discard`."""
-    given_up = threading.Event()
+async def call_in_thread(call: Callable[[], T], discard: Callable[[T], object] | None = None) -> T:
+    """Return the result of `call`, run in a thread. After a cancellation, pass a late result to `discard`."""
+    cancelled = threading.Event()
     try:
-        return await off_loop(_begun, call, given_up, discard=discard)
+        return await off_loop(_run_unless_cancelled, call, cancelled, discard=discard)
     except asyncio.CancelledError:
-        given_up.set()
+        cancelled.set()
         raise
 
 
-def _begun(call: Callable[[], T], given_up: threading.Event) -> T:
-    """`call()`, unless it was given up while it waited for a thread: a loop has few, and a silent server keeps them."""
-    if given_up.is_set():
+def _run_unless_cancelled(call: Callable[[], T], cancelled: threading.Event) -> T:
+    """Call `call` unless it was cancelled while it waited for a thread.
+
+    A loop has few threads, and a server that does not answer keeps them busy.
+    """
+    if cancelled.is_set():
         raise Stopped("this was given up")
     return call()

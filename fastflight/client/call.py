@@ -1,4 +1,7 @@
-"""What the sync and the async client ask for, written once: requests and actions as bytes, answers as data classes."""
+"""What the sync and the async client share: building requests, and turning JSON answers into data classes.
+
+Answers that do not fit raise `ProtocolError`.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +21,20 @@ from fastflight.service.wire import validate
 R = TypeVar("R", bound=Request)
 
 DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
-# The server that is meant where none is named: as for the commands.
+# Names the server when the caller gives no location. The commands use it too.
 SERVER_VARIABLE = "FASTFLIGHT_SERVER"
-# Seconds that a call without a stream may take: a hash of a large file on a small board is the slowest of them.
+# Seconds that a call without a stream may take. The slowest is a hash of a large file on a small board.
 DEFAULT_TIMEOUT = 60.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Endpoints that are read at a time: more gain little where one server gives all of them.
+# Endpoints that are read at the same time. More gain little if one server holds all of them.
 PARALLEL = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the server. `open`: its line is open; `holder`: who has it now, None when nobody has.
+    """A device of the server. `open`: whether its line is open. `holder`: who is using it now, or None.
 
-    `recording`: `recording`, or `recording failed: ` and why; None where it is not recorded.
+    `recording`: `recording`, or `recording failed: ` and the reason; None if the device is not being recorded.
     """
 
     name: str
@@ -43,11 +46,12 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A recording of the server. `state`: `recording`, `recording failed: ` and why, or `kept` when nothing is added.
+    """A recording of the server.
 
-    Rows that are kept, their bytes as stored, their numbers (`next_seq`: after the last one) and times. `lost`: chunks
-    that are missing among them, as gaps of a replay are. `failures`: tries to record that failed since the server
-    started. `damage`: places in its files that cannot be read.
+    `state`: `recording`; `recording failed: ` and the reason; or `kept` if nothing is being added. `rows` and `bytes`
+    are the stored rows and their size on disk. `first_seq` and `next_seq` are the sequence number of the first row and
+    the one after the last. `lost`: chunks missing in between; a replay reports them as gaps. `failures`: failed
+    attempts to record since the server started. `damage`: places in the files that cannot be read.
     """
 
     name: str
@@ -61,13 +65,13 @@ class Recorded:
     lost: int
     failures: int
     damage: tuple[str, ...]
-    # Where it is on the server's computer: told to those who switch it on.
+    # Where it is stored on the server's computer. Only `start_recording` reports it.
     folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or folder on a device (`kind`: `file` or `folder`). `modified` is None where the board keeps no times."""
+    """A file or folder on a device. `kind` is `file` or `folder`; `modified` is None if the board keeps no times."""
 
     path: str
     kind: str
@@ -77,7 +81,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """A file's digest as the board takes it: `algorithm` is `sha256` or, on smaller boards, another."""
+    """A file's digest in hexadecimal, computed by the board. `algorithm` is `sha256`, or `crc32` on smaller boards."""
 
     algorithm: str
     digest: str
@@ -85,7 +89,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is on the device now: rows, the file's bytes, and their sha256 (empty where the board cannot tell)."""
+    """The result of a write: its rows, the size of the file on the device, and its sha256 (empty if unknown)."""
 
     rows: int
     bytes: int
@@ -94,10 +98,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A file that is now the same here and on the device.
+    """The result of copying a file: it is the same here and on the device.
 
-    `bytes` and `sha256` are those of the file. `resumed_at`: how much of it an earlier copy had left, and was not moved
-    again. `unchanged`: it was the same already, and nothing was moved.
+    `bytes` and `sha256` are those of the file. `resumed_at`: the bytes that an earlier, interrupted copy had moved, and
+    that were not moved again. `unchanged`: the files were already the same, and nothing was moved.
     """
 
     bytes: int
@@ -108,10 +112,10 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTree:
-    """A folder whose files are now the same here and on the device. Paths are relative to it.
+    """The result of copying a folder: its files are the same here and on the device. Paths are relative to it.
 
-    `files` were moved, `bytes` in all; `unchanged` were the same already. `skipped`, in a local folder, are links and
-    what else is neither a file nor a folder.
+    `files` were moved, `bytes` is their total size. `unchanged` were already the same. `skipped` are entries of a local
+    folder that are neither files nor folders, such as links.
     """
 
     files: tuple[str, ...]
@@ -121,22 +125,22 @@ class CopiedTree:
 
 
 def location_of(location: str | None) -> str:
-    """Where a server is: by default what the environment says, as for the commands."""
+    """Return `location`, or if None the server named by the environment, or `DEFAULT_LOCATION`."""
     return location if location is not None else os.environ.get(SERVER_VARIABLE) or DEFAULT_LOCATION
 
 
 def build(request: type[R], **values: Any) -> R:
-    """A request of these values, those that are None left to their defaults. `RequestError` names what is wrong."""
+    """Build a request. Values that are None get their defaults. Raises `RequestError` that names a wrong value."""
     return validate(request, {key: _as_json(value) for key, value in values.items() if value is not None})
 
 
 def file_request(device: str, path: str, **values: Any) -> DeviceFile:
-    """A request for the bytes of a file."""
+    """Build a request for the bytes of a file."""
     return build(DeviceFile, device=device, path=path, format="raw", **values)
 
 
 def tree_request(device: str, folder: str, **values: Any) -> DeviceTree:
-    """A request for the files below a folder."""
+    """Build a request for the files below a folder."""
     return build(DeviceTree, device=device, path=folder, **values)
 
 
@@ -144,81 +148,81 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, datetime):
-        return _zoned(value).isoformat()
+        return _with_zone(value).isoformat()
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
-def _zoned(time: datetime) -> datetime:
-    """Without a zone, it is a time of this computer, which does not know all of them."""
+def _with_zone(time: datetime) -> datetime:
+    """Return the time with its zone. A time without one is local time; not every one can be converted."""
     try:
         return time if time.tzinfo is not None else time.astimezone()
     except (ValueError, OverflowError, OSError) as error:
-        raise RequestError("no time here", where=str(time), hint="Give it with its zone") from error
+        raise RequestError("this local time cannot be converted", where=str(time), hint="Give its time zone") from error
 
 
-def device_of(given: Mapping[str, Any]) -> Device:
+def device_of(fields: Mapping[str, Any]) -> Device:
     with understood("what the server says of a device"):
-        holder, recording = (given.get(key) for key in ("holder", "recording"))
+        holder, recording = (fields.get(key) for key in ("holder", "recording"))
         return Device(
-            name=text(given["name"]),
-            url=text(given["url"]),
-            open=bool(given.get("open")),
+            name=text(fields["name"]),
+            url=text(fields["url"]),
+            open=bool(fields.get("open")),
             holder=None if holder is None else text(holder),
             recording=None if recording is None else text(recording),
         )
 
 
-def recorded_of(given: Mapping[str, Any]) -> Recorded:
+def recorded_of(fields: Mapping[str, Any]) -> Recorded:
     with understood("what the server says of a recording"):
         first, last = (
-            None if given[key] is None else datetime.fromisoformat(text(given[key]))
+            None if fields[key] is None else datetime.fromisoformat(text(fields[key]))
             for key in ("first_time", "last_time")
         )
         numbers = ("rows", "bytes", "first_seq", "next_seq", "lost", "failures")
         return Recorded(
-            name=text(given["name"]),
-            state=text(given["state"]),
+            name=text(fields["name"]),
+            state=text(fields["state"]),
             first_time=first,
             last_time=last,
-            damage=tuple(map(text, given["damage"])),
-            folder=text(given.get("folder", "")),
-            **{key: whole(given[key]) for key in numbers},
+            damage=tuple(map(text, fields["damage"])),
+            folder=text(fields.get("folder", "")),
+            **{key: whole(fields[key]) for key in numbers},
         )
 
 
 def entries_of(batches: Iterable[pa.RecordBatch]) -> list[Entry]:
-    """The rows of a listing."""
+    """Return the rows of a listing as entries."""
     with understood("a listing of the server"):
         return [_entry(row, row["modified"]) for batch in batches for row in batch.to_pylist()]
 
 
 def results_of(bodies: Iterable[bytes], location: str) -> list[Any]:
-    """The JSON of an action's results."""
+    """Decode the JSON results of an action. Empty ones are left out."""
     return [value(body, "an action's result", location) for body in bodies if body]
 
 
 def single(results: list[Any], action: str, location: str) -> dict[str, Any]:
-    """The one object that an action gives."""
+    """Return the only result of an action. Raises `ProtocolError` unless it is exactly one JSON object."""
     if len(results) != 1 or not isinstance(results[0], dict):
-        raise ProtocolError(f"{action} gave something else than one object", where=location)
+        raise ProtocolError(f"{action} did not return exactly one object", where=location)
     return results[0]
 
 
-def entry_of(given: Mapping[str, Any]) -> Entry:
+def entry_of(fields: Mapping[str, Any]) -> Entry:
     with understood("what the server says of a file"):
-        seconds = given.get("modified")
-        return _entry(given, None if seconds is None else EPOCH + timedelta(seconds=seconds))
+        seconds = fields.get("modified")
+        return _entry(fields, None if seconds is None else EPOCH + timedelta(seconds=seconds))
 
 
-def _entry(given: Mapping[str, Any], modified: datetime | None) -> Entry:
+def _entry(fields: Mapping[str, Any], modified: datetime | None) -> Entry:
     if not (modified is None or isinstance(modified, datetime)):
         raise TypeError("no time")
-    return Entry(path=text(given["path"]), kind=text(given["kind"]), size=whole(given["size"]), modified=modified)
+    return Entry(path=text(fields["path"]), kind=text(fields["kind"]), size=whole(fields["size"]), modified=modified)
 
 
-def digest_of(given: Mapping[str, Any]) -> Digest:
+def digest_of(fields: Mapping[str, Any]) -> Digest:
     with understood("a digest of the server"):
-        return Digest(algorithm=text(given["algorithm"]), digest=text(given["digest"]))
+        return Digest(algorithm=text(fields["algorithm"]), digest=text(fields["digest"]))
 
 
 def reset_kind(hard: bool) -> str:

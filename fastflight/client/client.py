@@ -1,7 +1,7 @@
-"""`FastFlightClient`: a fastflight server's devices, from any thread.
+"""`FastFlightClient`: read, write and control the devices of a fastflight server. Can be used from any thread.
 
-Everything here is a plain Flight call that any other Flight client can make: tickets and commands are JSON, actions
-take and give JSON. What this adds is typed errors, streams that are whole or raise, and local files.
+Each method makes plain Flight calls, which any other Flight client can make too: tickets, commands and actions are
+JSON. The client adds typed errors, streams that raise if rows are missing, and copies of local files.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 
 class FastFlightClient:
-    """A connection to the server at `location`. Made lazily: an absent server shows at the first call.
+    """A connection to the server at `location`, opened by the first call: a missing server is reported there.
 
-    Without a `location` it is the server that the environment variable FASTFLIGHT_SERVER names, or else the one at
-    `DEFAULT_LOCATION`.
-    `timeout` is the seconds that a call without a stream may take. `credentials` are what a server with tokens or TLS
-    wants, whose location begins with `grpc+tls://` then. Errors are those of `fastflight.errors`:
-    `TransportError` where the server is not reached, the others as the server describes them.
+    Without a `location`, the environment variable FASTFLIGHT_SERVER names the server; if it is not set, the server is
+    at `DEFAULT_LOCATION`. `timeout` is the number of seconds that a call without a stream may take. `credentials` hold
+    a token, TLS certificates or both; the location of a server with TLS begins with `grpc+tls://`. Calls raise the
+    errors of `fastflight.errors`: `TransportError` if the server cannot be reached, otherwise the error that the server
+    describes.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class FastFlightClient:
         self._connection = ServerConnection(self.location, timeout, credentials)
 
     def devices(self) -> list[Device]:
-        """The devices of the server."""
+        """Return the devices of the server."""
         return [call.device_of(given) for given in self._connection.act("devices")]
 
     def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
-        """The entries of a folder."""
+        """Return the entries of a folder; with `recursive`, of the folders below it as well."""
         request = call.build(DeviceListing, device=device, path=path, recursive=recursive, interrupt=interrupt)
         return call.entries_of(self.read_request(request))
 
@@ -87,7 +87,7 @@ class FastFlightClient:
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> RowStream:
-        """The rows of a file. `format` and `schema` are found out by the server where they are not given."""
+        """Read the rows of a file. Without `format` and `schema`, the server infers them."""
         request = call.build(
             DeviceFile,
             device=device,
@@ -123,9 +123,10 @@ class FastFlightClient:
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> RowStream:
-        """The rows of a file of all devices whose names fit the glob `devices`, with a leading column `device`.
+        """Read one file from all devices whose names match the glob `devices`; the first column is `device`.
 
-        `ordered`: device by device, else as they come. Devices that could not be read are in `summary["failed"]`.
+        With `ordered`, rows come device by device, otherwise as they arrive. `summary["failed"]` lists the devices that
+        could not be read.
         """
         request = call.build(
             FleetFile,
@@ -146,15 +147,15 @@ class FastFlightClient:
         return self.read_request(request, progress=progress)
 
     def read_request(self, request: Request, *, progress: Report | None = None) -> RowStream:
-        """The rows of any request. Returns when their schema is known."""
+        """Read the rows of any request. Returns when their schema is known."""
         return self._connection.stream(request).reporting(progress)
 
     def read_parallel(
         self, request: Request, *, parallel: int = call.PARALLEL, ordered: bool = True, progress: Report | None = None
     ) -> ParallelRowStream:
-        """The rows of any request, `parallel` of its endpoints at a time, at whatever servers these name.
+        """Read the rows of any request, up to `parallel` of its endpoints at a time, from the servers that they name.
 
-        `ordered`: in the order of the endpoints; otherwise as they come.
+        With `ordered`, rows come in the order of the endpoints, otherwise as they arrive.
         """
         return self._connection.parallel_stream(request, parallel, ordered).reporting(progress)
 
@@ -173,9 +174,10 @@ class FastFlightClient:
         interrupt: bool = False,
         progress: Report | None = None,
     ) -> Written:
-        """Put a file on a device. Returns when it is whole; until then, and on any failure, the old file stays.
+        """Write a file to a device. Returns when it is complete; until then, and on any failure, the old file stays.
 
-        A local file (`pathlib.Path`) with the ending of `path` is copied as it is; others are converted.
+        `rows` are a DataFrame, a table, record batches, or the `pathlib.Path` of a local file. A local file with the
+        same ending as `path` is copied byte for byte, one with another table's ending is converted.
         """
         request = call.build(
             DeviceFile,
@@ -206,10 +208,11 @@ class FastFlightClient:
         progress: Report | None = None,
         resuming: Resuming | None = None,
     ) -> Copied:
-        """Copy a local file to a device as it is. With `resume`, a copy that breaks off leaves its part on the device.
+        """Copy a local file to a device, byte for byte.
 
-        The next one goes on from there, after `resuming(bytes there, bytes in all)`. With `skip_unchanged` nothing is
-        moved where the device finds its file to be the same.
+        With `resume`, an interrupted copy leaves what it has stored on the device, and the next copy continues there:
+        it first calls `resuming` with the number of bytes already stored and the size of the file. With
+        `skip_unchanged`, nothing is sent if the device's file has the same size and digest.
         """
         request = call.file_request(
             device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt, resume=resume
@@ -234,10 +237,12 @@ class FastFlightClient:
         progress: Report | None = None,
         resuming: Resuming | None = None,
     ) -> Copied:
-        """Copy a file of a device to a local one as it is. With `resume`, a copy that breaks off leaves `FILE.part`.
+        """Copy a file of a device to a local file, byte for byte.
 
-        The next one goes on from there if its bytes are still those of the device's file. The old file stays until the
-        new one is whole.
+        With `resume`, an interrupted copy leaves `FILE.part`, and the next copy continues there if these bytes are
+        still the beginning of the device's file; it first calls `resuming` with their number and the size of the file.
+        The old local file stays until the new one is complete. With `skip_unchanged`, nothing is read if the local
+        file has the same size and digest.
         """
         request = call.file_request(device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
         work = GetFile(
@@ -264,9 +269,10 @@ class FastFlightClient:
         interrupt: bool = False,
         progress: TreeReport | None = None,
     ) -> CopiedTree:
-        """Copy the files in a local folder, and in those below it, to a folder of a device; links are left out.
+        """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.
 
-        All of them are verified there before the first old one is replaced. Other files in that folder stay.
+        The files are verified on the device before they replace the old ones. Other files in its folder stay. With
+        `skip_unchanged`, files whose size and digest are the same on the device are not sent.
         """
         request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
         return PutTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress).run()
@@ -284,10 +290,11 @@ class FastFlightClient:
         interrupt: bool = False,
         progress: TreeReport | None = None,
     ) -> CopiedTree:
-        """Copy the files in a folder of a device, and in those below it, to a local folder.
+        """Copy the files of a device's folder and its subfolders to a local folder.
 
-        Each takes the place of the old one when it is whole. A name that must not be used here is a `DataError`, before
-        anything is written.
+        Each file replaces the old one when it is complete. Raises `DataError`, before anything is written, if a name is
+        not safe to use on this computer. With `skip_unchanged`, files whose local copies have the same size and digest
+        are not read.
         """
         request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
         return GetTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress).run()
@@ -295,9 +302,10 @@ class FastFlightClient:
     def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
     ) -> RowStream:
-        """The output of a piece of code, as it runs. `DeviceException` after the last row, should it raise.
+        """Run a piece of code on a device and read its output while it runs.
 
-        `timeout` is the seconds of silence after which the code is interrupted.
+        If the code raises, the stream raises `DeviceException` after the last row. `timeout` is the number of seconds
+        without output after which the code is interrupted.
         """
         request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
         return self.read_request(request)
@@ -320,11 +328,12 @@ class FastFlightClient:
         requests: bool = False,
         mode: Mode = "async",
     ) -> RowStream:
-        """The live traffic of a device, from now on, from number `since_seq`, or from `since_seconds` back.
+        """Read the live traffic of a device: from now on, from number `since_seq`, or from `since_seconds` ago.
 
-        Ends by itself at a limit, or when the device is gone and `reconnect` is not given; `summary["ended"]` says why.
-        With `ticks`, a column of the board's ticks, there is also `board_time`: when they were read, by the server's
-        clock. With `requests`, rows of requests and their answers come, too, and a column `request` tells them apart.
+        The stream ends at a limit, or when the device disconnects and `reconnect` is false; `summary["ended"]` gives
+        the reason. `ticks` names a column with the board's tick counter; the rows then also have a column `board_time`,
+        the time at which the board read the counter, by the server's clock. With `requests`, the traffic of requests is
+        included, and a column `request` marks it.
         """
         request = call.build(
             DeviceSession,
@@ -362,9 +371,9 @@ class FastFlightClient:
         limit_rows: int | None = None,
         mode: Mode = "async",
     ) -> RowStream:
-        """What was recorded of a device: all of it, or a range, by the numbers of the live session or by times.
+        """Read the recording of a device: all of it, or a range of the live session's sequence numbers or of times.
 
-        `to_seq` is included, `to_time` is not. What is missing is in `gaps`, with the reason.
+        `to_seq` is included, `to_time` is not. The stream's `gaps` list what is missing, with the reason.
         """
         request = call.build(
             Recording,
@@ -385,15 +394,15 @@ class FastFlightClient:
         return self.read_request(request)
 
     def recordings(self) -> list[Recorded]:
-        """What the server has recorded, and of whom it still does."""
+        """Return the server's recordings; their `state` says which of them are still being written."""
         return [call.recorded_of(given) for given in self._connection.act("recordings")]
 
     def start_recording(self, device: str) -> Recorded:
-        """Record a device from now on, until the server ends; nothing changes where it is recorded already."""
+        """Record a device from now on, until the server ends. Has no effect if the device is already being recorded."""
         return call.recorded_of(self._connection.act_once("recording.start", device=device))
 
     def stop_recording(self, device: str) -> Recorded:
-        """Record a device no more. Returns when what was read until now is kept."""
+        """Stop recording a device. Returns when everything read so far is stored."""
         return call.recorded_of(self._connection.act_once("recording.stop", device=device))
 
     def interact(
@@ -405,24 +414,24 @@ class FastFlightClient:
         flush_ms: int = 0,
         mode: Mode = "async",
     ) -> Interaction:
-        """Have the device's line, to send to it and to see what it says. `BusyError` while somebody else has it.
+        """Take the device's line, to send bytes and read the output. Raises `BusyError` while it is in use.
 
-        A context manager: leaving it gives the line back.
+        The result is a context manager; leaving it releases the line.
         """
         request = call.build(DeviceSession, device=device, format=format, schema=schema, flush_ms=flush_ms, mode=mode)
         return self._connection.interaction(request)
 
     def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
-        """A file or folder. `FileMissing` where there is none."""
+        """Return the entry of a file or folder. Raises `FileMissing` if there is none."""
         return call.entry_of(self._connection.act_once("file.stat", device=device, path=path, interrupt=interrupt))
 
     def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
-        """The digest of a file or of its first `limit` bytes, taken on the device. `DeviceError` if it takes none."""
+        """Have the device digest a file, or its first `limit` bytes. Raises `DeviceError` if the board cannot."""
         body = {"device": device, "path": path, "limit": limit, "interrupt": interrupt}
         return call.digest_of(self._connection.act_once("file.hash", **body))
 
     def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
-        """Make a folder."""
+        """Create a folder."""
         self._connection.act("file.mkdir", device=device, path=path, interrupt=interrupt)
 
     def remove(self, device: str, path: str, *, interrupt: bool = False) -> None:
@@ -430,27 +439,27 @@ class FastFlightClient:
         self._connection.act("file.remove", device=device, path=path, interrupt=interrupt)
 
     def rename(self, device: str, path: str, to: str, *, interrupt: bool = False) -> None:
-        """Give a file or folder another path on the same device; a file that has it is replaced."""
+        """Move a file or folder to the path `to` on the same device. A file at that path is replaced."""
         self._connection.act("file.rename", device=device, path=path, to=to, interrupt=interrupt)
 
     def info(self, device: str, *, interrupt: bool = False) -> dict[str, Any]:
-        """What the board says of itself: its firmware, what it can do, free memory and space."""
+        """Return what the board reports about itself: firmware, capabilities, free memory and storage."""
         return self._connection.act_once("device.info", device=device, interrupt=interrupt)
 
     def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
-        """Restart the interpreter, and with it `main.py`; with `hard`, the board."""
+        """Restart the interpreter, which then runs `main.py`; with `hard`, restart the board."""
         self._connection.act("device.reset", device=device, kind=call.reset_kind(hard), interrupt=interrupt)
 
     def health(self) -> dict[str, Any]:
-        """Whether the server serves."""
+        """Return the server's own report of its health."""
         return self._connection.act_once("health")
 
     def stats(self) -> dict[str, Any]:
-        """The server's counters."""
+        """Return the server's counters."""
         return self._connection.act_once("stats")
 
     def close(self) -> None:
-        """Give the connection back. Nothing is asked after this; streams that are still open go on until left."""
+        """Close the connection. Make no calls after this; streams that are open continue until they are left."""
         self._connection.close()
 
     def __enter__(self) -> Self:

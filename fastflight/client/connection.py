@@ -1,6 +1,7 @@
-"""The Flight calls under both clients: open a stream, prepare a write, do an action.
+"""The Flight calls that both clients use: open a stream, prepare a write, do an action.
 
-An endpoint may name other servers: there is a channel to each that was followed, until the connection is closed.
+Endpoints may name other servers. The connection opens a channel to each of those that it uses, and closes them all when
+it is closed.
 """
 
 from __future__ import annotations
@@ -22,102 +23,94 @@ from fastflight.client.interaction import Interaction
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
-from fastflight.client.upload import Heard, Upload
+from fastflight.client.upload import Upload
 from fastflight.errors import ProtocolError, RequestError
 from fastflight.service.requests import Request
 from fastflight.service.wire import encode
 
-# A peer that has gone without a word is noticed by what it does not answer. Asked so often and no more: a gRPC server
-# takes two questions within five minutes in which it says nothing, and hangs up at the third. gRPC waits a minute for
-# the answer.
+# gRPC pings the peer at this interval, to notice when it is gone. Not more often: a gRPC server accepts two pings
+# within five minutes in which it sends nothing, and closes the connection at the third. gRPC waits a minute for the
+# answer.
 KEEPALIVE_MS = 310_000
-# Spelled as gRPC spells them; Arrow's documented names are ignored without a word. A table's batch may be of any
-# size, and a server that was started again is found again within two seconds.
+# These are gRPC's own names; the names in Arrow's documentation are silently ignored. Messages may have any size, and
+# gRPC waits no longer than two seconds between attempts to connect to a server that was restarted.
 CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
 ]
-# Flight.proto: the location that means the connection on which the endpoint was told.
+# Flight.proto: this location means the connection over which the endpoint was received.
 REUSE = "arrow-flight-reuse-connection://?"
 
 
 class ServerConnection:
-    """One channel to the server at `location`. `timeout` is for actions; streams last as long as they last."""
+    """A channel to the server at `location`. `timeout` (seconds) limits actions and lookups; streams have no limit."""
 
     def __init__(self, location: str, timeout: float, credentials: Credentials = NONE) -> None:
         self.location = location
         self._timeout = timeout
-        # What is shown in each call beside what the channel shows; for who passes on what others show.
+        # An `Authorization` header for each call, for a gateway that passes on its callers' tokens. Empty: none.
         self._authorization = ""
         self._credentials = credentials
         self._client = _channel(location, credentials)
-        self._following = threading.Lock()
-        self._followed: dict[str, flight.FlightClient] = {}
+        self._peers_lock = threading.Lock()
+        # Clients of the other servers that endpoints name, by location.
+        self._peers: dict[str, flight.FlightClient] = {}
 
-    def showing(self, authorization: str) -> ServerConnection:
-        """The same channel, for somebody who shows this in each call. It ends with this one, and follows nobody.
+    def with_authorization(self, authorization: str) -> ServerConnection:
+        """Return a view of this connection that sends `authorization` with each call.
 
-        `RequestError` where the channel is none on which a token may be shown.
+        It shares this connection's channel, which only this connection closes. It does not connect to other servers.
+        Raises `RequestError` if no token may be sent over this channel.
         """
-        Credentials(token="token").options(self.location)  # noqa: S106  # a stand-in: the location is looked at
-        shown = copy.copy(self)
-        shown._authorization = authorization
-        return shown
+        Credentials(token="token").options(self.location)  # noqa: S106  # a placeholder: this checks the location
+        view = copy.copy(self)
+        view._authorization = authorization
+        return view
 
     def stream(self, request: Request) -> RowStream:
-        """The answer to a request, once its schema has come."""
+        """Send a request and return its answer when the schema has arrived."""
         with typed_errors(self.location):
             reader = self._client.do_get(flight.Ticket(encode(request)), self._call_options())
         return RowStream(reader, self.location)
 
-    def reader(self, request: Request) -> flight.FlightStreamReader:
-        """The answer to a request as Flight gives it, for who passes it on."""
-        with typed_errors(self.location):
-            return self._client.do_get(flight.Ticket(encode(request)), self._call_options())
-
-    def exchange(self, request: Request) -> tuple[flight.FlightStreamWriter, flight.FlightStreamReader]:
-        """Both sides of an exchange, as Flight gives them."""
-        descriptor = flight.FlightDescriptor.for_command(encode(request))
-        with typed_errors(self.location):
-            writer, reader = self._client.do_exchange(descriptor, self._call_options())
-        return writer, reader
-
     def info(self, request: Request) -> flight.FlightInfo:
-        """What the server knows of an answer."""
+        """Return what the server knows about the answer to a request: its schema and endpoints."""
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self.location):
             return self._client.get_flight_info(descriptor, self._call_options(self._timeout))
 
     def flights(self, criteria: bytes = b"") -> list[flight.FlightInfo]:
-        """What the server lists."""
+        """Return the flights that the server lists."""
         with typed_errors(self.location):
             return list(self._client.list_flights(criteria, self._call_options(self._timeout)))
 
     def parallel_stream(self, request: Request, parallel: int, ordered: bool) -> ParallelRowStream:
-        """The answer to a request by way of its endpoints, once the schema of the first has come."""
+        """Read the endpoints of a request in parallel. Returns when the schema of the first has arrived."""
         endpoints = self.info(request).endpoints
         if not endpoints:
             raise ProtocolError("the flight has no endpoints", where=self.location)
         return ParallelRowStream([partial(self._endpoint, each) for each in endpoints], parallel, ordered)
 
     def interaction(self, request: Request) -> Interaction:
-        """An exchange, once the device is there."""
-        writer, reader = self.exchange(request)
+        """Open an interactive session. Returns when the server has sent its schema."""
+        descriptor = flight.FlightDescriptor.for_command(encode(request))
+        with typed_errors(self.location):
+            writer, reader = self._client.do_exchange(descriptor, self._call_options())
         return Interaction(writer, reader, self.location)
 
-    def upload(self, request: Request, source: Any, report: Report | None = None, heard: Heard | None = None) -> Upload:
-        """A write of the rows in `source`, ready to run; `heard` is called with each message of the server."""
-        return Upload(self._client, request, source, self.location, report, heard, self._authorization)
+    def upload(self, request: Request, source: Any, report: Report | None = None) -> Upload:
+        """Prepare a write of the rows in `source`. The caller runs it."""
+        return Upload(self._client, request, source, self.location, report, self._authorization)
 
     def act(self, name: str, **body: Any) -> list[Any]:
-        """The results of an action; arguments that are None are left to the server."""
-        given = {key: value for key, value in body.items() if value is not None}
-        return self.results(name, json.dumps(given).encode())
+        """Do an action and return its results. Arguments that are None are not sent."""
+        arguments = {key: value for key, value in body.items() if value is not None}
+        return self.results(name, json.dumps(arguments).encode())
 
     def results(self, name: str, body: bytes, timeout: float | None = None) -> list[Any]:
-        """The results of an action whose body is JSON already; `timeout` where it is not the connection's."""
+        """Do an action whose body is already JSON. `timeout` (seconds) replaces the connection's."""
         action = flight.Action(name, body)
         with typed_errors(self.location):
             results = self._client.do_action(action, self._call_options(timeout or self._timeout))
@@ -125,29 +118,29 @@ class ServerConnection:
         return call.results_of(bodies, self.location)
 
     def act_once(self, name: str, **body: Any) -> dict[str, Any]:
-        """The one object that an action gives."""
+        """Do an action that returns exactly one JSON object, and return that."""
         return call.single(self.act(name, **body), name, self.location)
 
     def close(self) -> None:
-        with self._following:
-            followed, self._followed = list(self._followed.values()), {}
-        for client in (self._client, *followed):
+        with self._peers_lock:
+            peers, self._peers = list(self._peers.values()), {}
+        for client in (self._client, *peers):
             client.close()
 
     def _call_options(self, timeout: float | None = None) -> flight.FlightCallOptions:
         return options(timeout, self._authorization)
 
     def _endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
-        """The rows of an endpoint, from the first of its locations that is reached.
+        """Read an endpoint from the first of its locations that can be reached.
 
-        Of one that was, nothing is asked again elsewhere, whatever came of it: it may be code that has begun to run.
+        Once a server was reached, no other one is tried, even if the call failed: it may run code that has begun.
         """
-        told = [each.uri.decode(errors="replace") for each in endpoint.locations] or [self.location]
-        locations = [each for each in told if self._may_follow(each)]
+        named = [each.uri.decode(errors="replace") for each in endpoint.locations] or [self.location]
+        locations = [each for each in named if self._may_follow(each)]
         if not locations:
             raise RequestError(
-                "the rows are at another server, which is not shown what this one is",
-                where=told[0],
+                "the rows are at another server, which is not sent this server's credentials",
+                where=named[0],
                 hint="Ask there, with a token for that server",
             )
         for location in locations[:-1]:
@@ -157,7 +150,7 @@ class ServerConnection:
 
     def _stream_at(self, location: str, ticket: flight.Ticket) -> RowStream:
         with typed_errors(location):
-            reader = self._at(location).do_get(ticket, self._call_options())
+            reader = self._client_at(location).do_get(ticket, self._call_options())
         return RowStream(reader, location)
 
     def _may_follow(self, location: str) -> bool:
@@ -167,13 +160,13 @@ class ServerConnection:
             return False
         return self._credentials == NONE or self._credentials.may_follow(self.location, location)
 
-    def _at(self, location: str) -> flight.FlightClient:
+    def _client_at(self, location: str) -> flight.FlightClient:
         if location in (self.location, REUSE):
             return self._client
-        with self._following:
-            if location not in self._followed:
-                self._followed[location] = _channel(location, self._credentials)
-            return self._followed[location]
+        with self._peers_lock:
+            if location not in self._peers:
+                self._peers[location] = _channel(location, self._credentials)
+            return self._peers[location]
 
 
 def _channel(location: str, credentials: Credentials) -> flight.FlightClient:

@@ -1,7 +1,6 @@
-"""What a client sends with each call: its credentials, and the request id and trace that the call is part of.
+"""What a client sends with each call: its credentials, and the request id and trace that the call belongs to.
 
-A token goes to the server that it was given for and to nobody else: over TLS, or within this computer, and not to other
-hosts that an endpoint names.
+A token is sent only over TLS or within this computer, and never to other hosts that an endpoint names.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from fastflight.errors import RequestError
 from fastflight.runtime import tracing as trace
 
 TLS = "grpc+tls"
-# What a header may hold; a token pasted with its quotes or a line's end is found here rather than by the server.
+# The characters that a header may hold. A token pasted with spaces or a newline is refused here, not by the server.
 TOKEN = re.compile(r"[!-~]{1,512}")
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A token, or a client's certificate with its key, or both; PEM as bytes.
+    """A token, or a client certificate with its key, or both. Certificates and keys are PEM, as bytes.
 
-    `ca`: the certificates by which servers are known, those of this computer if None. `server_name`: what the server's
-    certificate has to name, where that is not the host of its location.
+    `ca`: the CA certificates that verify the server's certificate; None means those of this computer. `server_name`:
+    the name in the server's certificate, if it is not the host of the location.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -39,12 +38,15 @@ class Credentials:
     server_name: str | None = None
 
     def options(self, location: str) -> dict[str, Any]:
-        """For Flight's client to `location`. `RequestError` where they must not be shown there, or cannot be."""
+        """Return the keyword arguments of a `FlightClient` for `location`.
+
+        Raises `RequestError` if the credentials are malformed, or must not be sent there.
+        """
         address = _address(location)
         encrypted = address.scheme == TLS
         if self.token is not None and not TOKEN.fullmatch(self.token):
-            raise RequestError("the token is not one", hint="Give it as it was printed, in a line of its own")
-        if self.token is not None and not encrypted and not _is_here(address):
+            raise RequestError("this is not a token", hint="Give it as it was printed, in a line of its own")
+        if self.token is not None and not encrypted and not _is_local(address):
             raise RequestError(
                 "a token is not sent without TLS to another computer", where=location, hint=f"Use {TLS}://"
             )
@@ -58,52 +60,55 @@ class Credentials:
             if self.server_name is not None:
                 options["override_hostname"] = self.server_name
         if self.token is not None:
-            options["middleware"] = [_Shows(self.token)]
+            options["middleware"] = [_TokenMiddlewareFactory(self.token)]
         return options
 
     def may_follow(self, own: str, location: str) -> bool:
-        """Whether what is shown at `own` may be shown at `location`: on the same host, with TLS where `own` has it."""
+        """Whether credentials for `own` may be sent to `location`: the same host, with TLS if `own` uses TLS."""
         here, there = _address(own), _address(location)
         same_host = here.hostname == there.hostname
         return same_host and (there.scheme == TLS or here.scheme != TLS)
 
 
-# Shows nothing, and knows servers as this computer does.
+# No token and no certificate; servers are verified by this computer's CA certificates.
 NONE = Credentials()
 
 
 @contextmanager
 def traced(traceparent: str = "", *, tracestate: str = "", request_id: str = "") -> Iterator[str]:
-    """Make the calls of this thread or task for a trace, with one request id, which is returned.
+    """Make all calls within the block part of a trace, with one request id. Yields that id.
 
         with traced("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"):
             client.devices()
 
-    Servers that read such headers (`serve --trace`, or with tokens) log the trace with each line. A call outside of any
-    block has an id of its own.
+    This affects the calls of the current thread or task. Servers that read these headers (`serve --trace`, or with
+    tokens) write the trace into each log line. Each call outside such a block has its own id.
     """
-    made = trace.given(traceparent, tracestate=tracestate, request_id=request_id)
-    with trace.within(made):
-        yield made.request_id
+    current = trace.given(traceparent, tracestate=tracestate, request_id=request_id)
+    with trace.within(current):
+        yield current.request_id
 
 
 def options(timeout: float | None = None, authorization: str = "") -> flight.FlightCallOptions:
-    """The options of a call that is made now. `authorization` becomes its header, unless it is empty."""
-    shown = [(b"authorization", authorization.encode())] if authorization else []
-    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.passed_on(), *shown])
+    """Return the options of the next call: its timeout in seconds, the headers of the current trace, `authorization`.
+
+    An empty `authorization` adds no header.
+    """
+    extra = [(b"authorization", authorization.encode())] if authorization else []
+    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.passed_on(), *extra])
 
 
-class _Shows(flight.ClientMiddlewareFactory):  # type: ignore[misc]
-    """Puts the token into each call."""
+class _TokenMiddlewareFactory(flight.ClientMiddlewareFactory):  # type: ignore[misc]
+    """Adds the token to the headers of each call."""
 
     def __init__(self, token: str) -> None:
         self._headers = {"authorization": f"Bearer {token}"}
 
-    def start_call(self, info: flight.CallInfo) -> _Shown:
-        return _Shown(self._headers)
+    def start_call(self, info: flight.CallInfo) -> _TokenMiddleware:
+        return _TokenMiddleware(self._headers)
 
 
-class _Shown(flight.ClientMiddleware):  # type: ignore[misc]
+class _TokenMiddleware(flight.ClientMiddleware):  # type: ignore[misc]
     def __init__(self, headers: dict[str, str]) -> None:
         self._headers = headers
 
@@ -118,8 +123,8 @@ def _address(location: str) -> SplitResult:
         return SplitResult("", "", "", "", "")
 
 
-def _is_here(address: SplitResult) -> bool:
-    """Whether an address is of this computer, by how it is written: names are not looked up."""
+def _is_local(address: SplitResult) -> bool:
+    """Whether an address is one of this computer, judged by its text: names are not resolved."""
     host = address.hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,9 +1,9 @@
-"""Flight's errors as the typed errors of `fastflight.errors`.
+"""Turns Flight's errors into the typed errors of `fastflight.errors`.
 
-`typed_errors(location)` surrounds every call into Flight; what leaves it is a `FastFlightError`. A fastflight server
-describes its errors in `extra_info` (JSON: code, what, where, hint and the class's own attributes). Flight carries none
-for INVALID_ARGUMENT and NOT_FOUND: there the first part of the text is the message, of which the parts are told apart
-by its form, and the class's name follows it.
+Every call into Flight runs within `typed_errors(location)`, which raises a `FastFlightError` instead. A fastflight
+server describes its errors in `extra_info` (JSON: code, what, where, hint and the class's own attributes). Flight does
+not transport `extra_info` for INVALID_ARGUMENT and NOT_FOUND. Their text begins with the message, which is split into
+`where`, `what` and `hint` at its punctuation; the class name follows in Arrow's details.
 """
 
 from __future__ import annotations
@@ -35,59 +35,59 @@ from fastflight.errors import (
     UnknownName,
 )
 
-# Arrow and gRPC append what they know to a message, a traceback of the server's included: none of it is for a reader.
+# Arrow and gRPC append details to a message, including a traceback of the server. Users should not see them.
 APPENDED_BY_ARROW = (". Detail:", ". gRPC client debug context:", ". Client context:")
-# The class that the server raised, as Arrow names it.
+# How Arrow names the class that the server raised.
 RAISED_BY_SERVER = re.compile(r"Detail: Python exception: (\w+)")
-# gRPC's words for a connection that was never made; those for one that was lost differ by platform.
+# gRPC's texts for a connection that was never made. The texts for a lost connection differ by platform.
 NEVER_CONNECTED = (
     "failed to connect",
     "errors resolving",
     "DNS resolution failed",
     "connections to all backends failing",
 )
-# OpenSSL's and gRPC's words for what is wrong with TLS.
+# Texts of OpenSSL and gRPC for TLS failures, each with our message and hint.
 BY_TLS = (
     (
         "certificate verify failed",
-        "the server's certificate is not one of those that are trusted here",
+        "the server's certificate is not trusted",
         "Give the certificate of its CA: --tls-ca FILE, or Credentials(ca=...)",
     ),
     (
         "is not in peer certificate",
         "the server's certificate is for another name",
-        "Use a name that it has: those that were given to `fastflight cert server`",
+        "Use one of the names that were given to `fastflight cert server`",
     ),
     ("wrong version number", "the server does not speak TLS", "Use grpc:// instead of grpc+tls://"),
 )
-# A peer that expects TLS, or a client's certificate, says nothing more than this of one that brings none.
+# The only text that gRPC gives when the peer expects TLS, or a client certificate, and the client has none.
 CLOSED_AT_ONCE = re.compile(r"failed to connect to all addresses; last error: UNAVAILABLE: .*Socket closed")
 
-# gRPC's words for a stream whose connection ended under it, and, where TLS ended that, for why.
+# gRPC's text for a stream that lost its connection, and the part of it that says that TLS found damaged data.
 STREAM_LOST, DAMAGED = "Stream removed", "TSI_DATA_CORRUPTED"
 
 
 class NotReached(TransportError):
-    """No connection was made: whatever was asked, nobody has begun it, and it may be asked of another."""
+    """No connection was made. No server has begun the request, so it may be sent to another one."""
 
 
-def _classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
+def _all_classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
     yield root
     for child in root.__subclasses__():
-        yield from _classes(child)
+        yield from _all_classes(child)
 
 
-# Those that may be made of a description alone: others give a code of these to what only they know of.
-CLASS_OF_CODE = {cls.code: cls for cls in _classes(FastFlightError) if cls.__module__ == FastFlightError.__module__}
-# It is made of numbers, of which a description has only the text.
+# Only the classes of `fastflight.errors`: subclasses elsewhere (`NotReached`) share the code of their base class.
+CLASS_OF_CODE = {cls.code: cls for cls in _all_classes(FastFlightError) if cls.__module__ == FastFlightError.__module__}
+# Its constructor needs sequence numbers, which a description does not carry.
 CLASS_OF_CODE[SequenceConflict.code] = BusyError
-# Those that a text is enough for.
+# Classes that can be built from a text alone.
 CLASS_OF_NAME = {cls.__name__: cls for cls in (RequestError, UnknownName, DataError, FileMissing)}
 
 
 @contextmanager
 def typed_errors(location: str) -> Iterator[None]:
-    """Raise Flight's errors as ours. `location` is the server's address, for those that never reached it."""
+    """Raise Flight's errors as ours. `location`, the server's address, is the `where` of errors without another one."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -95,7 +95,7 @@ def typed_errors(location: str) -> Iterator[None]:
 
 
 def typed(error: BaseException, location: str) -> FastFlightError:
-    """The typed error that a Flight error stands for."""
+    """Return the typed error for an error of Flight."""
     described = _described(getattr(error, "extra_info", None))
     if described is not None:
         return described
@@ -104,16 +104,16 @@ def typed(error: BaseException, location: str) -> FastFlightError:
         case flight.FlightUnavailableError():
             return _unreachable(text, location)
         case flight.FlightServerError() if STREAM_LOST in text:
-            what = "what came was damaged on its way" if DAMAGED in text else "the connection was lost"
+            what = "data was damaged on its way" if DAMAGED in text else "the connection was lost"
             return TransportClosed(what, where=location, hint="Connect again")
         case flight.FlightTimedOutError():
             return TransportTimeout("the server did not answer in time", where=location, hint="Allow a longer timeout")
         case flight.FlightCancelledError():
             return TransportClosed("the call was cancelled", where=location)
         case pa.ArrowKeyError():
-            return _parted(_named(str(error), UnknownName), text)
+            return _parse(_class_named(str(error), UnknownName), text)
         case pa.ArrowInvalid():
-            return _parted(_named(str(error), RequestError), text)
+            return _parse(_class_named(str(error), RequestError), text)
         case pa.ArrowNotImplementedError():
             return RequestError("the server does not support this call", where=location, hint=text)
         case flight.FlightUnauthenticatedError():
@@ -125,23 +125,23 @@ def typed(error: BaseException, location: str) -> FastFlightError:
     return FastFlightError(text, where=location)
 
 
-def _named(text: str, otherwise: type[FastFlightError]) -> type[FastFlightError]:
+def _class_named(text: str, default: type[FastFlightError]) -> type[FastFlightError]:
     raised = RAISED_BY_SERVER.search(text)
-    return CLASS_OF_NAME.get(raised[1], otherwise) if raised else otherwise
+    return CLASS_OF_NAME.get(raised[1], default) if raised else default
 
 
-def _parted(cls: type[FastFlightError], text: str) -> FastFlightError:
-    """The error whose text this is: "where: what. Hint", as ours make it. Put together again it is the same."""
+def _parse(cls: type[FastFlightError], text: str) -> FastFlightError:
+    """Parse "where: what. Hint", the text of our errors. `what` is the whole text if the parts do not add up to it."""
     head, stop, hint = text.partition(". ")
     where, colon, what = head.rpartition(": ")
-    if not where or where.count("'") % 2:  # a colon within what is quoted
+    if not where or where.count("'") % 2:  # the colon is inside a quoted name
         where, what = "", head
     error = cls(what, where=where, hint=hint)
     return error if str(error) == text else cls(text)
 
 
 def _described(extra_info: bytes | None) -> FastFlightError | None:
-    """The error that the server described, or None when it described none."""
+    """Return the error that the server described, or None."""
     if not extra_info:
         return None
     try:
@@ -151,7 +151,7 @@ def _described(extra_info: bytes | None) -> FastFlightError | None:
 
 
 def of_description(given: Any) -> FastFlightError | None:
-    """The error in a description, as `service.failure` makes one; None where it is none."""
+    """Build the error from a description made by `service.failure`. None if `given` is not a description."""
     if not isinstance(given, dict) or "what" not in given:
         return None
     cls = CLASS_OF_CODE.get(str(given.get("code")), FastFlightError)

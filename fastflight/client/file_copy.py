@@ -1,9 +1,9 @@
-"""A file copied between here and a device, byte for byte, going on where an earlier copy broke off.
+"""Copies a file between this computer and a device, byte for byte, and resumes interrupted copies.
 
-What broke off on its way to a device lies there: the server says how much and its digest, and when that is the digest
-of the same first bytes here, only the rest is sent. What broke off on its way from a device lies here, as `FILE.part`:
-when the device finds its first bytes to have the same digest, only the rest is read. Otherwise, and where a board can
-take no digest, the copy begins anew.
+An interrupted copy to a device leaves its part there. The server reports the size and the digest of that part; if the
+first bytes of the local file have the same digest, only the rest is sent. An interrupted copy from a device leaves its
+part here, as `FILE.part`; if the first bytes of the device's file have the same digest, only the rest is read. If not,
+or if the board cannot compute digests, the copy starts from the beginning.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
 from fastflight.service.requests import DeviceFile
 from fastflight.service.source import Kept
 
-# Told once, before the first byte is moved: how many bytes are there already, and how many there are in all.
+# Called once, before the first byte is moved, with the bytes that are already there and the size of the file.
 Resuming = Callable[[int, int], None]
 
 PART_SUFFIX = ".part"
 
 
 class PutFile(Steps):
-    """A local file on its way to a device; the `Work` of `put_file`."""
+    """The `Work` of `put_file`: copies a local file to a device."""
 
     def __init__(
         self,
@@ -58,36 +58,36 @@ class PutFile(Steps):
         self._resumed_at = 0
 
     def run(self) -> Copied:
-        """Send what the device does not have."""
+        """Send the bytes that the device does not have."""
         self._size = size_of(self._source)
         with os_errors_of(self._source):
             sha256 = local_digest(self._source, "sha256")
-        _begin(self._progress, self._size)
+        _report_size(self._progress, self._size)
         if self._skip_unchanged and unchanged(self._connection, self._request, self._source):
             return Copied(self._size, sha256, unchanged=True)
         request = self._request.model_copy(update={"sha256": sha256})
-        after = self._after if request.resume else None
+        after = self._rest if request.resume else None
         rows = UploadRows(RAW_SCHEMA, pieces(self._source), self._size, after, paced=True)
         upload = self._connection.upload(request, rows, self._progress)
         with self.step(upload.give_up):
             written = upload.run()
         return Copied(written.bytes, written.sha256 or sha256, self._resumed_at)
 
-    def _after(self, kept: Kept) -> Iterator[pa.RecordBatch]:
-        """The rows that follow those that were kept, if they are this file's."""
+    def _rest(self, kept: Kept) -> Iterator[pa.RecordBatch]:
+        """Return the rows after the stored bytes if these are the beginning of this file, otherwise all rows."""
         with os_errors_of(self._source):
             if not 0 < kept.bytes <= self._size or not agrees(self._source, kept.algorithm, kept.digest, kept.bytes):
                 return pieces(self._source)
         self._resumed_at = kept.bytes
         if self._resuming is not None:
             self._resuming(kept.bytes, self._size)
-        if kept.bytes == self._size:  # the rows have to say so, though nothing is left to send
+        if kept.bytes == self._size:  # nothing is left to send, but a row must give the offset
             return iter([piece(kept.bytes, b"")])
         return pieces(self._source, kept.bytes)
 
 
 class GetFile(Steps):
-    """A file of a device on its way here; the `Work` of `get_file`."""
+    """The `Work` of `get_file`: copies a file of a device to this computer."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class GetFile(Steps):
         self._connection = connection
         self._request = request
         self._shown = Path(target)
-        # Unlike `resolve`, this takes a link that leads to itself as it stands.
+        # Unlike `resolve`, `realpath` does not fail on a link to itself.
         self._target = Path(os.path.realpath(target))
         self._part = self._target.with_name(self._target.name + PART_SUFFIX)
         self._resume = resume
@@ -113,14 +113,14 @@ class GetFile(Steps):
         self._resuming = resuming
 
     def run(self) -> Copied:
-        """Read what is not here, and put it in the place of the old file once it is whole."""
+        """Read the bytes that are missing here. Replace the old file when the new one is complete."""
         with os_errors_of(self._shown):
             if self._target.exists() and not self._target.is_file():
                 raise RequestError("is not a file", where=str(self._shown), hint="Give the name of a file to write")
-            with part.held(self._part, keep=self._resume) as file:
-                return self._copied(file)
+            with part.locked(self._part, keep=self._resume) as file:
+                return self._copy(file)
 
-    def _copied(self, file: BinaryIO) -> Copied:
+    def _copy(self, file: BinaryIO) -> Copied:
         entry = call.entry_of(self._act("file.stat"))
         if entry.kind != "file":
             where = f"{self._request.device}:{self._request.path}"
@@ -128,54 +128,54 @@ class GetFile(Steps):
                 "this is a folder", where=where, hint="Copy it with get_tree; on the command line, get -r"
             )
         size = entry.size
-        _begin(self._progress, size)
+        _report_size(self._progress, size)
         if self._skip_unchanged and unchanged(self._connection, self._request, self._target):
             return Copied(size, local_digest(self._target, "sha256"), unchanged=True)
-        offset = self._agreed(size) if self._resume else 0
+        offset = self._resume_offset(size) if self._resume else 0
         if offset and self._resuming is not None:
             self._resuming(offset, size)
         sha256 = self._read(file, offset, size)
         return Copied(part.replace(file, self._part, self._target), sha256, offset)
 
-    def _agreed(self, size: int) -> int:
-        """How much of an earlier read is here, and is still the beginning of the device's file."""
+    def _resume_offset(self, size: int) -> int:
+        """Return the size of the partial file if it is still the beginning of the device's file, otherwise 0."""
         here = self._part.stat().st_size
         if not 0 < here <= size:
             return 0
         try:
-            told = call.digest_of(self._act("file.hash", limit=here))
-        except DeviceError:  # a board that can take none, or not of a part
+            remote = call.digest_of(self._act("file.hash", limit=here))
+        except DeviceError:  # the board cannot compute digests, or not of a part of a file
             return 0
-        return here if agrees(self._part, told.algorithm, told.digest) else 0
+        return here if agrees(self._part, remote.algorithm, remote.digest) else 0
 
     def _read(self, file: BinaryIO, offset: int, size: int) -> str:
-        """Write the file from `offset` on to the part; the sha256 of the whole."""
+        """Read the file from `offset` on into the partial file. Return the sha256 of the whole file."""
         if not offset:
             file.truncate(0)
-        came, sent = self._take(file, offset, size)
+        received, sent = self._receive(file, offset, size)
         file.flush()
-        right, whole = came == sent, came
-        if right and offset:
-            # What was here before the rows, and what came with them, together.
-            told = call.digest_of(self._act("file.hash"))
-            right = agrees(self._part, told.algorithm, told.digest)
+        intact, whole = received == sent, received
+        if intact and offset:
+            # These digests covered only the new bytes: compare the whole file as well.
+            remote = call.digest_of(self._act("file.hash"))
+            intact = agrees(self._part, remote.algorithm, remote.digest)
             whole = local_digest(self._part, "sha256")
-        if not right:
+        if not intact:
             file.truncate(0)
             hint = "It may have changed meanwhile: try again"
             raise DataError("what arrived is not what the device has", where=str(self._shown), hint=hint)
         return whole
 
-    def _take(self, file: BinaryIO, offset: int, size: int) -> tuple[str, str]:
-        """Write the rows of an answer to `file`; the sha256 of what came, and of what the device sent."""
+    def _receive(self, file: BinaryIO, offset: int, size: int) -> tuple[str, str]:
+        """Write the rows of the answer to `file`. Return the sha256 of the bytes received and of those sent."""
         sha256 = hashlib.sha256()
         rows, done = 0, offset
         stream = self._connection.stream(self._request.model_copy(update={"offset": offset}))
         with stream, self.step(stream.cancel):
             for batch in stream:
                 with understood("a piece of a file"):
-                    came = [content(each) for each in batch.column("data").to_pylist()]
-                for data in came:
+                    blocks = [content(each) for each in batch.column("data").to_pylist()]
+                for data in blocks:
                     file.write(data)
                     sha256.update(data)
                     done += len(data)
@@ -186,27 +186,27 @@ class GetFile(Steps):
 
     def _act(self, name: str, **body: Any) -> dict[str, Any]:
         request = self._request
-        given = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
-        return self._connection.act_once(name, **given, **body)
+        target = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
+        return self._connection.act_once(name, **target, **body)
 
 
-def _begin(progress: Report | None, size: int) -> None:
-    """Tell how much there is to move, before the first of it is."""
+def _report_size(progress: Report | None, size: int) -> None:
+    """Report the size of the file before anything is moved."""
     if progress is not None:
         progress(0, 0, size)
 
 
 def unchanged(connection: ServerConnection, request: DeviceFile, local: Path) -> bool:
-    """Whether a local file and that on the device are the same. False where the board can take no digest."""
+    """Whether a local file and the device's are the same, by size and digest. False if the board cannot digest it."""
     body = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
     try:
         if not local.is_file():
             return False
         if local.stat().st_size != call.entry_of(connection.act_once("file.stat", **body)).size:
             return False
-        told = call.digest_of(connection.act_once("file.hash", **body))
+        remote = call.digest_of(connection.act_once("file.hash", **body))
     except DeviceError as error:
         if type(error) in (FileMissing, DeviceError):
             return False
         raise
-    return agrees(local, told.algorithm, told.digest)
+    return agrees(local, remote.algorithm, remote.digest)

@@ -1,4 +1,4 @@
-"""A local folder and the files in it that can go to a device."""
+"""Lists the files of a local folder that can be copied to a device."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from fastflight.errors import RequestError
 
-# Links are not followed, but a junction on Windows is a folder that may lead into itself. No board nests deeper.
+# Links are not followed, but a junction on Windows counts as a folder and may contain itself. No board nests deeper.
 MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEntry:
-    """A file below a folder: its path there, with slashes, where it is, and its size."""
+    """A file below a folder: its path relative to the folder, with slashes, its local path, and its size in bytes."""
 
     path: str
     local: Path
@@ -24,14 +24,17 @@ class LocalEntry:
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """What is in a folder: files by path, and what was left out because it is neither a file nor a folder."""
+    """The content of a folder: its files, and the paths skipped because they are neither files nor folders."""
 
     files: tuple[LocalEntry, ...]
     skipped: tuple[str, ...]
 
 
 def scan(folder: Path) -> LocalFolder:
-    """All files below `folder`. Links are not followed: they are `skipped`, and so are sockets."""
+    """Find all files below `folder`. Links are not followed: they are `skipped`, and so are sockets.
+
+    Raises `RequestError` if it cannot be read, nests too deep, or holds a name that is not UTF-8.
+    """
     files: list[LocalEntry] = []
     skipped: list[str] = []
     try:
@@ -61,5 +64,5 @@ def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name can be written as UTF-8: Python keeps what is not in surrogates."""
+    """Whether a name is valid UTF-8. Python represents undecodable bytes of names as surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in name)

@@ -1,10 +1,11 @@
-"""A device's line in both directions: send bytes, and see what the device says.
+"""An interactive session: send bytes to a device, and read its output.
 
     with client.interact("demo") as repl:
         repl.send("print(6 * 7)\\r")
         print(repl.read_until(b">>> ").decode())
 
-`rows` are those of the session, as of any other, what is sent included. One thread may send while another reads.
+`rows` is the stream of the session, with the same rows as any live session; sent bytes are included. One thread may
+send while another reads.
 """
 
 from __future__ import annotations
@@ -27,48 +28,49 @@ from fastflight.errors import FastFlightError, RequestError, Stopped, TransportT
 from fastflight.tables.bare import one_content
 
 SENT = pa.schema([pa.field("data", pa.binary(), nullable=False)])
-# What may pass before the mark that one waits for; a device that never says it would fill the memory.
+# How much output `read_until` collects: a device that never sends the mark would fill the memory.
 MAX_SOUGHT_BYTES = 16 * 1024 * 1024
-# Of what came instead of the mark, in an error's text: a line or two.
+# How much of the output an error quotes: a line or two.
 MAX_SHOWN_BYTES = 120
 
 
 class Interaction:
-    """One exchange. Leaving its context, or `close`, ends it and gives the line back."""
+    """One exchange with a device. `close`, or leaving the context, ends it and releases the device's line."""
 
     def __init__(self, writer: flight.FlightStreamWriter, reader: flight.FlightStreamReader, location: str) -> None:
         self._writer = writer
         self._location = location
-        # Of its own, since `rows` ends it: what held both itself and `rows`, and was held by `rows`, would keep the
-        # call, and so the connection, after its end, until the next collection of cycles.
+        # A separate object, because `rows` calls it at its end: a callback to this object would form a reference cycle,
+        # which would keep the call, and so the connection, open until the next garbage collection.
         self._sending = Sending(writer, location)
         try:
             with typed_errors(location):
                 writer.begin(SENT)
-            self.rows = RowStream(reader, location, told=self._sending.done)
+            self.rows = RowStream(reader, location, on_summary=self._sending.done)
         except FastFlightError as error:
-            # What ended the call is told by its end; a writer that failed knows less.
+            # The end of the call has the server's reason; the error of a failed writer says less.
             raise self._refusal(error) from error
         self._batches = iter(self.rows)
-        # A read that goes on in a thread, because its caller would not wait for it any longer.
+        # A read that is still running in a thread after its caller's timeout.
         self._reading: Future[pa.RecordBatch | None] | None = None
-        # What came before a `read_until` that timed out.
+        # The output that a `read_until` had collected when it timed out.
         self._unread = b""
 
     def send(self, data: bytes | str) -> None:
-        """Send this to the device, text as UTF-8."""
+        """Send bytes to the device, or text as UTF-8."""
         self._sending.send(data.encode() if isinstance(data, str) else data)
 
     def receive(self) -> pa.RecordBatch | None:
-        """The next rows of the session; None when it has ended."""
+        """Return the next rows of the session, or None when it has ended."""
         reading, self._reading = self._reading, None
         return next(self._batches, None) if reading is None else reading.result()
 
     def read_until(self, mark: bytes, *, timeout: float | None = None) -> bytes:
-        """What the device says up to `mark`; for format `bytes`. `Stopped` if the session ends before.
+        """Return the device's output up to and including `mark`. Needs the format `bytes`.
 
-        `ReadTimeout` if `mark` does not come within `timeout` seconds: its `data` is what came, and the next
-        `read_until` begins with that again. Read on with `receive` or `read_until` then, and not by `rows`.
+        The result may go on beyond `mark`, to the end of the rows that contain it. Raises `Stopped` if the session ends
+        first, and `ReadTimeout` if `mark` does not come within `timeout` seconds: its `data` is the output so far, and
+        the next `read_until` begins with it again. After a timeout use `receive` or `read_until`, not `rows`.
         """
         seeking = Seeking(mark, self._unread, timeout)
         try:
@@ -83,17 +85,17 @@ class Interaction:
         return seeking.data
 
     def _is_readable(self, seconds: float) -> bool:
-        """Whether `receive` gives something at once, or does so within `seconds`."""
+        """Wait up to `seconds`; return whether `receive` can return without waiting."""
         if self._reading is None:
             self._reading = _begin(self._batches)
         return bool(wait([self._reading], seconds).done)
 
     def done(self) -> None:
-        """Nothing more will be sent; the session ends with that."""
+        """Tell the server that nothing more will be sent. This ends the session."""
         self._sending.done()
 
     def close(self) -> None:
-        """Give the line back. The rest of the rows is passed over; `rows.summary` is there after this."""
+        """End the session and release the line. Skips the remaining rows; then `rows.summary` is available."""
         self.done()
         while self.receive() is not None:
             pass
@@ -101,15 +103,15 @@ class Interaction:
             self._writer.close()
 
     def cancel(self) -> None:
-        """Leave at once. From any thread; one that is reading gets `Stopped`. `settle` when none reads any more."""
+        """End the session at once, from any thread. A thread that is reading gets `Stopped`; then call `settle`."""
         self.rows.cancel()
         self._sending.leave()
 
     def settle(self) -> None:
-        """Give back what the call holds, after its end."""
+        """Release the resources of the call, after its end. Waits for a read that is still running."""
         if self._reading is not None:
             wait([self._reading])
-        with contextlib.suppress(pa.ArrowException, OSError):  # the call was cancelled, which is what it says
+        with contextlib.suppress(pa.ArrowException, OSError):  # says that the call was cancelled
             self._writer.close()
 
     def __enter__(self) -> Self:
@@ -130,50 +132,55 @@ class Interaction:
         try:
             with typed_errors(self._location):
                 self._writer.close()
-        except FastFlightError as told:
-            return told
+        except FastFlightError as reason:
+            return reason
         return error
 
 
-def left(interaction: Interaction) -> None:
-    """Leave one that nobody reads: a writer that is not closed complains when it goes."""
+def leave(interaction: Interaction) -> None:
+    """End a session that nobody reads. A writer that is not closed would print a warning when it is deleted."""
     interaction.cancel()
     interaction.settle()
 
 
 class Sending:
-    """The client's side of an exchange: open until it is done."""
+    """The sending side of an exchange."""
 
     def __init__(self, writer: flight.FlightStreamWriter, location: str) -> None:
         self._writer = writer
         self._location = location
-        self._writing = threading.Lock()
+        self._lock = threading.Lock()
         self._done = False
 
     def send(self, content: bytes) -> None:
-        """Send a batch of one row."""
-        with self._writing:
+        """Send a batch of one row. Raises `Stopped` after `done` or `leave`."""
+        with self._lock:
             if self._done:
                 raise Stopped("the session has ended", where=self._location)
             with typed_errors(self._location):
                 self._writer.write_batch(pa.record_batch([one_content(content)], schema=SENT))
 
     def done(self) -> None:
-        """Tell the server that nothing more comes, once."""
-        with self._writing:
+        """Tell the server, once, that nothing more comes."""
+        with self._lock:
             if not self._done:
                 self._done = True
-                with contextlib.suppress(pa.ArrowException, OSError):  # it has ended, as reading says
+                with contextlib.suppress(
+                    pa.ArrowException, OSError
+                ):  # the exchange has ended; the reading side reports why
                     self._writer.done_writing()
 
     def leave(self) -> None:
-        """Send no more, and do not tell: who reads ends the call, and gRPC ends the process when two do so at once."""
-        with self._writing:
+        """Stop sending without telling the server.
+
+        The reading side ends the call. If both sides did so at the same time, gRPC would abort the process.
+        """
+        with self._lock:
             self._done = True
 
 
 def _begin(batches: Iterator[pa.RecordBatch]) -> Future[pa.RecordBatch | None]:
-    """Read the next batch in a thread: Flight's reader has no timeout."""
+    """Read the next batch in a thread, because Flight's reader has no timeout."""
     reading: Future[pa.RecordBatch | None] = Future()
 
     def read() -> None:
@@ -187,7 +194,7 @@ def _begin(batches: Iterator[pa.RecordBatch]) -> Future[pa.RecordBatch | None]:
 
 
 class ReadTimeout(TransportTimeout):
-    """The device did not say what was waited for. `data` is what it said until then."""
+    """The device did not send the expected bytes in time. `data` is its output until then."""
 
     def __init__(self, mark: bytes, seconds: float, data: bytes) -> None:
         last = f"; the last it said is {data[-MAX_SHOWN_BYTES:]!r}" if data else ", and nothing else"
@@ -196,10 +203,10 @@ class ReadTimeout(TransportTimeout):
 
 
 class Seeking:
-    """What the device says in the rows of a session, up to a mark, and within `timeout` seconds from now."""
+    """Collects the device's output from the rows of a session until it contains a mark. The timeout starts now."""
 
     def __init__(self, mark: bytes, begun: bytes = b"", timeout: float | None = None) -> None:
-        """`begun`: what it said before."""
+        """`begun`: output that was received before. `timeout` is in seconds."""
         self._mark = mark
         self._data = bytearray(begun)
         self._timeout = timeout or 0.0
@@ -220,15 +227,18 @@ class Seeking:
         return bytes(self._data)
 
     def feed(self, batch: pa.RecordBatch | None) -> None:
-        """The next rows; None for the end."""
+        """Add the next rows; None means the end of the session.
+
+        Raises `Stopped` at the end or after `MAX_SOUGHT_BYTES`, `RequestError` if the rows have no `data` column.
+        """
         if batch is None:
             raise Stopped(f"the session ended before the device said {self._mark!r}")
         if "data" not in batch.schema.names:
             raise RequestError("these rows are not the device's bytes", where="format", hint='Ask for "bytes"')
         with understood("a row of the session"):
-            # Not the times beside them: for these Arrow loads pandas.
-            taken = batch.select(["direction", "data"]).to_pylist()
-            rows = [(row["direction"], content(row["data"])) for row in taken]
+            # Without the column of times, for which Arrow would import pandas.
+            values = batch.select(["direction", "data"]).to_pylist()
+            rows = [(row["direction"], content(row["data"])) for row in values]
         self._data += b"".join(data for direction, data in rows if direction == "rx")
         if len(self._data) > MAX_SOUGHT_BYTES and not self.found:
             raise Stopped(f"the device said {len(self._data)} bytes, and not {self._mark!r}")

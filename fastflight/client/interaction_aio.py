@@ -1,4 +1,4 @@
-"""An interactive session with a device for an event loop; see `interaction`."""
+"""`AsyncInteraction`: an interactive session with a device for an event loop; see `interaction`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastflight.concurrency.offload import off_loop, unbroken
 
 
 class AsyncInteraction:
-    """As `Interaction`, for one task."""
+    """Like `Interaction`, for one task."""
 
     def __init__(self, interaction: Interaction, rows: AsyncRowStream) -> None:
         self.rows = rows
@@ -22,15 +22,15 @@ class AsyncInteraction:
         self._unread = b""
 
     async def send(self, data: bytes | str) -> None:
-        """Send this to the device, text as UTF-8."""
+        """Send bytes to the device, or text as UTF-8."""
         await off_loop(self._interaction.send, data)
 
     async def receive(self) -> pa.RecordBatch | None:
-        """The next rows of the session; None when it has ended."""
+        """Return the next rows of the session, or None when it has ended."""
         return await anext(self.rows, None)
 
     async def read_until(self, mark: bytes, *, timeout: float | None = None) -> bytes:
-        """As `Interaction.read_until`."""
+        """See `Interaction.read_until`."""
         seeking = Seeking(mark, self._unread, timeout)
         try:
             async with asyncio.timeout(timeout):
@@ -43,14 +43,14 @@ class AsyncInteraction:
         return seeking.data
 
     async def aclose(self) -> None:
-        """Give the line back. What the device said until then is in `rows`, whose `summary` is there after this."""
-        await off_loop(self._interaction.done)  # a send that was given up may still wait for the device
+        """End the session and release the line. Skips the remaining rows; then `rows.summary` is available."""
+        await off_loop(self._interaction.done)  # in a thread: a cancelled send may still be waiting for the device
         async for _ in self.rows:
             pass
         await off_loop(self._interaction.close)
 
     def cancel(self) -> None:
-        """Leave at once. Whoever reads gets `Stopped`."""
+        """End the session at once. A task that is reading gets `Stopped`."""
         self.rows.cancel()
 
     async def __aenter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""Where the files of a device land below a local folder.
+"""Stores the files of a device below a local folder.
 
-Names come from a device as it likes. One that could leave the folder, or that this computer takes for something else
-than a file, is refused before anything is written. A file is written beside its place, under a name that no other file
-and no other copy has, and takes its place when it is whole.
+A device may send any names. A name that leads out of the folder, or that this computer would not take as the name of
+a file, is refused before anything is written. Each file is first written under a unique temporary name in its final
+folder, and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fastflight.client.folder import is_text
 from fastflight.client.local import agrees
 from fastflight.errors import DataError, ProtocolError, RequestError
 
-# What Windows takes for a device of its own, with any ending.
+# Names that Windows uses for its own devices, with any extension.
 RESERVED = {
     "con",
     "prn",
@@ -32,52 +32,53 @@ RESERVED = {
     "conout$",
     *(f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"),
 }
-# A colon names a drive or a hidden stream of a file; the others are not allowed in names there.
+# On Windows a colon separates a drive or a hidden stream; the other characters are not allowed in names.
 NOT_ON_WINDOWS = frozenset(':<>"|?*')
 
 # Controls (DEL and C1 among them) and separators of lines and paragraphs, by Unicode's general category.
 CONTROLS = frozenset(("Cc", "Zl", "Zp"))
-# Characters that reorder those around them, so that another name is shown, by Unicode's bidirectional class.
+# Characters that change the display order of their neighbours, so that a terminal shows another name, by Unicode's
+# bidirectional class.
 REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteEntry:
-    """A file below a folder on a device. The digest is empty where none was asked for."""
+    """A file below a folder on a device. The digest is empty if none was requested."""
 
     size: int
     algorithm: str = ""
     digest: str = ""
 
     def same(self, local: Path) -> bool:
-        """Whether a local file has the same content."""
+        """Whether a local file has the same size and digest."""
         here = local.is_file() and not local.is_symlink() and local.stat().st_size == self.size
         return here and agrees(local, self.algorithm, self.digest)
 
 
 class Landed:
-    """Files that land in a folder, one after another. A context manager, to be left when the last is whole."""
+    """Writes files to a folder, one after another. A context manager: leaving it completes the last file."""
 
-    def __init__(self, folder: Path, there: Mapping[str, RemoteEntry]) -> None:
+    def __init__(self, folder: Path, remote: Mapping[str, RemoteEntry]) -> None:
         self._folder = folder
-        self._there = there
+        self._remote = remote
         self._file: BinaryIO | None = None
         self._place = folder
         self._part = folder
         self._size = 0
         self._sha256 = hashlib.sha256()
-        # The sha256 of each file that is to come, as far as the server has said it.
-        self._told: deque[str] = deque()
+        # The sha256 digests, received from the server, of the next files.
+        self._digests: deque[str] = deque()
         self.path = ""
         self.paths: list[str] = []
         self.bytes = 0
 
     def expect(self, digests: Iterable[str]) -> None:
-        """These are what the device sent of the files that are not whole here yet, in order."""
-        self._told.extend(digests)
+        """Add the sha256 digests of the next files to be completed, in order."""
+        self._digests.extend(digests)
 
     def add(self, path: str, offset: int, data: bytes) -> None:
-        """Take the next piece: of the file under way, or the first of another."""
+        """Write the next piece of the current file, or the first piece of another file."""
         if path != self.path or self._file is None:
             self._finish()
             self._begin(path)
@@ -96,17 +97,17 @@ class Landed:
             self._finish()
         elif self._file is not None:
             self._drop(self._file)
-        self._told.clear()
+        self._digests.clear()
 
     def _begin(self, path: str) -> None:
-        if path not in self._there or path in self.paths:
+        if path not in self._remote or path in self.paths:
             raise ProtocolError("the server sent a file that was not asked for", where=path)
         place = landing(self._folder, path)
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.exists() and not place.is_file():
             raise RequestError("is not a file", where=str(place), hint="Remove it, or copy to another folder")
         self.path, self._place, self._size, self._sha256 = path, place, 0, hashlib.sha256()
-        # Short, whatever the file is called: its own name may be as long as names can be.
+        # A short name that does not contain the file's own, which may already have the maximum length.
         self._part = place.with_name(f".fastflight-{secrets.token_hex(8)}.part")
         self._file = self._part.open("xb")
 
@@ -116,11 +117,11 @@ class Landed:
         file = self._file
         try:
             file.close()
-            if self._told and self._told.popleft() != self._sha256.hexdigest():
+            if self._digests and self._digests.popleft() != self._sha256.hexdigest():
                 raise DataError("what arrived is not what the device sent", where=self.path, hint="Try again")
-            told = self._there[self.path]
-            if told.digest and not agrees(self._part, told.algorithm, told.digest):
-                raise DataError("a file is not what it was", where=self.path, hint="It changed meanwhile: try again")
+            expected = self._remote[self.path]
+            if expected.digest and not agrees(self._part, expected.algorithm, expected.digest):
+                raise DataError("the file changed while it was copied", where=self.path, hint="Try again")
             self._part.replace(self._place)
         except BaseException:
             self._drop(file)
@@ -129,7 +130,7 @@ class Landed:
         self.paths.append(self.path)
 
     def _drop(self, file: BinaryIO) -> None:
-        """Give up the file under way. What a full disk did not take is tried once more by closing: it is not wanted."""
+        """Delete the current file. Closing it may fail again on a full disk; that error is ignored."""
         self._file = None
         with contextlib.suppress(OSError):
             file.close()
@@ -137,10 +138,10 @@ class Landed:
 
 
 def landing(folder: Path, path: str, *, windows: bool = os.name == "nt") -> Path:
-    """Where the file that a device calls `path` lands below `folder`; `DataError` for a name that must not be used."""
+    """Return where to store the device's file `path` below `folder`. Raises `DataError` if the name is not safe."""
     parts = path.split("/")
     for part in parts:
-        if reason := _refusal(part, windows):
+        if reason := _reason_to_refuse(part, windows):
             raise DataError(
                 f"{part!r} cannot be a name here: {reason}",
                 where=repr(path),
@@ -154,7 +155,7 @@ def landing(folder: Path, path: str, *, windows: bool = os.name == "nt") -> Path
     return place / parts[-1]
 
 
-def _refusal(part: str, windows: bool) -> str:
+def _reason_to_refuse(part: str, windows: bool) -> str:
     if part in ("", ".", ".."):
         return "it leads elsewhere"
     if "\\" in part:
@@ -175,7 +176,7 @@ def _refusal(part: str, windows: bool) -> str:
 
 
 def clash(paths: list[str]) -> tuple[str, str] | None:
-    """Two paths that differ in case alone, and are one file where case does not count."""
+    """Return the first two paths that differ only in case, or None."""
     seen: dict[str, str] = {}
     for path in paths:
         other = seen.setdefault(path.casefold(), path)

@@ -1,7 +1,7 @@
-"""Local files: their rows, to be written to a device, and their digests, to be compared with the board's.
+"""Local files: reading their rows for a write to a device, and computing digests to compare with the board's.
 
-A file is copied byte for byte (format `raw`) where its ending is the device's; where the endings are of two different
-tables it is converted by way of record batches.
+A file is copied byte for byte (format `raw`) if it has the same ending as the device's file. If both endings name a
+table format, the rows are converted.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from fastflight.service.requests import DeviceFile
 from fastflight.tables import Layout, RowReader, format_of, open_reader
 from fastflight.tables.bare import one_content, one_number
 
-# A format of local files only: its index stands at its end, so that it can be neither sent nor read incrementally.
+# Only for local files: its index is at its end, so it can be neither sent nor read piece by piece.
 PARQUET = ".parquet"
-# Bytes of a file per batch: one acknowledgement, and one step of a progress bar, each second of a 115200 baud line.
+# Bytes of a file per batch: on a 115200 baud line, one acknowledgement and one step of a progress bar per 1.4 s.
 RAW_BATCH_BYTES = 16 * 1024
 RAW_SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
-# Bytes of a local table that are parsed at once.
+# Bytes of a local table that are read and parsed at a time.
 PIECE_BYTES = 64 * 1024
-# Bytes of a local file that are hashed at once.
+# Bytes of a local file that are read and hashed at a time.
 DIGEST_PIECE_BYTES = 256 * 1024
 
 
 def is_table(path: str) -> bool:
-    """Whether a file's ending says that it is a table."""
+    """Whether a file's ending is that of a table format."""
     return _ending(path) == PARQUET or format_of(path) != "raw"
 
 
 def copied_as_is(local: str, remote: str) -> bool:
-    """Whether a file moves between these names without conversion: a table is converted, never just renamed."""
+    """Whether a copy between these names needs no conversion: the endings are the same, or neither is a table's."""
     return _ending(local) == _ending(remote) or not (is_table(local) or is_table(remote))
 
 
-def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, UploadRows]:
-    """The rows in `source`, and the request as it has to be sent with them."""
+def open_rows(request: DeviceFile, source: Any) -> tuple[DeviceFile, UploadRows]:
+    """Open the rows in `source`. Return them with the request to send: for a byte-for-byte copy its format is `raw`."""
     if not isinstance(source, Path):
         return request, rows_of(source)
     size = size_of(source)
@@ -66,7 +66,7 @@ def opened(request: DeviceFile, source: Any) -> tuple[DeviceFile, UploadRows]:
 
 
 def size_of(path: Path) -> int:
-    """The bytes of a file. `RequestError` for anything else: a pipe would be waited for, and a device has no end."""
+    """Return the size of a file. Raises `RequestError` for pipes (they block) and devices (they never end)."""
     with errors_of(path):
         state = path.stat()
     if not stat.S_ISREG(state.st_mode):
@@ -75,7 +75,7 @@ def size_of(path: Path) -> int:
 
 
 def pieces(path: Path, offset: int = 0) -> Iterator[pa.RecordBatch]:
-    """The bytes of a file from `offset` on, as `raw` rows."""
+    """Yield the bytes of a file, from `offset` on, as `raw` batches."""
     with errors_of(path), path.open("rb") as file:
         file.seek(offset)
         while data := file.read(RAW_BATCH_BYTES):
@@ -84,7 +84,7 @@ def pieces(path: Path, offset: int = 0) -> Iterator[pa.RecordBatch]:
 
 
 def _table_rows(path: Path) -> UploadRows:
-    """The rows of a table in a local file, in the format of its ending. A row that does not fit is a `DataError`."""
+    """Open a local table in the format of its ending. Raises `DataError` for a row that does not fit its schema."""
     if _ending(path.name) == PARQUET:
         with errors_of(path):
             schema = pq.read_schema(path).remove_metadata()
@@ -96,7 +96,7 @@ def _table_rows(path: Path) -> UploadRows:
             hint="Convert from .csv, .jsonl, .arrow or .parquet; format raw copies any file as it is",
         )
     reader = open_reader(Layout(format_of(path.name), on_error="fail"))
-    batches = _fed(path, reader)
+    batches = _parsed_batches(path, reader)
     first = next(batches, None)
     if reader.schema is None or not reader.schema.names:
         raise DataError("the file has no columns", where=str(path))
@@ -109,14 +109,14 @@ def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
             yield batch.replace_schema_metadata(None)
 
 
-def _fed(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
+def _parsed_batches(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:
     with errors_of(path), path.open("rb") as file:
         while data := file.read(PIECE_BYTES):
-            yield from _plain(reader.feed(data))
-        yield from _plain(reader.finish())
+            yield from _without_metadata(reader.feed(data))
+        yield from _without_metadata(reader.finish())
 
 
-def _plain(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _without_metadata(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return (batch.replace_schema_metadata(None) for batch in portions(batches))
 
 
@@ -125,12 +125,12 @@ def _ending(path: str) -> str:
 
 
 def piece(offset: int, data: bytes) -> pa.RecordBatch:
-    """One row of a `raw` file."""
+    """Build a `raw` batch with one row."""
     return pa.record_batch([one_number(offset), one_content(data)], schema=RAW_SCHEMA)
 
 
 def local_digest(path: Path, algorithm: str, limit: int | None = None) -> str:
-    """The hexadecimal digest of a file, or of its first `limit` bytes; empty for an unknown algorithm."""
+    """Return the hexadecimal digest of a file, or of its first `limit` bytes; empty if the algorithm is unknown."""
     left = path.stat().st_size if limit is None else limit
     crc32, sha256 = 0, hashlib.sha256()
     with path.open("rb") as file:
@@ -144,13 +144,13 @@ def local_digest(path: Path, algorithm: str, limit: int | None = None) -> str:
 
 
 def agrees(path: Path, algorithm: str, digest: str, limit: int | None = None) -> bool:
-    """Whether a file, or its first `limit` bytes, has the digest that a board computed."""
+    """Whether a file, or its first `limit` bytes, has this digest. False if `digest` is empty."""
     return bool(digest) and local_digest(path, algorithm, limit) == digest
 
 
 @contextmanager
 def errors_of(path: Path) -> Iterator[None]:
-    """Name the local file in whatever goes wrong with it."""
+    """Raise errors of reading or parsing a local file as errors that name it."""
     try:
         yield
     except DataError as error:
@@ -163,7 +163,7 @@ def errors_of(path: Path) -> Iterator[None]:
 
 @contextmanager
 def os_errors_of(path: Path) -> Iterator[None]:
-    """Name the local file that cannot be read or written."""
+    """Raise an `OSError` as a `RequestError` that names the local file."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What a server says, as values: an action's results, acknowledgements, what it says beside rows.
+"""Checks of what a server sends as JSON: results of actions, acknowledgements, metadata beside rows.
 
-It may be of another version, or say anything at all. Where its words are taken apart, `understood` stands around: what
-does not fit is a `ProtocolError` there and then.
+The server may have another version, or send anything at all. Code that takes its messages apart runs within
+`understood`, which turns whatever does not fit into a `ProtocolError`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from fastflight.errors import ProtocolError
 
-# Sizes, rows and numbers of chunks, which Arrow has in 64 bits.
+# Sizes, row counts and sequence numbers: Arrow holds them in 64 bits.
 WHOLE = range(2**63)
 
 
 @contextmanager
 def understood(what: str, location: str = "") -> Iterator[None]:
-    """Raise as a `ProtocolError` that something in `what` is missing, or is not what it should be."""
+    """Raise `ProtocolError` if the block finds that something in `what` is missing or has the wrong type."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -29,21 +29,24 @@ def understood(what: str, location: str = "") -> Iterator[None]:
 
 
 def value(body: bytes, what: str, location: str) -> Any:
-    """The JSON in `body`."""
+    """Decode the JSON in `body`. Raises `ProtocolError` if it is none."""
     with understood(what, location):
         return json.loads(body)
 
 
 def message(body: bytes, what: str, location: str) -> dict[str, Any]:
-    """The object in `body`."""
-    given = value(body, what, location)
-    if not isinstance(given, dict):
+    """Decode the JSON object in `body`. Raises `ProtocolError` if it is none."""
+    decoded = value(body, what, location)
+    if not isinstance(decoded, dict):
         raise ProtocolError(f"{what} is not a JSON object", where=location)
-    return given
+    return decoded
 
 
 def text(given: Any) -> str:
-    """Text that can be written as UTF-8: JSON may hold half a character. For within `understood`, like the others."""
+    """Return `given` if it is a string that can be encoded as UTF-8 (JSON may hold half a surrogate pair).
+
+    Call this, `whole` and `content` within `understood`.
+    """
     if not isinstance(given, str):
         raise TypeError("not text")
     given.encode()
@@ -51,14 +54,14 @@ def text(given: Any) -> str:
 
 
 def whole(given: Any) -> int:
-    """A number of something."""
+    """Return `given` if it is a whole number from 0 to 2**63 - 1."""
     if type(given) is not int or given not in WHOLE:
         raise TypeError("not a number of something")
     return given
 
 
 def content(given: Any) -> bytes:
-    """Bytes of a file."""
+    """Return `given` if it is bytes."""
     if not isinstance(given, bytes):
         raise TypeError("not bytes")
     return given

@@ -1,9 +1,9 @@
-"""A flight whose endpoints are read side by side.
+"""`ParallelRowStream`: the endpoints of one flight, read in parallel.
 
-`ParallelRowStream` is a `RowStream` over several: at most `parallel` are open at a time, each with a thread that reads
-ahead, `MAX_AHEAD_BYTES` in all. `ordered`, the rows of the first endpoint come first, then those of the second, and so
-on; the others wait when the bytes are used up, so that many small parts go faster then than a few large ones. The
-first endpoint that fails ends the whole with its error.
+At most `parallel` endpoints are open at a time. Each has a thread that reads ahead, all together up to
+`MAX_AHEAD_BYTES`. With `ordered`, the rows of the first endpoint come first, then those of the second, and so on: the
+other endpoints wait when their buffers are full, so many small endpoints are read faster than a few large ones.
+The first endpoint that fails ends the whole stream with its error.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from fastflight.service.source import held_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-# Eight endpoints have four of the server's largest batches waiting each.
+# Enough for eight endpoints with four of the server's largest batches each.
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
-# A thread and a stream at the server for each.
+# Each endpoint takes a thread here and a stream at the server.
 MAX_PARALLEL = 64
-# For the threads of a stream that is left to end. One whose server has not answered yet ends when it does.
+# How long leaving a stream waits for its threads. A thread whose server has not answered yet ends when it does.
 LEAVE_SECONDS = 1.0
 
 Open = Callable[[], RowStream]
 
 
 class ParallelRowStream:
-    """Rows of several answers, as one. As `RowStream`; `gaps` are those of all."""
+    """The rows of several answers as one stream, with the interface of `RowStream`."""
 
     def __init__(self, endpoints: Sequence[Open], parallel: int, ordered: bool) -> None:
-        """Open the first of `endpoints`, and read. `RequestError` for a `parallel` that cannot be."""
+        """Open the first endpoint and begin to read. Raises `RequestError` if `parallel` is out of range."""
         if not 1 <= parallel <= MAX_PARALLEL:
             raise RequestError(f"{parallel} endpoints at a time", where="parallel", hint=f"1 to {MAX_PARALLEL}")
         self._endpoints = _OpenEndpoints(len(endpoints))
-        first = self._endpoints.opened(0, endpoints[0]())
+        first = self._endpoints.add(0, endpoints[0]())
         self.schema: pa.Schema = first.schema
         self._meter = Meter(None)
         self._cancelled = False
@@ -78,27 +78,27 @@ class ParallelRowStream:
 
     @property
     def path(self) -> str:
-        """`sync` or `async`: the way that the rows took through the server, as the server reports it."""
+        """`sync` or `async`: the path that the rows took through the server, as reported by the server."""
         return path_of(self.schema)
 
     @property
     def summary(self) -> Summary:
-        """What the servers said at the end: counts added up, lists joined, and each answer's own in `endpoints`."""
+        """The servers' final messages as one: counts added up, lists joined, and each message itself in `endpoints`."""
         return combined(self._endpoints.summaries())
 
     @property
     def gaps(self) -> list[Missed]:
-        """Of live sessions: the traffic missed so far, because this was too slow or asked too late."""
+        """The gaps of all endpoints; see `RowStream.gaps`."""
         return self._endpoints.gaps()
 
     @property
     def missed(self) -> tuple[int, int]:
-        """As `RowStream.missed`, of all."""
+        """The sums of all endpoints; see `RowStream.missed`."""
         return self._endpoints.missed()
 
     @property
     def recording(self) -> str:
-        """As `RowStream.recording`; what is live is not divided."""
+        """Always empty: a live session has a single endpoint."""
         return ""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -119,26 +119,26 @@ class ParallelRowStream:
 
     @property
     def failed(self) -> dict[str, str]:
-        """As `RowStream.failed`."""
+        """See `RowStream.failed`."""
         return failed_devices(self.summary)
 
     def to_arrow(self) -> pa.Table:
-        """As `RowStream.to_arrow`."""
+        """Read the remaining rows into one table, like `RowStream.to_arrow`."""
         table = pa.Table.from_batches(list(self), self.schema)
         warn_if_incomplete(self.summary)
         return table
 
     def to_pandas(self) -> pd.DataFrame:
-        """As `to_arrow`, as one DataFrame."""
+        """Read the remaining rows into one DataFrame, like `to_arrow`."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """As `RowStream.__arrow_c_stream__`."""
+        """See `RowStream.__arrow_c_stream__`."""
         return exported(self, requested_schema)
 
     def cancel(self) -> None:
-        """Stop all endpoints. From any thread; a thread that is reading gets `Stopped`."""
+        """Stop all endpoints. Can be called from any thread; a thread that is reading gets `Stopped`."""
         self._cancelled = True
         self._batches.stop()
         self._endpoints.cancel()
@@ -153,12 +153,12 @@ class ParallelRowStream:
         self._batches.close(LEAVE_SECONDS)
 
     def __del__(self) -> None:
-        if hasattr(self, "_batches"):  # the threads would wait for ever for somebody to take their batches
+        if hasattr(self, "_batches"):  # otherwise the threads would wait for a consumer for ever
             self.cancel()
 
 
 class _OpenEndpoints:
-    """The streams of the endpoints that have been opened, and their summaries."""
+    """The streams of the endpoints opened so far. Streams added after `cancel` are cancelled."""
 
     def __init__(self, endpoints: int) -> None:
         self._changed = threading.Lock()
@@ -166,7 +166,7 @@ class _OpenEndpoints:
         self._endpoints = endpoints
         self._cancelled = False
 
-    def opened(self, number: int, stream: RowStream) -> RowStream:
+    def add(self, number: int, stream: RowStream) -> RowStream:
         with self._changed:
             self._streams[number] = stream
             cancelled = self._cancelled
@@ -199,7 +199,7 @@ class _OpenEndpoints:
 
 
 def combined(summaries: Sequence[Summary]) -> dict[str, Any]:
-    """What several answers said, as one: counts are sums, lists are joined, the duration is the longest."""
+    """Combine summaries: counts are added up, lists joined, the duration is the longest. `endpoints` lists them all."""
     whole: dict[str, Any] = {}
     with understood(BESIDE):
         for summary in summaries:
@@ -214,9 +214,9 @@ def combined(summaries: Sequence[Summary]) -> dict[str, Any]:
     return {**whole, "endpoints": endpoints}
 
 
-def _rows(lanes: _OpenEndpoints, number: int, endpoint: Open, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of one endpoint, in its own thread."""
-    stream = lanes.opened(number, endpoint())
+def _rows(streams: _OpenEndpoints, number: int, endpoint: Open, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Open an endpoint and yield its rows. Runs in the endpoint's own thread."""
+    stream = streams.add(number, endpoint())
     if not stream.schema.equals(schema):
         stream.cancel()
         raise ProtocolError("an endpoint has other columns than the first", hint="Read the whole with one stream")

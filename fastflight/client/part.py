@@ -1,7 +1,7 @@
-"""What has come of a file so far, beside its place: written by one copy at a time, whichever process runs it.
+"""The partial file of a copy (`FILE.part`), locked so that only one copy of any process writes it.
 
-Two copies to one place would write into one part, and each would put in the place what it takes for its own. The lock
-is the operating system's, and ends with the process that holds it, however that ends.
+Without the lock, two copies to the same target would write to the same partial file, and each would rename it as its
+own. The lock is the operating system's, so it ends with its process, however that ends.
 """
 
 from __future__ import annotations
@@ -16,46 +16,49 @@ from typing import BinaryIO
 
 from fastflight.errors import BusyError, RequestError
 
-# Windows locks ranges of bytes, which nobody else can read then: one behind any file.
+# Windows locks ranges of bytes, and nobody else can read these. So lock one byte that is beyond the end of any file.
 LOCKED_BYTE = 1 << 62
 
 
 @contextlib.contextmanager
-def held(path: Path, *, keep: bool) -> Iterator[BinaryIO]:
-    """The part at `path`, made if it is not there, to be written at its end; `BusyError` where another copy has it.
+def locked(path: Path, *, keep: bool) -> Iterator[BinaryIO]:
+    """Open and lock the partial file at `path` for appending; create it if missing. Call `replace` when it is complete.
 
-    In the end it is removed if it is empty, or is not to be kept; `replace` gives it its place before that.
+    Raises `BusyError` if another copy has locked it. On leaving the block, a file that `replace` has not moved is
+    removed if it is empty or `keep` is false.
     """
-    file = _claimed(path)
+    file = _open_locked(path)
     try:
         yield file
     finally:
-        with contextlib.suppress(OSError, ValueError):  # full storage, which was told; or in its place, and closed
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the disk is full, which a write has reported; or `replace` has closed it
             file.flush()
-        useless = not file.closed and _is_at(file, path) and not (keep and os.fstat(file.fileno()).st_size)
-        if sys.platform == "win32":  # where what is open cannot be removed
+        unwanted = not file.closed and _is_at(file, path) and not (keep and os.fstat(file.fileno()).st_size)
+        if sys.platform == "win32":  # cannot remove an open file
             file.close()
-        if useless:
+        if unwanted:
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             file.close()
 
 
 def replace(file: BinaryIO, path: Path, target: Path) -> int:
-    """Put the part in the place of `target`, in one step; its size."""
+    """Rename the partial file to `target`, atomically. Return its size in bytes."""
     file.flush()
     size = os.fstat(file.fileno()).st_size
-    if sys.platform == "win32":  # where what is open cannot be renamed
+    if sys.platform == "win32":  # cannot rename an open file
         file.close()
     path.replace(target)
     return size
 
 
-def _claimed(path: Path) -> BinaryIO:
+def _open_locked(path: Path) -> BinaryIO:
     while True:
-        file = _opened(path)
+        file = _open(path)
         try:
-            if not _locked(file):
+            if not _lock(file):
                 raise BusyError(
                     "another copy is on its way there", where=str(path), hint="Wait for its end, or copy to another"
                 )
@@ -64,12 +67,12 @@ def _claimed(path: Path) -> BinaryIO:
         except BaseException:
             file.close()
             raise
-        # The other copy put it in its place in the meantime.
+        # Another copy has renamed or removed this file since it was opened: open it again.
         file.close()
 
 
-def _opened(path: Path) -> BinaryIO:
-    """The file itself: by way of a link, what is written would be in a file that nobody has named."""
+def _open(path: Path) -> BinaryIO:
+    """Open the file without following a link: otherwise the copy would write to a file that the user did not name."""
     try:
         return open(path, "a+b", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666))
     except OSError as error:
@@ -90,7 +93,7 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
 if sys.platform == "win32":
     import msvcrt
 
-    def _locked(file: BinaryIO) -> bool:
+    def _lock(file: BinaryIO) -> bool:
         os.lseek(file.fileno(), LOCKED_BYTE, os.SEEK_SET)
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
@@ -101,11 +104,11 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _locked(file: BinaryIO) -> bool:
+    def _lock(file: BinaryIO) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        except OSError:  # a file system that has no locks: as it is everywhere without this
+        except OSError:  # the file system has no locks: go on without one
             return True
         return True

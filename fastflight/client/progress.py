@@ -1,8 +1,8 @@
-"""How far a transfer has come, told to whoever asked.
+"""Progress of transfers.
 
-A `Report` is called as rows pass: rows so far, bytes so far, and the bytes expected in all, or None where that is not
-known. Reading counts the bytes of the rows as Arrow holds them, which for format `raw` are those of the file;
-writing counts the bytes that are safe on the device.
+A `Report` is a callback: it is called with the rows so far, the bytes so far, and the total bytes expected, or None if
+unknown. When reading, bytes are those of the rows in Arrow's memory; for format `raw`, those of the file. When writing,
+they are the bytes that the device has stored.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Meter:
 
 
 def content_bytes(batch: pa.RecordBatch) -> int:
-    """Bytes of a file that a `raw` batch carries; of any other batch, the bytes of its columns."""
+    """Return the number of file bytes in a `raw` batch; for any other batch, the size of its columns in memory."""
     if is_raw(batch.schema):
         return int(pc.sum(pc.binary_length(batch.column("data"))).as_py() or 0)
     return int(batch.nbytes)
 
 
 def is_raw(schema: pa.Schema) -> bool:
-    """Whether these are the columns of format `raw`: pieces of a file with their offsets."""
+    """Whether these are the columns of format `raw`: offsets and pieces of a file."""
     return bool(schema.names == ["offset", "data"] and pa.types.is_binary(schema.field("data").type))

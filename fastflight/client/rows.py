@@ -1,8 +1,8 @@
-"""Rows to be written, whatever holds them: one schema, and batches of a size that suits a device.
+"""Turns the caller's rows into batches for a write: one schema, and batches of a size that suits a device.
 
-`rows_of` takes a pandas DataFrame, a Table, RecordBatch or RecordBatchReader, whatever has `__arrow_c_stream__` (a
-Polars DataFrame, a DuckDB relation, the rows of an answer), or any iterable of batches, which is asked for its first
-batch at once (its schema is the stream's) and for the others as they are sent.
+`rows_of` takes a pandas DataFrame, a Table, a RecordBatch, a RecordBatchReader, any object with `__arrow_c_stream__` (a
+Polars DataFrame, a DuckDB relation, a `RowStream`), or any iterable of batches. It takes the first batch of an iterable
+at once, because that gives the schema, and the others while they are sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     class ArrowStream(Protocol):
-        """Rows that any Arrow library can take, by Arrow's C interface."""
+        """Rows that can be read through Arrow's C stream interface."""
 
         def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
         pd.DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | Iterable[pa.RecordBatch]
     )
 
-# The server acknowledges per batch: small enough to show progress on a serial line, large enough not to feel it.
+# The server acknowledges each batch: few enough rows to show progress on a serial line, enough to keep overhead low.
 ROWS_PER_BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class UploadRows:
-    """Rows to be written: batches of one schema, and how many bytes they make on the device, where that is known.
+    """Rows to write: batches of one schema, and the bytes that they make on the device, if known.
 
-    `after` replaces the batches, once it knows how much the device kept of an earlier write. `paced` sends few batches
-    ahead of their acknowledgements, so that a write which is given up ends soon.
+    If `after` is set, it is called with what the device has stored of an earlier write, and returns the batches to send
+    in place of `batches`. With `paced`, only a few batches are sent ahead of their acknowledgements, so that a
+    cancelled write ends soon.
     """
 
     schema: pa.Schema
@@ -49,7 +50,7 @@ class UploadRows:
 
 
 def rows_of(source: Any) -> UploadRows:
-    """The rows that `source` holds. `DataError` where it is none of the known kinds, or an iterable of nothing."""
+    """Return the rows of `source`. Raises `DataError` if its type is not supported, or it yields no batch."""
     if isinstance(source, UploadRows):
         return source
     if isinstance(source, pa.RecordBatch):
@@ -72,14 +73,14 @@ def rows_of(source: Any) -> UploadRows:
 
 
 def portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of `batches` in batches of a size that suits a device."""
+    """Split `batches` into batches of at most `ROWS_PER_BATCH` rows."""
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS_PER_BATCH):
             yield batch.slice(start, ROWS_PER_BATCH)
 
 
 def _table_of(frame: pd.DataFrame) -> pa.Table:
-    """A DataFrame's columns, and its index where that has a name: a numbered one is not data."""
+    """Convert a DataFrame. Its index becomes a column only if it has a name: a plain row number is not data."""
     indexed = any(name is not None for name in frame.index.names)
     try:
         table = pa.Table.from_pandas(frame, preserve_index=indexed)

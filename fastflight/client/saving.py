@@ -1,6 +1,6 @@
-"""Local files made from the rows of a stream.
+"""Writes the rows of a stream to a local file.
 
-A new file appears whole: it is written under a temporary name beside its own, and renamed when all is there.
+The file is written under a temporary name in the same folder, and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class _Encoder(Protocol):
 
 
 class SavedFile:
-    """A local file being made from batches, in the format of the file's ending.
+    """Writes batches to a local file, in the format of the file's ending.
 
-    A context manager: the file appears under its name when the block ends without an error; until then, and after
-    any error, whatever was there before stays. Then `bytes` is the size of the file.
+    A context manager: when the block ends without an error, the file replaces any old one, and `bytes` is its size. On
+    an error the old file stays.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
@@ -42,9 +42,9 @@ class SavedFile:
         self._schema = schema.remove_metadata()
         self._file: BufferedRandom
         self._encoder: _Encoder | None = None
-        # Unlike `resolve`, this takes a link that leads to itself as it stands.
+        # Unlike `resolve`, `realpath` does not fail on a link to itself.
         self._target = Path(os.path.realpath(path))
-        # Short, whatever the file is called: its own name may be as long as names can be.
+        # A short name that does not contain the file's own, which may already have the maximum length.
         self._temporary = self._target.with_name(f".fastflight-{secrets.token_hex(8)}.part")
 
     def __enter__(self) -> Self:
@@ -62,7 +62,7 @@ class SavedFile:
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add a batch. `DataError` where the format cannot hold it."""
+        """Add a batch. Raises `DataError` if the format cannot hold it."""
         assert self._encoder is not None, "enter the context first"
         try:
             self._encoder.write(batch)
@@ -88,9 +88,9 @@ class SavedFile:
     def _open_encoder(self) -> _Encoder:
         name = self._target.name
         if name.lower().endswith(PARQUET):
-            return _Parquet(self._file, self._schema)
+            return _ParquetFile(self._file, self._schema)
         if is_table(name):
-            return _ByteFile(self._file, open_writer(Layout(format_of(name)), self._schema))
+            return _TableFile(self._file, open_writer(Layout(format_of(name)), self._schema))
         raise RequestError(
             "its ending does not say how to write a table",
             where=str(self.path),
@@ -99,15 +99,15 @@ class SavedFile:
 
     def _discard(self) -> None:
         with contextlib.suppress(pa.ArrowException, OSError, FastFlightError):
-            if self._encoder is not None:  # Arrow's own writer would do it later, into a closed file
+            if self._encoder is not None:  # otherwise Arrow's writer closes itself later, and writes to a closed file
                 self._encoder.close()
         with contextlib.suppress(OSError):
             self._file.close()
         self._temporary.unlink(missing_ok=True)
 
 
-class _ByteFile:
-    """A file in a format whose writer gives bytes."""
+class _TableFile:
+    """Writes a format that is encoded by a `RowWriter`."""
 
     def __init__(self, file: IO[bytes], writer: RowWriter) -> None:
         self._file = file
@@ -121,8 +121,8 @@ class _ByteFile:
         self._file.write(self._writer.finish())
 
 
-class _Parquet:
-    """A Parquet file: Arrow writes it by itself."""
+class _ParquetFile:
+    """Writes a Parquet file with Arrow's own writer."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         try:

@@ -1,8 +1,8 @@
-"""An answer that is read batch by batch, while the device is still sending.
+"""`RowStream`: an answer that is read batch by batch, while the device is still sending.
 
-`RowStream` is iterated once: rows come out as record batches, then `summary` holds what the server said in the end.
-A stream that ends without the server's summary, or with another count of rows, raises: it is never a short table.
-Leave it early through its context manager or `cancel()`, and the server stops reading the device.
+Iterate it once: it yields record batches, and then `summary` holds the server's final message. A stream that ends
+without this message, or with a different number of rows, raises an error, so a table is never silently short. To stop
+early, leave the stream's context manager or call `cancel()`; the server then stops reading the device.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ PATH_KEY = b"fastflight.path"
 Summary = Mapping[str, Any]
 Note = Mapping[str, Any]
 
-# What a live stream, or one of many devices or files, says between rows; any other message is the server's last.
+# Keys of the messages that may come between rows. A message with none of these keys is the server's summary.
 NOTES = ("gap", "outage", "recording", "alignments", "failure", "digests", "set_aside")
 BESIDE = "what the server says of its rows"
-# The newest that are kept; a reader that is always too slow would gather them without end.
+# How many gaps are stored, the newest ones. A reader that is always too slow would collect them without end.
 MAX_KEPT_GAPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Traffic that a stream could not give: the chunks `first` to `last`, both included.
+    """Traffic that is missing from a stream: the chunks with the numbers `first` to `last`, both included.
 
-    Of a recording: `reason` is `trimmed`, `damaged` or `never written`, and `where` the place of damage.
+    In a recording, `reason` is `trimmed`, `damaged` or `never written`, and `where` is the place of damage.
     """
 
     first: int
@@ -53,7 +53,7 @@ class Missed:
 
 
 class StreamOutcome:
-    """What stands at the end of a stream: the server's summary, checked against the rows that came."""
+    """Takes the chunks of a stream: counts rows, collects gaps, and checks the server's summary at the end."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -66,18 +66,18 @@ class StreamOutcome:
         self.recording = ""
 
     @property
-    def is_told(self) -> bool:
-        """Whether the server has said its last word."""
+    def has_summary(self) -> bool:
+        """Whether the server has sent its last message."""
         return self._summary is not None
 
     @property
     def missed(self) -> tuple[int, int]:
-        """Gaps, and the chunks in them: of all, also where the gaps themselves are no longer kept."""
+        """The number of gaps and of the chunks in them, including gaps that `gaps` does not store."""
         return self._gaps, self._chunks
 
     @property
     def is_whole(self) -> bool:
-        """Whether the stream has ended, and all rows have come."""
+        """Whether the stream has ended and all rows have arrived."""
         return self._ended
 
     @property
@@ -87,48 +87,48 @@ class StreamOutcome:
         return self._summary
 
     def take(self, chunk: flight.FlightStreamChunk) -> tuple[pa.RecordBatch | None, Note | None]:
-        """The batch of a chunk and what is said at its place, if anything; the server's last word is kept instead."""
+        """Return the batch and the note of a chunk; None for each that it does not have. Store a summary."""
         note: Note | None = None
         if chunk.app_metadata is not None:
-            told = message(chunk.app_metadata.to_pybytes(), BESIDE, self._location)
-            if any(name in told for name in NOTES):
-                note = told
-                if "recording" in told:
-                    self.recording = str(told["recording"])
-                elif "gap" in told:
-                    gap = _missed(told["gap"], self._location)
+            content = message(chunk.app_metadata.to_pybytes(), BESIDE, self._location)
+            if any(name in content for name in NOTES):
+                note = content
+                if "recording" in content:
+                    self.recording = str(content["recording"])
+                elif "gap" in content:
+                    gap = _missed(content["gap"], self._location)
                     self.gaps.append(gap)
                     self._gaps += 1
                     self._chunks += gap.last - gap.first + 1
-                elif "set_aside" in told:
-                    _warn_of_misfits(told, self._location)
+                elif "set_aside" in content:
+                    _warn_of_misfits(content, self._location)
             else:
-                self._summary = told
+                self._summary = content
         if chunk.data is not None:
             self._rows += chunk.data.num_rows
         return chunk.data, note
 
     def end(self) -> None:
-        """The stream has ended without an error: see whether it is whole."""
+        """End a stream that had no error. Raises `ProtocolError` unless the summary and all rows have come."""
         if self._summary is None:
             raise ProtocolError(
                 "the answer ended without the server's summary: rows may be missing", where=self._location
             )
-        told = self._summary.get("rows", self._rows)
-        if told != self._rows:
-            raise ProtocolError(f"{self._rows} rows came, the server sent {told}", where=self._location)
+        sent = self._summary.get("rows", self._rows)
+        if sent != self._rows:
+            raise ProtocolError(f"{self._rows} rows came, the server sent {sent}", where=self._location)
         self._ended = True
 
 
 class RowStream:
-    """Rows of one answer. `schema` is known from the start; iterate, or ask for all with `to_arrow`/`to_pandas`."""
+    """The rows of one answer. `schema` is known from the start. Iterate, or call `to_arrow` or `to_pandas`."""
 
     def __init__(
-        self, reader: flight.FlightStreamReader, location: str, told: Callable[[], None] | None = None
+        self, reader: flight.FlightStreamReader, location: str, on_summary: Callable[[], None] | None = None
     ) -> None:
-        """`told` is called when the server has said its last word; only then will it end the stream."""
+        """`on_summary` is called when the server's summary has come, before the stream ends."""
         self._reader = reader
-        self._told = told
+        self._on_summary = on_summary
         self._location = location
         self._meter = Meter(None)
         self._outcome = StreamOutcome(location)
@@ -144,30 +144,33 @@ class RowStream:
 
     @property
     def path(self) -> str:
-        """`sync` or `async`: the way that the rows took through the server, as the server reports it."""
+        """`sync` or `async`: the path that the rows took through the server, as reported by the server."""
         return path_of(self.schema)
 
     @property
     def summary(self) -> Summary:
-        """What the server said at the end: rows, bytes, sha256, rows set aside, duration."""
+        """The server's final message: rows, bytes, sha256, rejected rows, duration.
+
+        Raises `RequestError` before the stream has been read to its end.
+        """
         return self._outcome.summary
 
     @property
     def gaps(self) -> list[Missed]:
-        """Of a session, live or recorded: the traffic missed so far. Live, this was too slow or asked too late.
+        """The gaps so far in a live session or a recording; only the newest `MAX_KEPT_GAPS`.
 
-        Of more than `MAX_KEPT_GAPS` these are the newest; `missed` has all.
+        A live session has gaps if the client reads too slowly or asks too late. `missed` counts all gaps.
         """
         return list(self._outcome.gaps)
 
     @property
     def missed(self) -> tuple[int, int]:
-        """How many gaps there were so far, and how many chunks are missing in them."""
+        """The number of gaps so far, and the number of chunks missing in them."""
         return self._outcome.missed
 
     @property
     def recording(self) -> str:
-        """Of a live session: what was last said of its being recorded, as in `Device`; empty while nothing changes."""
+        """The recording state that a live session reported last, as in `Device`; empty until it first changes."""
         return self._outcome.recording
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -177,7 +180,10 @@ class RowStream:
                 yield batch
 
     def pieces(self) -> Generator[tuple[pa.RecordBatch, Note | None], None, None]:
-        """Each batch with what is said at its place, for who passes both on; one without either is a sign of life."""
+        """Yield each batch with the note that came with it, if any.
+
+        A batch without rows and without a note only shows that the stream is alive.
+        """
         while not self._finished:
             if self._cancelled:
                 raise Stopped("this stream was cancelled", where=self._location)
@@ -195,40 +201,40 @@ class RowStream:
                 raise
             batch, note = self._outcome.take(chunk)
             is_last = chunk.app_metadata is not None and note is None
-            if self._told is not None and self._outcome.is_told:
-                self._told()
+            if self._on_summary is not None and self._outcome.has_summary:
+                self._on_summary()
             if batch is None:
                 batch = empty(self.schema)
             if batch.num_rows or not is_last:
                 yield batch, note
-        if not self._outcome.is_whole:  # who asks again after an error must not take nothing for the rest
+        if not self._outcome.is_whole:  # iterated again after an error
             raise ProtocolError("this stream has failed: rows are missing", where=self._location, hint="Ask again")
 
     @property
     def failed(self) -> dict[str, str]:
-        """Of many devices: those that could not be read, and why. Known at the end."""
+        """The devices of a fleet that could not be read, each with the reason. Known at the end of the stream."""
         return failed_devices(self.summary)
 
     def to_arrow(self) -> pa.Table:
-        """The rest of the rows as one table.
+        """Read the remaining rows into one table.
 
-        `IncompleteWarning` if devices could not be read, or if most rows do not fit the schema.
+        Warns with `IncompleteWarning` if devices could not be read, or if most rows do not fit the schema.
         """
         table = pa.Table.from_batches(list(self), self.schema)
         warn_if_incomplete(self.summary)
         return table
 
     def to_pandas(self) -> pd.DataFrame:
-        """As `to_arrow`, as one DataFrame."""
+        """Read the remaining rows into one DataFrame, like `to_arrow`."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rest of the rows for DuckDB, Polars, pandas and others, which read them as they come, once."""
+        """Export the remaining rows to DuckDB, Polars, pandas and others, which read them as they arrive, once."""
         return exported(self, requested_schema)
 
     def cancel(self) -> None:
-        """Stop. From any thread; a thread that is reading gets `Stopped`."""
+        """Stop the stream. Can be called from any thread; a thread that is reading it gets `Stopped`."""
         if not self._finished:
             self._cancelled = True
             self._reader.cancel()
@@ -243,13 +249,13 @@ class RowStream:
 
 
 def path_of(schema: pa.Schema) -> str:
-    """The path that the server reports in a schema's metadata; empty where it reports none."""
+    """Return the path (`sync` or `async`) that the server reports in a schema's metadata; empty if it reports none."""
     path: bytes = (schema.metadata or {}).get(PATH_KEY, b"")
     return path.decode(errors="replace")
 
 
 class AnswerRows(Protocol):
-    """The rows of one answer, or of several."""
+    """A `RowStream` or a `ParallelRowStream`."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -261,7 +267,7 @@ class AnswerRows(Protocol):
 
 
 def exported(rows: AnswerRows, requested_schema: object) -> object:
-    """The rows as a stream of Arrow's C interface. To read it again is an error, and no empty table."""
+    """Return the rows as a stream of Arrow's C interface. Reading them again is an error, not an empty table."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         if _is_read(rows):
@@ -273,19 +279,19 @@ def exported(rows: AnswerRows, requested_schema: object) -> object:
 
 
 def _is_read(rows: AnswerRows) -> bool:
-    with contextlib.suppress(RequestError):  # the summary comes with the last batch
+    with contextlib.suppress(RequestError):  # no summary before the last batch
         return bool(rows.summary)
     return False
 
 
 def failed_devices(summary: Summary) -> dict[str, str]:
-    """Of a fleet's answer: the devices that could not be read, and why."""
+    """Return the devices of a fleet that could not be read, each with the reason."""
     with understood(BESIDE):
-        return {text(told["device"]): _reason(told) for told in summary.get("failed", ())}
+        return {text(failure["device"]): _reason(failure) for failure in summary.get("failed", ())}
 
 
 def warn_if_incomplete(summary: Summary) -> None:
-    """Warn if devices could not be read, or if most rows do not fit."""
+    """Warn with `IncompleteWarning` if devices could not be read, or if most rows do not fit the schema."""
     if failed := failed_devices(summary):
         listed = "; ".join(f"{device}: {why}" for device, why in failed.items())
         warnings.warn(f"{len(failed)} devices could not be read: {listed}", IncompleteWarning, stacklevel=3)
@@ -297,13 +303,13 @@ def warn_if_incomplete(summary: Summary) -> None:
         warnings.warn(_misfits(rejected, fitting, reason), IncompleteWarning, stacklevel=3)
 
 
-def _warn_of_misfits(told: Mapping[str, Any], location: str) -> None:
-    """Warn at once: of a live session nothing else may come."""
+def _warn_of_misfits(note: Note, location: str) -> None:
+    """Warn at once: a live session may never send anything else."""
     with understood("rows that the server set aside", location):
-        given = told["set_aside"]
-        device = f"{text(told['device'])}: " if "device" in told else ""
-        words = device + _misfits(whole(given["rows"]), whole(given["fitting"]), text(given["reason"]))
-    warnings.warn(words, IncompleteWarning, stacklevel=2)
+        counts = note["set_aside"]
+        device = f"{text(note['device'])}: " if "device" in note else ""
+        warning = device + _misfits(whole(counts["rows"]), whole(counts["fitting"]), text(counts["reason"]))
+    warnings.warn(warning, IncompleteWarning, stacklevel=2)
 
 
 def _misfits(rejected: int, fitting: int, reason: str) -> str:
@@ -311,11 +317,11 @@ def _misfits(rejected: int, fitting: int, reason: str) -> str:
     return f"{rejected:,} rows are set aside, {fit}: {reason}".removesuffix(": ")
 
 
-def _reason(told: Mapping[str, Any]) -> str:
-    return f"{text(told['what'])}. {text(told.get('hint', ''))}".rstrip(". ")
+def _reason(failure: Mapping[str, Any]) -> str:
+    return f"{text(failure['what'])}. {text(failure.get('hint', ''))}".rstrip(". ")
 
 
-def _missed(given: Any, location: str) -> Missed:
+def _missed(gap: Any, location: str) -> Missed:
     with understood("a gap that the server tells of", location):
-        reason, where = text(given.get("reason", "")), text(given.get("where", ""))
-        return Missed(whole(given["first"]), whole(given["last"]), reason, where)
+        reason, where = text(gap.get("reason", "")), text(gap.get("where", ""))
+        return Missed(whole(gap["first"]), whole(gap["last"]), reason, where)

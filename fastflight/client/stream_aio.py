@@ -1,7 +1,7 @@
-"""The rows of an answer for an event loop.
+"""`AsyncRowStream`: the rows of an answer for an event loop.
 
-Flight's Python client blocks: a stream has a reader thread of its own that hands batches in ahead of the consumer,
-bounded by bytes. Leaving a stream cancels it at the server.
+Flight's Python client blocks, so each stream has its own thread, which reads a limited number of bytes ahead of the
+consumer. Leaving the stream's context cancels it at the server.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fastflight.service.source import held_bytes
 if TYPE_CHECKING:
     import pandas as pd
 
-# Read ahead of the consumer per stream: two of the server's largest batches, so that neither side waits for a turn.
+# How much a stream reads ahead of its consumer: two of the server's largest batches, so that neither side waits.
 MAX_AHEAD_BYTES = 4 * 1024 * 1024
 
 
 class AsyncRowStream:
-    """Rows of one answer for one task, read ahead by a thread. Like `RowStream`, and iterated with `async for`."""
+    """The rows of one answer for one task, read ahead by a thread. Like `RowStream`; iterate it with `async for`."""
 
     def __init__(
         self, stream: RowStream | ParallelRowStream, report: Report | None, *, ahead_bytes: int = MAX_AHEAD_BYTES
@@ -48,27 +48,27 @@ class AsyncRowStream:
 
     @property
     def path(self) -> str:
-        """`sync` or `async`: the way that the rows took through the server, as the server reports it."""
+        """`sync` or `async`: the path that the rows took through the server, as reported by the server."""
         return self._stream.path
 
     @property
     def summary(self) -> Summary:
-        """What the server said at the end: rows, bytes, sha256, rows set aside, duration."""
+        """See `RowStream.summary`."""
         return self._stream.summary
 
     @property
     def gaps(self) -> list[Missed]:
-        """As `RowStream.gaps`."""
+        """See `RowStream.gaps`."""
         return self._stream.gaps
 
     @property
     def missed(self) -> tuple[int, int]:
-        """As `RowStream.missed`."""
+        """See `RowStream.missed`."""
         return self._stream.missed
 
     @property
     def recording(self) -> str:
-        """Of a live session: what was last said of its being recorded, as in `Device`; empty while nothing changes."""
+        """See `RowStream.recording`."""
         return self._stream.recording
 
     def __aiter__(self) -> Self:
@@ -83,29 +83,29 @@ class AsyncRowStream:
 
     @property
     def failed(self) -> dict[str, str]:
-        """As `RowStream.failed`."""
+        """See `RowStream.failed`."""
         return self._stream.failed
 
     async def to_arrow(self) -> pa.Table:
-        """As `RowStream.to_arrow`."""
+        """Read the remaining rows into one table, like `RowStream.to_arrow`."""
         table = pa.Table.from_batches([batch async for batch in self], self.schema)
         warn_if_incomplete(self.summary)
         return table
 
     async def to_pandas(self) -> pd.DataFrame:
-        """As `to_arrow`, as one DataFrame."""
+        """Read the remaining rows into one DataFrame, like `to_arrow`."""
         table = await self.to_arrow()
         frame: pd.DataFrame = await off_loop(table.to_pandas)
         return frame
 
     def cancel(self) -> None:
-        """Stop. Whoever iterates gets `Stopped`."""
+        """Stop the stream. A task that iterates over it gets `Stopped`."""
         self._cancelled = True
         self._stream.cancel()
         self._batches.cancel(Stopped("this stream was cancelled"))
 
     def __del__(self) -> None:
-        if hasattr(self, "_reader"):  # the thread would wait for ever for somebody to take its batches
+        if hasattr(self, "_reader"):  # otherwise the reader thread would wait for a consumer for ever
             self.cancel()
 
     async def __aenter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""Folders copied between here and a device.
+"""Copies folders between this computer and a device.
 
-The contents of the one folder land in the other, path by path; files there that the source does not have stay. With
-`skip_unchanged` the device takes the digests of its files in one pass first, and only files that differ are moved. A
-folder without files in it is not copied.
+Each file is copied to the same relative path; files that only the target has stay. With `skip_unchanged`, the device
+first computes the digests of its files in one pass, and only files that differ are moved. Folders without files are not
+copied.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
 from fastflight.service.requests import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES, DeviceListing, DeviceTree
 
-# Called as files move: the path of the one under way, the bytes moved so far, and those to be moved in all.
+# Called as files are moved, with the path of the current file, the bytes moved so far, and the total bytes to move.
 TreeReport = Callable[[str, int, int], None]
 
 T = TypeVar("T")
 
 TREE_SCHEMA = pa.schema([("path", pa.string()), ("offset", pa.int64()), ("data", pa.binary())])
-# Small files share a batch, up to so many: each batch is one acknowledgement.
+# The most pieces of small files in one batch; the server acknowledges each batch.
 BATCH_ROWS = 256
-# What the names in one request may take of it: JSON spells one character in up to six.
+# The most characters of all paths in one request: JSON may need up to six for one of them.
 MAX_NAMES_CHARACTERS = MAX_REQUEST_BYTES // 8
-# Case does not count in the names of files there.
+# Systems whose file names usually ignore case.
 FOLDS_CASE = os.name == "nt" or sys.platform == "darwin"
 
 
 class PutTree(Steps):
-    """A local folder on its way to a device; the `Work` of `put_tree`."""
+    """The `Work` of `put_tree`: copies a local folder to a device."""
 
     def __init__(
         self,
@@ -66,8 +66,9 @@ class PutTree(Steps):
         self._progress = progress
 
     def run(self) -> CopiedTree:
-        """Send the files that the device does not have."""
-        # Arrow looks for pandas when it first makes an array of Python's values: now, and not with the device held.
+        """Send the files: all of them, or with `skip_unchanged` those that differ."""
+        # The first conversion of Python values makes Arrow import pandas, which takes time: do it before the write
+        # occupies the device.
         pa.array([0])
         folder = scan(self._source)
         wanted = self._wanted(folder)
@@ -85,7 +86,7 @@ class PutTree(Steps):
         return CopiedTree(tuple(entry.path for entry in wanted), done, kept, folder.skipped)
 
     def _wanted(self, folder: LocalFolder) -> list[LocalEntry]:
-        there = hashed(self._connection, self._request) if self._skip_unchanged else None
+        there = remote_digests(self._connection, self._request) if self._skip_unchanged else None
         if there is None:
             return list(folder.files)
         with os_errors_of(self._source):
@@ -96,7 +97,7 @@ class PutTree(Steps):
     def _report(
         self, lot: Sequence[LocalEntry], before: int, total: int
     ) -> Callable[[int, int, int | None], None] | None:
-        """Tell the file that the acknowledged bytes have come to."""
+        """Return a progress callback that turns the acknowledged bytes of a lot into the path of the current file."""
         if (tell := self._progress) is None:
             return None
         ends = list(accumulate(entry.size for entry in lot))
@@ -109,7 +110,7 @@ class PutTree(Steps):
 
 
 class GetTree(Steps):
-    """A folder of a device on its way here; the `Work` of `get_tree`."""
+    """The `Work` of `get_tree`: copies a folder of a device to this computer."""
 
     def __init__(
         self,
@@ -128,8 +129,8 @@ class GetTree(Steps):
         self._progress = progress
 
     def run(self) -> CopiedTree:
-        """Read the files that are not here, each put in the place of the old one when it is whole."""
-        there = hashed(self._connection, self._request) if self._skip_unchanged else None
+        """Read the files: all of them, or with `skip_unchanged` those that differ."""
+        there = remote_digests(self._connection, self._request) if self._skip_unchanged else None
         if there is None:
             there = self._listed()
         if FOLDS_CASE and (pair := clash(list(there))):
@@ -144,7 +145,7 @@ class GetTree(Steps):
             for lot in lots(wanted, str):
                 self._take(lot, landed, total)
         if missing := set(wanted).difference(landed.paths):
-            raise ProtocolError("the server did not send all that was asked for", where=min(missing))
+            raise ProtocolError("the server did not send all requested files", where=min(missing))
         kept = tuple(path for path in there if path not in landed.paths)
         return CopiedTree(tuple(landed.paths), landed.bytes, kept)
 
@@ -173,10 +174,10 @@ class GetTree(Steps):
             raise DataError("what arrived is not what the device sent", where=str(self._target), hint="Try again")
 
 
-def hashed(connection: ServerConnection, request: DeviceTree) -> dict[str, RemoteEntry] | None:
-    """The files below the folder of a request, with the digests that the device takes of them in one pass.
+def remote_digests(connection: ServerConnection, request: DeviceTree) -> dict[str, RemoteEntry] | None:
+    """Return the files below the requested folder, with digests that the device computes in one pass.
 
-    None where there is no such folder, or the board can take no digests.
+    Return None if there is no such folder, or if the board cannot compute digests.
     """
     try:
         results = connection.act(
@@ -195,7 +196,10 @@ def hashed(connection: ServerConnection, request: DeviceTree) -> dict[str, Remot
 
 
 def below(folder: str, entries: Iterable[tuple[str, RemoteEntry]]) -> dict[str, RemoteEntry]:
-    """Entries by their paths below `folder`; `RequestError` where that is a file, which lists itself."""
+    """Return entries by their paths relative to `folder`, without the partial files of interrupted writes.
+
+    Raises `RequestError` if `folder` is a file: the listing of a file contains the file itself.
+    """
     prefix = posixpath.normpath("/" + folder.lstrip("/")).rstrip("/") + "/"
     found = dict(entries)
     if prefix[:-1] in found:
@@ -208,7 +212,7 @@ def below(folder: str, entries: Iterable[tuple[str, RemoteEntry]]) -> dict[str, 
 
 
 def lots(items: Sequence[T], path: Callable[[T], str]) -> Iterator[list[T]]:
-    """`items` in lots whose paths fit into a request each."""
+    """Split `items` into lots, so that the paths of each lot fit into one request."""
     lot: list[T] = []
     characters = 0
     for item in items:
@@ -222,7 +226,7 @@ def lots(items: Sequence[T], path: Callable[[T], str]) -> Iterator[list[T]]:
 
 
 def tree_rows(entries: Sequence[LocalEntry]) -> Iterator[pa.RecordBatch]:
-    """Local files as the rows of a tree."""
+    """Read local files into batches of `TREE_SCHEMA`."""
     rows: list[tuple[str, int, bytes]] = []
     waiting = 0
     for path, offset, data in _pieces(entries):
@@ -236,13 +240,13 @@ def tree_rows(entries: Sequence[LocalEntry]) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(batch: pa.RecordBatch) -> list[tuple[str, int, bytes]]:
-    """The rows of a tree, as a server sends them."""
+    """Return the rows of a server's batch, checked: path, offset and data."""
     with understood("a piece of a file"):
         return [(text(row["path"]), whole(row["offset"]), content(row["data"])) for row in batch.to_pylist()]
 
 
 def _digests(note: Note | None) -> list[str]:
-    """What a server says of the files that it has sent. One that is older says nothing."""
+    """Return the digests of the files that the server has sent. Older servers send none."""
     with understood("the digests of files"):
         return [text(each) for each in (note or {}).get("digests", ())]
 
@@ -251,7 +255,7 @@ def _pieces(entries: Sequence[LocalEntry]) -> Iterator[tuple[str, int, bytes]]:
     for entry in entries:
         with os_errors_of(entry.local), entry.local.open("rb") as file:
             data = file.read(RAW_BATCH_BYTES)
-            yield entry.path, 0, data  # of an empty file, too
+            yield entry.path, 0, data  # an empty file gets a row as well
             offset = len(data)
             while data := file.read(RAW_BATCH_BYTES):
                 yield entry.path, offset, data

@@ -1,11 +1,11 @@
-"""Rows on their way to a device, and the server's acknowledgements on their way back.
+"""Writes rows to a device, and receives the server's acknowledgements.
 
-Batches are written by the calling thread while another takes the acknowledgements, so that neither waits for the
-other. A stream that merely stops would look to the server like a file that is complete: whenever the rows fail, here
-or in the caller's iterable, the server is told that the write has failed, and the file on the device stays as it was.
+The calling thread sends batches while a second thread receives acknowledgements, so neither waits for the other. To the
+server, a stream that simply ends looks like a complete file. So if the rows fail, here or in the caller's iterable, the
+client sends an abort message, and the file on the device stays as it was.
 
-A write that has failed at the server is ended here when the server says so, even if nothing more is to be sent.
-A write that may be resumed begins with a message of the server: what it has kept of one that broke off.
+If the write fails at the server, the server says so and the write ends here, even if no more rows are to be sent. A
+write that can be resumed begins with a message from the server: how much it has stored of an interrupted write.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
@@ -22,7 +22,7 @@ from pyarrow import flight
 from fastflight.client.call import Written
 from fastflight.client.credentials import options
 from fastflight.client.failure import typed_errors
-from fastflight.client.local import opened
+from fastflight.client.local import open_rows
 from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.rows import UploadRows, rows_of
@@ -31,15 +31,14 @@ from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.source import Kept
 from fastflight.service.wire import encode
 
-# The server's side of this is in its do_put: a message with this key ends the write as a failure.
+# The server's do_put ends the write as a failure when it receives a message with this key.
 ABORT = b'{"abort": true}'
-Heard: TypeAlias = Callable[[Mapping[str, Any]], None]
-# Batches that a paced write has on the way: one that the device stores, and the next, so that it need not wait.
+# Unacknowledged batches of a paced write: one that the device is storing, and the next one, so that it need not wait.
 AHEAD_BATCHES = 2
 
 
 class Upload:
-    """One write. `run` returns when the device has the file; `give_up`, from any thread, makes it fail instead."""
+    """One write; a `Work`. `run` returns when the device has the file; `give_up` makes it raise `Stopped` instead."""
 
     def __init__(
         self,
@@ -48,60 +47,45 @@ class Upload:
         source: Any,
         location: str,
         report: Report | None,
-        heard: Heard | None = None,
         authorization: str = "",
     ) -> None:
-        """`heard` is called with each message of the server, from another thread.
-
-        A server that ends the call without the last one is heard as one that has `refused` the write.
-        """
         self._client = client
         self._request = request
         self._source = source
         self._location = location
         self._report = report
-        self._heard = heard
         self._authorization = authorization
         self._changed = threading.Condition()
         self._given_up = False
-        # The server takes no more rows, or says no more at all.
+        # The server takes no more rows, or has ended the call.
         self._is_over = False
         self._last: dict[str, Any] = {}
-        self._kept: Kept | None = None
-        # What ended the write: the server's reason, from the listener's thread, and what the sender saw of it.
-        self._refused: BaseException | None = None
-        self._broken: FastFlightError | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the server takes no more rows."""
-        return self._is_over
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """The server's last message, once the write is done."""
-        return self._last
+        self._stored: Kept | None = None
+        # The errors that ended the write: from the thread that receives messages, and from sending. The first has the
+        # server's reason.
+        self._server_error: BaseException | None = None
+        self._send_error: FastFlightError | None = None
 
     def give_up(self) -> None:
-        """Stop at the next batch, or before the last is acknowledged; the old file stays."""
+        """Stop at the next batch. The old file stays. Has no effect once the last batch is acknowledged."""
         with self._changed:
             self._given_up = True
             self._changed.notify_all()
 
     def run(self) -> Written:
-        """Send all rows; `report` is called from another thread.
+        """Send all rows, and return when the device has stored them. `report` is called from another thread.
 
-        Raises what the server, the device or the rows' own iterator raised.
+        Raises the error of the server, of the device, or of the iterator that yields the rows.
         """
         request: Request = self._request
         if isinstance(request, DeviceFile):
-            request, rows = opened(request, self._source)
+            request, rows = open_rows(request, self._source)
         else:
             rows = rows_of(self._source)
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self._location):
-            shown = options(authorization=self._authorization)
-            writer, acknowledgements = self._client.do_put(descriptor, rows.schema, shown)
+            call_options = options(authorization=self._authorization)
+            writer, acknowledgements = self._client.do_put(descriptor, rows.schema, call_options)
         listener = threading.Thread(
             target=self._listen, args=(acknowledgements, rows.total_bytes), name="fastflight-acks", daemon=True
         )
@@ -111,58 +95,59 @@ class Upload:
             complete = self._send(writer, rows)
         finally:
             self._close(writer, listener, complete)
-        if failure := self._refused or self._broken:
+        if failure := self._server_error or self._send_error:
             raise failure
-        return self._written()
+        return self._result()
 
     def _send(self, writer: flight.FlightStreamWriter, rows: UploadRows) -> bool:
-        """Whether all rows were sent. Raises what the rows' iterator raises; the stream's failures are kept.
+        """Send all rows and wait until they are acknowledged. Return false if the server takes no more of them.
 
-        Returns only when all rows are acknowledged. Most of a small file fits into the buffers on the way: were the
-        stream ended when they have the rest, there would be nothing left to give up while the device takes it.
+        Raises the errors of the rows' iterator, and `Stopped` after `give_up`. Stores an error of the stream. Waiting
+        keeps `give_up` effective: the buffers between here and the device hold most of a small file, and once the
+        stream has ended, the write cannot be stopped any more.
         """
         sent = 0
         ahead: deque[int] = deque(maxlen=AHEAD_BATCHES)
         for batch in self._batches(rows):
             if rows.paced and len(ahead) == AHEAD_BATCHES:
                 self._await_rows(ahead[0])
-            self._check_wanted()
-            if self._refused or self._is_over:
+            self._check_not_given_up()
+            if self._server_error or self._is_over:
                 return False
             try:
                 with typed_errors(self._location):
                     writer.write_batch(batch)
             except FastFlightError as error:
-                self._broken = error
+                self._send_error = error
                 return False
             sent += batch.num_rows
             ahead.append(sent)
         self._await_rows(sent)
-        self._check_wanted()
+        self._check_not_given_up()
         return not self._is_over
 
     def _batches(self, rows: UploadRows) -> Iterator[pa.RecordBatch]:
-        """The batches to send; where they depend on what was kept, once that is known."""
+        """Return the batches to send. For a write that can be resumed, first wait for the server's message."""
         if rows.after is None:
             return rows.batches
         with self._changed:
-            self._changed.wait_for(lambda: self._given_up or self._is_over or self._kept is not None)
-        return rows.after(self._kept or Kept())
+            self._changed.wait_for(lambda: self._given_up or self._is_over or self._stored is not None)
+        return rows.after(self._stored or Kept())
 
     def _await_rows(self, rows: int) -> None:
-        """Wait until so many rows are acknowledged, or none will be any more."""
+        """Wait until this number of rows is acknowledged, or the write is over."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._given_up or self._is_over or self._last.get("rows", 0) >= rows,
             )
 
-    def _check_wanted(self) -> None:
+    def _check_not_given_up(self) -> None:
         if self._given_up:
             raise Stopped("the write was given up", where=self._location)
 
     def _close(self, writer: flight.FlightStreamWriter, listener: threading.Thread, complete: bool) -> None:
-        """End the stream, as a failure unless it is complete. The server's reason comes to the listener or here."""
-        with contextlib.suppress(pa.ArrowException, OSError):  # on a stream that the server has ended
+        """End the stream; abort the write unless it is complete. Store the server's error if `_listen` has none."""
+        with contextlib.suppress(pa.ArrowException, OSError):  # the server may have ended the stream already
             if not complete:
                 writer.write_metadata(ABORT)
             writer.done_writing()
@@ -171,38 +156,34 @@ class Upload:
             with typed_errors(self._location):
                 writer.close()
         except FastFlightError as error:
-            self._refused = self._refused or error
+            self._server_error = self._server_error or error
 
     def _listen(self, acknowledgements: flight.FlightMetadataReader, total_bytes: int | None) -> None:
         try:
             while True:
                 with typed_errors(self._location):
-                    said = acknowledgements.read()
-                if said is None:
+                    body = acknowledgements.read()
+                if body is None:
                     return
-                told = _acknowledgement(said.to_pybytes(), self._location)
+                answer = _acknowledgement(body.to_pybytes(), self._location)
                 with self._changed:
-                    if "resume" in told:
-                        self._kept = _kept(told["resume"], self._location)
-                    elif "refused" in told:
+                    if "resume" in answer:
+                        self._stored = _stored(answer["resume"], self._location)
+                    elif "refused" in answer:
                         self._is_over = True
                     else:
-                        self._last = told
+                        self._last = answer
                     self._changed.notify_all()
-                if self._heard is not None:
-                    self._heard(told)
-                if self._report is not None and "rows" in told:
-                    self._report(told["rows"], told.get("bytes", 0), total_bytes)
+                if self._report is not None and "rows" in answer:
+                    self._report(answer["rows"], answer.get("bytes", 0), total_bytes)
         except BaseException as error:
-            self._refused = error
+            self._server_error = error
         finally:
             with self._changed:
                 self._is_over = True
                 self._changed.notify_all()
-            if self._heard is not None and not self._last.get("done"):
-                self._heard({"refused": True})
 
-    def _written(self) -> Written:
+    def _result(self) -> Written:
         if not self._last.get("done"):
             raise ProtocolError("the server ended the write without acknowledging it", where=self._location)
         return Written(
@@ -213,15 +194,15 @@ class Upload:
 
 
 def _acknowledgement(body: bytes, location: str) -> dict[str, Any]:
-    given = message(body, "an acknowledgement", location)
+    answer = message(body, "an acknowledgement", location)
     with understood("an acknowledgement", location):
         for number in ("rows", "bytes"):
-            whole(given.get(number, 0))
-        if given.get("done"):
-            whole(given["rows"])
-    return given
+            whole(answer.get(number, 0))
+        if answer.get("done"):
+            whole(answer["rows"])
+    return answer
 
 
-def _kept(given: Any, location: str) -> Kept:
+def _stored(resume: Any, location: str) -> Kept:
     with understood("what the server kept", location):
-        return Kept(whole(given["bytes"]), text(given["algorithm"]), text(given["digest"]))
+        return Kept(whole(resume["bytes"]), text(resume["algorithm"]), text(resume["digest"]))

@@ -1,4 +1,4 @@
-"""Long work that one thread runs and any other may give up."""
+"""Long work that runs in one thread and can be stopped from any other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Work(Protocol[T_co]):
-    """`run` returns when it is done; `give_up`, from any thread, makes it raise `Stopped` soon instead."""
+    """`run` returns when the work is done. `give_up`, called from any thread, makes `run` raise `Stopped` soon."""
 
     def run(self) -> T_co: ...
 
@@ -21,7 +21,7 @@ class Work(Protocol[T_co]):
 
 
 class Steps:
-    """Work in steps, one after another: giving it up stops the one that runs, and none begins after that."""
+    """Base of work that runs step by step. `give_up` stops the running step, and no other step begins."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class Steps:
         self._stop: Callable[[], None] | None = None
 
     def give_up(self) -> None:
-        """Stop, from any thread."""
+        """Stop the work, from any thread."""
         with self._lock:
             self._given_up = True
             stop = self._stop
@@ -38,16 +38,13 @@ class Steps:
 
     @contextmanager
     def step(self, stop: Callable[[], None]) -> Iterator[None]:
-        """A step that `stop` ends from another thread."""
+        """Run the block as a step, which `stop` can end from another thread. Raises `Stopped` after `give_up`."""
         with self._lock:
-            self._check()
+            if self._given_up:
+                raise Stopped("this was given up")
             self._stop = stop
         try:
             yield
         finally:
             with self._lock:
                 self._stop = None
-
-    def _check(self) -> None:
-        if self._given_up:
-            raise Stopped("this was given up")

@@ -1,11 +1,12 @@
 """Start a simulated board: `python -m fastflight.simulator --pty --files DIR`.
 
-With `--connect` the board connects to its transport, sends the token from the environment variable
-`FASTFLIGHT_SIMULATOR_TOKEN` and a line feed, and from then on the socket is its UART. It ends when the socket does.
+With `--connect`, the board connects to its transport and sends the token from the environment variable
+`FASTFLIGHT_SIMULATOR_TOKEN` and a line feed. After that, the socket is its UART. The process ends when the socket is
+closed.
 
-With `--listen` (port 0: any) and with `--pty` it prints where it can be reached as its first line of output: the
-address, or the name of a serial port (not on Windows). Hosts may come and go, one at a time; it lives until it is
-ended, or with its standard input if it has `--control`.
+With `--listen` (port 0: any) or `--pty` (not on Windows), its first line of output is the address or the name of the
+serial port at which it can be reached. Hosts may come and go, one at a time. The process runs until it is stopped; with
+`--control`, it also ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from fastflight.simulator.samples import write_samples
 from fastflight.simulator.uart import OWN_FILES, Uart
 
 TOKEN = "FASTFLIGHT_SIMULATOR_TOKEN"  # noqa: S105  # the name of a variable
-# Large enough that nobody meets it by accident, small enough that statvfs means something.
+# Too large to be filled by accident, small enough for `statvfs` to give a realistic figure.
 CAPACITY = 512 * 1024 * 1024
-# How long board code may hold the interpreter before a line thread gets it: a fraction of the shortest receive ring's
-# time at 115200 baud.
+# How long board code may hold the interpreter lock before a line thread gets it: a fraction of the time in which the
+# smallest receive ring fills at 115200 baud.
 SWITCH_SECONDS = 0.0005
-# How the main thread is stopped in what it runs: not by SIGINT where that can be spared, which is for people.
+# The signal that interrupts board code in the main thread. Not SIGINT if possible, which users send to the process.
 POKE = getattr(signal, "SIGUSR1", signal.SIGINT)
-# What the line does when the next host comes, and board code must not.
+# Audit events of accepting the next host: allowed for the line's threads, refused for board code.
 LINE_EVENTS = frozenset({"socket.__new__"})
 
 
@@ -51,23 +52,31 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     place.add_argument("--listen", metavar="HOST:PORT", help="where to listen for hosts, one at a time")
     place.add_argument("--pty", action="store_true", help="be a serial port of this computer (not on Windows)")
     parser.add_argument("--files", required=True, metavar="DIR", help="the board's file tree; samples if empty")
-    parser.add_argument("--baud", type=int, default=0, help="pace of the line; 0: flow-controlled, as native USB")
-    parser.add_argument("--ring", type=int, default=512, help="bytes of the receive ring of a paced line")
-    parser.add_argument("--slice", type=float, default=1, metavar="MS", help="of time that a paced line moves at once")
-    parser.add_argument("--telemetry", type=float, default=10, metavar="HZ", help="lines of main.py; 0: none")
-    parser.add_argument("--capacity", type=int, default=CAPACITY, metavar="BYTES", help="of the file system")
-    parser.add_argument("--heap", type=int, default=HEAP_IN_USE + 120_000, metavar="BYTES", help="of the interpreter")
-    parser.add_argument("--platform", default=PLATFORM, metavar="NAME", help="what the board says that it is")
+    parser.add_argument(
+        "--baud", type=int, default=0, help="baud rate of the line; 0: unpaced with flow control, like native USB"
+    )
+    parser.add_argument("--ring", type=int, default=512, help="size of the receive ring of a paced line, in bytes")
+    parser.add_argument(
+        "--slice", type=float, default=1, metavar="MS", help="step in which a paced line moves bytes, in milliseconds"
+    )
+    parser.add_argument(
+        "--telemetry", type=float, default=10, metavar="HZ", help="lines per second that main.py prints; 0: none"
+    )
+    parser.add_argument("--capacity", type=int, default=CAPACITY, metavar="BYTES", help="size of the file system")
+    parser.add_argument(
+        "--heap", type=int, default=HEAP_IN_USE + 120_000, metavar="BYTES", help="heap of the interpreter"
+    )
+    parser.add_argument("--platform", default=PLATFORM, metavar="NAME", help="value of sys.platform on the board")
     parser.add_argument("--without", default="", metavar="NAME[,NAME]", help="modules or module.attribute to leave out")
     parser.add_argument(
         "--no-raw-paste", type=int, nargs="?", const=1, default=0, help="answer raw paste with `not supported`"
     )
     parser.add_argument(
-        "--no-interrupt", type=int, nargs="?", const=1, default=0, help="code that runs reads Ctrl-C as a byte"
+        "--no-interrupt", type=int, nargs="?", const=1, default=0, help="running code reads Ctrl-C as a byte"
     )
     parser.add_argument("--fault", action="append", default=[], metavar="SPEC", help="see fastflight.simulator.faults")
-    parser.add_argument("--seed", type=int, default=DROP_SEED, metavar="N", help="of what is left to chance")
-    parser.add_argument("--control", action="store_true", help="take faults from standard input, and end with it")
+    parser.add_argument("--seed", type=int, default=DROP_SEED, metavar="N", help="seed of random faults")
+    parser.add_argument("--control", action="store_true", help="read faults from standard input, and end when it ends")
     chosen = parser.parse_args(arguments)
     try:
         chosen.fault = Faults.parse(chosen.fault, seed=chosen.seed)
@@ -79,19 +88,19 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def link_for(chosen: argparse.Namespace) -> Link:
-    """The end of the line that the options ask for."""
+    """Return the link to the host that the options select."""
     if chosen.connect:
         return Connected(chosen.connect, os.environ.pop(TOKEN, ""))
     if chosen.listen:
         return Listening(chosen.listen)
-    # There are no terminals to import on Windows.
+    # Imported here, because Windows has no `termios`.
     from fastflight.simulator.terminal import Terminal
 
     return Terminal()
 
 
 def say(text: str) -> None:
-    """A line for who started the board; nobody need read it."""
+    """Print a line for the program that started the board. Errors are ignored if nobody reads it."""
     with contextlib.suppress(OSError):
         os.write(sys.stdout.fileno(), text.encode() + b"\n")
 
@@ -101,7 +110,7 @@ def main() -> None:
     try:
         write_samples(chosen.files)
     except OSError as error:
-        # Without its path: who started the board tells it to whoever wanted it.
+        # Without the path: this text reaches clients of a server, which must not see paths of its computer.
         sys.exit(f"the folder of its files: {error.strerror}")
     link = link_for(chosen)
     line = Line(link)
@@ -126,10 +135,10 @@ def main() -> None:
 
     files = FileSystem(chosen.files, capacity=chosen.capacity, heap=lambda: chosen.heap, faults=chosen.fault)
     sys.setswitchinterval(SWITCH_SECONDS)
-    sending = (Line.send, type(link).send, Faults.on_send, Control.struck, say)
+    sending = (Line.send, type(link).send, Faults.on_send, Control.report_strike, say)
     OWN_FILES.update(function.__code__.co_filename for function in sending)
     signal.signal(signal.SIGINT, lambda *_: leave())
-    # There is nothing to stop yet: what the host has asked for by then the board finds when it runs.
+    # No board code runs yet: the UART keeps a request that comes before, and the board finds it when it starts.
     signal.signal(POKE, signal.SIG_IGN)
     if link.address:
         say(link.address)
@@ -140,7 +149,7 @@ def main() -> None:
         sys.exit(f"the walls around its process: {error.strerror}")
     if chosen.control:
         control = Control(uart, sys.stdin, say, leave)
-        chosen.fault.told = control.struck
+        chosen.fault.on_strike = control.report_strike
         control.start()
     line.start(uart, rate, chosen.slice / 1000)
     sandbox.seal()

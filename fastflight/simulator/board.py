@@ -1,7 +1,7 @@
-"""One board: what happens at power on, at a soft reset and at a hard one.
+"""A board from power on, through soft and hard resets.
 
-A life starts with `boot.py`; in the friendly mode `main.py` follows; then the REPL of the mode it is in. A soft reset
-ends a life and keeps the mode; a hard reset also empties the receive ring and goes back to the friendly mode.
+After a reset the board runs `boot.py`, then `main.py` if it is in friendly mode, then the REPL of its mode. A soft
+reset keeps the mode. A hard reset also empties the receive ring and returns to friendly mode.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Board:
-    """`new_runtime` makes the interpreter of each life."""
+    """`new_runtime` creates the interpreter after each reset."""
 
     def __init__(self, uart: Uart, new_runtime: Callable[[], Runtime], *, raw_paste: bool = True) -> None:
         self._uart = uart
@@ -28,7 +28,7 @@ class Board:
         self._raw_paste = raw_paste
 
     def run(self) -> None:
-        """Power on. Ends only by `LineClosed`."""
+        """Run the board from power on. Ends only with `LineClosed`."""
         mode = Mode.FRIENDLY
         while True:
             try:
@@ -39,7 +39,7 @@ class Board:
                 mode = Mode.FRIENDLY
 
     def _live(self, mode: Mode) -> Mode:
-        """One life, from boot to soft reset; gives the mode that it ended in."""
+        """Run from boot to a soft reset; return the mode at that time."""
         runtime = self._new_runtime()
         ended = runtime.run_file("boot.py")
         if ended is not Outcome.SOFT_RESET and mode is Mode.FRIENDLY:
@@ -48,11 +48,11 @@ class Board:
             return mode
         repl = Repl(runtime, raw_paste=self._raw_paste)
         while True:
-            following = repl.raw() if mode is Mode.RAW else repl.friendly()
-            if following is Mode.SOFT_RESET:
+            next_mode = repl.raw() if mode is Mode.RAW else repl.friendly()
+            if next_mode is Mode.SOFT_RESET:
                 return mode
-            mode = following
+            mode = next_mode
 
 
-# A reset that struck here, before a life or after it, would be nobody's to carry out: the next step raises it.
+# The signal handler must not raise a reset in this file, where nothing would catch it: the next step raises it.
 OWN_FILES.add(__file__)

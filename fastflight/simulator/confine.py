@@ -1,8 +1,8 @@
-"""An audit hook that keeps mistakes of board code on the board.
+"""An audit hook that stops mistakes of board code from reaching beyond the board.
 
-From `Wall.install` on this process refuses, to board code that uses what a board has, to open, list, change or remove
-anything outside its folder, to start a process or a thread, to open a socket and to load native code. Code that goes
-looking for the hook can turn it off: what stands against that is `sandbox`.
+After `Wall.install`, board code cannot open, list, change or remove anything outside its folder, start a process or a
+thread, open a socket, or load native code. This is no protection against malicious code, which can find the hook and
+disable it; `sandbox` protects against that.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from fastflight.simulator.files import inside
 
-# Events that touch nothing outside the interpreter. What is not here or below is refused.
+# Events that touch nothing outside the interpreter. Events that are neither here nor below are refused.
 HARMLESS = frozenset(
     """
     array.__new__ builtins.id compile exec marshal.load marshal.loads object.__delattr__ object.__getattr__
     object.__setattr__ sys.excepthook sys.unraisablehook time.sleep
     """.split()
 )
-# Events whose arguments up to the number given here are paths: allowed inside the board's folder.
+# Events whose first arguments are paths, with the number of these: allowed inside the board's folder.
 PATHS = {
     "open": 1,
     "os.listdir": 1,
@@ -33,14 +33,14 @@ PATHS = {
     "os.truncate": 1,
     "os.walk": 1,
 }
-# The interpreter finds these for itself, on first use.
+# Modules that the interpreter itself imports on first use.
 IMPORTS = ("encodings.", "stringprep", "unicodedata", "_strptime", "_multibytecodec", "_codecs_")
 
 
 class Wall:
-    """The audit hook. Calling it with an event that it refuses raises `PermissionError`.
+    """The audit hook. It raises `PermissionError` for an event that it refuses.
 
-    Board code runs in the main thread; the events `own` are for the simulator's other threads.
+    Board code runs in the main thread. The events in `own` are allowed in the simulator's other threads.
     """
 
     def __init__(self, root: str, *, own: frozenset[str] = frozenset()) -> None:
@@ -50,7 +50,7 @@ class Wall:
         self._library = os.path.dirname(os.path.realpath(os.__file__))
 
     def install(self) -> None:
-        """From now on, and for good: an audit hook cannot be taken away."""
+        """Install the hook. Python cannot remove an audit hook."""
         sys.addaudithook(self)
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:

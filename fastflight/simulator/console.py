@@ -1,7 +1,7 @@
 """The board's standard streams and `select.poll`, over its UART.
 
-Text output turns LF into CRLF and text input turns CR into LF, as MicroPython's do; the `buffer` of either moves
-bytes as they are. Reads wait until they have all that was asked for.
+As in MicroPython, text output turns LF into CRLF and text input turns CR into LF; the `buffer` of either stream passes
+bytes unchanged. A read waits until it has the whole requested amount.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 POLLIN = 1
 POLLOUT = 4
-# The longest line that `readline` gathers before it gives what it has: a board has no room for more.
+# The longest line that `readline` collects before it returns what it has: a board has no memory for more.
 MAX_LINE = 64 * 1024
 LINE_END = re.compile(rb"\n")
 TEXT_LINE_END = re.compile(rb"[\r\n]")
@@ -31,7 +31,7 @@ class BytesIn:
         self._heap = heap
 
     def read(self, count: int = -1) -> Any:
-        """All of `count` bytes; without a count it waits for an end that never comes, as on a board."""
+        """Read exactly `count` bytes. Without a count, wait for ever, as on a board: the stream never ends."""
         if count < 0:
             self._uart.sleep_until(float("inf"))
         if count > self._heap():
@@ -62,7 +62,7 @@ class TextIn(BytesIn):
         self.buffer = BytesIn(uart, heap)
 
     def read(self, count: int = -1) -> str:
-        """`count` characters."""
+        """Read exactly `count` characters."""
         if count < 0:
             super().read(count)
         text = bytearray()
@@ -88,7 +88,7 @@ class BytesOut:
         return len(view)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: writes are not buffered."""
 
 
 class TextOut(BytesOut):
@@ -105,7 +105,7 @@ class TextOut(BytesOut):
 
 
 class Poll:
-    """`select.poll()`, for the standard streams: output is always ready, input when a byte is there."""
+    """`select.poll()` for the standard streams. Output is always ready; input is ready when a byte has arrived."""
 
     def __init__(self, uart: Uart) -> None:
         self._uart = uart
@@ -121,7 +121,7 @@ class Poll:
         self.register(stream, events)
 
     def poll(self, timeout: int = -1) -> list[tuple[Any, int]]:
-        """`timeout` in milliseconds, negative for none."""
+        """Wait for ready streams. `timeout` is in milliseconds; None or a negative one means no limit."""
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         watches_input = any(self._reads(stream, events) for stream, events in self._streams.values())
         if self._ready() or not watches_input:
@@ -139,8 +139,8 @@ class Poll:
     def _ready(self) -> list[tuple[Any, int]]:
         ready = []
         for stream, events in self._streams.values():
-            found = POLLIN if self._reads(stream, events) and len(self._uart.ring) else 0
-            found |= POLLOUT if events & POLLOUT and isinstance(stream, BytesOut) else 0
-            if found:
-                ready.append((stream, found))
+            flags = POLLIN if self._reads(stream, events) and len(self._uart.ring) else 0
+            flags |= POLLOUT if events & POLLOUT and isinstance(stream, BytesOut) else 0
+            if flags:
+                ready.append((stream, flags))
         return ready

@@ -1,8 +1,9 @@
-"""What a program that started a board says to it beside its line: faults while it lives, on standard input.
+"""Adds faults to a running board, by commands on its standard input.
 
-A line holds fault specs (`faults`) with spaces between them, whose counts begin when it is read; an empty line ends all
-faults, and the stall of a board that stalled, which restarts. Each line is answered on standard output: `ok`, or
-`error` and the reason. Each strike is told there by `struck` and its spec. The board ends with its standard input.
+A command is a line of fault specs (see `faults`), separated by spaces; their byte counts begin when the line is read.
+An empty line removes all faults; a board that has stalled then restarts. The answer to each line, on standard output,
+is `ok`, or `error` and the reason. When a fault occurs, the output is `struck` and its spec. The board ends when its
+standard input ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Control:
-    """Carries out the lines of `lines` on `uart`, and answers by `say`."""
+    """Applies each line of `lines` to `uart`, and answers with `say`. Calls `leave` at the end of `lines`."""
 
     def __init__(self, uart: Uart, lines: Iterable[str], say: Callable[[str], None], leave: Callable[[], None]) -> None:
         self._uart = uart
@@ -25,7 +26,7 @@ class Control:
         self._leave = leave
 
     def start(self) -> None:
-        """From now on, in a thread."""
+        """Start reading commands, in a thread."""
         threading.Thread(target=self.run, name="control", daemon=True).start()
 
     def run(self) -> None:
@@ -42,6 +43,6 @@ class Control:
                 self._say("ok")
         self._leave()
 
-    def struck(self, spec: str) -> None:
-        """A fault struck."""
+    def report_strike(self, spec: str) -> None:
+        """Report that a fault has occurred."""
         self._say(f"struck {spec}")

@@ -1,8 +1,8 @@
-"""Faults of a simulated board: what strikes at a given byte of its traffic, and what lasts.
+"""Faults of a simulated board. Some occur once, at a certain byte of its traffic; others last.
 
-Given when the board starts (`--fault SPEC`, repeatable) or, to a board that listens to them, while it lives
-(`control`); any number may be in force. A count says at which byte a fault strikes, so that it does so at the same
-place every time: bytes received (`rx`) or sent (`tx`) since the start, or since the fault was given. Each strikes once.
+Faults are set when the board starts (`--fault SPEC`, repeatable) or, with `--control`, while it runs (see `control`).
+Any number may be active. N counts the bytes received (`rx`) or sent (`tx`) since the start, or since the fault was
+added, so that a fault always occurs at the same place. Each of these faults occurs once.
 
 ====================  ===========================================================================================
 spec                  what happens
@@ -35,18 +35,18 @@ from typing import Literal, NamedTuple
 
 Direction = Literal["rx", "tx"]
 
-# Any fixed number: a fault that cannot be repeated cannot be debugged.
+# Any fixed number, so that random faults can be repeated and debugged.
 DROP_SEED = 2026
-# What a process that was unplugged exits with, to tell it from a crash (1) and from a bad option (2).
+# The exit status of an unplugged board, different from a crash (1) and from a bad option (2).
 UNPLUGGED = 3
-# A ring that finds no reader for 5 ms at 115200 baud loses about so many in a row; what comes later finds room again.
+# A full ring that is not read for 5 ms at 115200 baud loses about this many bytes. Bytes that come later are kept.
 OVERFLOW_BYTES, OVERFLOW_SECONDS = 64, 0.05
-# Of a changed byte: in the middle, so that neither its parity as text nor its order is kept.
+# The bit that a `flip` inverts: one in the middle of the byte.
 FLIPPED_BIT = 0x10
-# A mix: so many strikes, so far apart on average, none before a host could talk to the board at all.
+# A mix: the number of strikes, their average distance in bytes, and the first byte, so that a host can connect first.
 MIX_STRIKES, MIX_MEAN_BYTES, MIX_FIRST_BYTE = 8, 10_000, 2_000
 
-# What a strike does, and to which direction's count it belongs.
+# The effect of each strike, and the direction whose bytes it counts.
 STRIKES: dict[str, tuple[str, Direction]] = {
     "lose-rx": ("lose", "rx"),
     "lose-tx": ("lose", "tx"),
@@ -63,12 +63,12 @@ STRIKES: dict[str, tuple[str, Direction]] = {
 MIXED = ("lose-rx", "lose-tx", "flip-rx", "flip-tx", "overflow-rx", "reset-after-rx", "reset-after-tx")
 LASTING: dict[str, type[int] | type[float]] = {"drop-rx": float, "flash-stall": int, "full-after": int}
 SPECS: dict[str, type[int] | type[float]] = dict.fromkeys(STRIKES, int) | {"mix": int} | LASTING
-# These end a burst: what is behind them has nobody to arrive at.
+# These end a burst: the bytes after them are lost.
 EVENTS = ("reset", "stall", "unplug")
 
 
 class Strike(NamedTuple):
-    """A fault at the byte `at` of a direction, which is `name` in a spec and does `act`."""
+    """A fault at byte number `at` of a direction. `name` is its name in a spec, `act` its effect."""
 
     at: int
     act: str
@@ -80,24 +80,27 @@ def _unplug() -> None:
 
 
 class Faults:
-    """What is in force, and what it does to traffic. `told` hears of each strike, as it was specified."""
+    """The active faults, and their effect on traffic.
+
+    `on_strike` is called with the spec of each fault that occurs. `unplug` ends the process.
+    """
 
     def __init__(
         self,
         *,
         seed: int = DROP_SEED,
         unplug: Callable[[], None] = _unplug,
-        told: Callable[[str], None] = lambda spec: None,
+        on_strike: Callable[[str], None] = lambda spec: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.told = told
-        self._unplug = unplug
+        self.on_strike = on_strike
+        self.unplug = unplug
         self._random = random.Random(seed)
         self._clock = clock
         self.clear()
 
     def clear(self) -> None:
-        """No fault is in force any more."""
+        """Remove all faults."""
         self.rx: list[Strike] = []
         self.tx: list[Strike] = []
         self.drop_rx = 0.0
@@ -109,7 +112,7 @@ class Faults:
 
     @classmethod
     def parse(cls, specs: Iterable[str], *, seed: int = DROP_SEED, unplug: Callable[[], None] = _unplug) -> Faults:
-        """Raises `ValueError` for a spec that is not in the table above. `seed` decides which bytes are dropped."""
+        """Parse specs. Raises `ValueError` for a spec that is not in the table above. `seed` is for `drop-rx`."""
         faults = cls(seed=seed, unplug=unplug)
         for spec in specs:
             faults._add(spec)
@@ -118,7 +121,7 @@ class Faults:
         return faults
 
     def join(self, others: Faults, *, received: int, sent: int) -> None:
-        """Take over the faults of `others`, whose counts begin now: when so much has been received and sent."""
+        """Add the faults of `others`. Their counts begin now, after `received` and `sent` bytes of traffic."""
         self.rx = sorted(self.rx + [strike._replace(at=strike.at + received) for strike in others.rx])
         self.tx = sorted(self.tx + [strike._replace(at=strike.at + sent) for strike in others.tx])
         self.drop_rx = others.drop_rx or self.drop_rx
@@ -126,44 +129,44 @@ class Faults:
         self.full_after = self.full_after if others.full_after is None else others.full_after
 
     def on_receive(self, data: bytes, before: int) -> tuple[bytes, str]:
-        """`data` arrives after `before` bytes: what is left of it, and `"reset"`, `"stall"` or `""`."""
+        """Apply faults to received `data`, which follows `before` bytes.
+
+        Return what the board receives of it, and `"reset"`, `"stall"` or `""`.
+        """
         event = ""
         if self.rx and self.rx[0].at <= before + len(data):
-            data, event = self._strike(self.rx, data, before)
+            data, event = self._apply(self.rx, data, before)
             if event == "unplug":
-                self._unplug()
+                self.unplug()
         elif self._overflowing:
-            data = self._overflow(data)
+            data = self._drop_overflowing(data)
         if self.drop_rx:
             data = bytes(byte for byte in data if self._random.random() >= self.drop_rx)
         return data, event
 
     def send_allowance(self, sent: int, wanted: int) -> int:
-        """How many of `wanted` bytes may be sent before something happens."""
+        """Return how many of `wanted` bytes may be sent before the next reset, stall or unplug."""
         for strike in self.tx:
             if strike.act in EVENTS and sent < strike.at:
                 return min(wanted, strike.at - sent)
         return wanted
 
     def on_send(self, data: memoryview, before: int) -> tuple[bytes | memoryview, str]:
-        """`data` leaves after `before` bytes: what is on the line of it, and `"reset"`, `"stall"` or `""`.
+        """Apply faults to `data`, which is sent after `before` bytes.
 
-        An `"unplug"` strikes when the host has had the rest: call `pull` then.
+        Return what goes on the line, and `"reset"`, `"stall"`, `"unplug"` or `""`. After an `"unplug"`, send the bytes
+        and then call `unplug`.
         """
         if self.tx and self.tx[0].at <= before + len(data):
-            return self._strike(self.tx, bytes(data), before)
+            return self._apply(self.tx, bytes(data), before)
         return data, ""
 
-    def pull(self) -> None:
-        """The cable is pulled."""
-        self._unplug()
-
     def on_write(self, growth: int) -> bool:
-        """A file grows by so many bytes: whether the file system is full."""
+        """A file grows by `growth` bytes. Return whether the file system is full."""
         if self.full_after is None:
             return False
         if growth > self.full_after:
-            self.told(f"full-after={self.full_after}")
+            self.on_strike(f"full-after={self.full_after}")
             return True
         self.full_after -= max(0, growth)
         return False
@@ -182,42 +185,42 @@ class Faults:
         if name in LASTING:
             setattr(self, name.replace("-", "_"), number)
         elif name == "mix":
-            self._mix(int(number))
+            self._add_mix(int(number))
         else:
-            self._place(name, int(number))
+            self._add_strike(name, int(number))
 
-    def _place(self, name: str, at: int) -> None:
+    def _add_strike(self, name: str, at: int) -> None:
         act, direction = STRIKES[name]
         (self.rx if direction == "rx" else self.tx).append(Strike(at, act, name))
 
-    def _mix(self, seed: int) -> None:
+    def _add_mix(self, seed: int) -> None:
         chance = random.Random(seed)
         at = float(MIX_FIRST_BYTE)
         for _ in range(MIX_STRIKES):
             at += chance.expovariate(1 / MIX_MEAN_BYTES)
-            self._place(chance.choice(MIXED), int(at))
+            self._add_strike(chance.choice(MIXED), int(at))
 
-    def _strike(self, strikes: list[Strike], data: bytes, before: int) -> tuple[bytes, str]:
-        """Carry out what is due in `data`: what is left of it, and the event that ended it."""
+    def _apply(self, strikes: list[Strike], data: bytes, before: int) -> tuple[bytes, str]:
+        """Apply the strikes that fall into `data`. Return what is left of it, and the event that ended it."""
         left, start = bytearray(), before
         while strikes and strikes[0].at <= before + len(data):
             strike = strikes.pop(0)
-            # A reset may have swallowed the byte that this one was for, and a count of zero has passed already.
+            # An earlier strike affected or lost this byte, or the count is 0, which is no byte.
             if strike.at <= start:
                 continue
-            self.told(f"{strike.name}={strike.at}")
+            self.on_strike(f"{strike.name}={strike.at}")
             if strike.act in EVENTS:
-                return bytes(left + self._overflow(data[start - before : strike.at - before])), strike.act
-            left += self._overflow(data[start - before : strike.at - 1 - before])
+                return bytes(left + self._drop_overflowing(data[start - before : strike.at - before])), strike.act
+            left += self._drop_overflowing(data[start - before : strike.at - 1 - before])
             if strike.act == "flip":
                 left.append(data[strike.at - 1 - before] ^ FLIPPED_BIT)
             elif strike.act == "overflow":
                 self._overflowing = OVERFLOW_BYTES - 1
                 self._overflow_end = self._clock() + OVERFLOW_SECONDS
             start = strike.at
-        return bytes(left + self._overflow(data[start - before :])), ""
+        return bytes(left + self._drop_overflowing(data[start - before :])), ""
 
-    def _overflow(self, data: bytes) -> bytes:
+    def _drop_overflowing(self, data: bytes) -> bytes:
         if self._overflowing and self._clock() > self._overflow_end:
             self._overflowing = 0
         lost = min(self._overflowing, len(data))

@@ -1,11 +1,12 @@
 """The board's file system: a folder of the host that board paths cannot leave.
 
-Board path `/` is the folder. A path is resolved by its text against the board's working directory (`..` at the root
-stays there), then by the host: one that a symbolic link leads outside does not exist. Names are UTF-8 of at most
-`MAX_NAME` bytes. Errors are the board's `OSError`. The rules where systems differ are those of littlefs: renaming
-replaces a file, and `remove` and `rmdir` both remove either kind.
+The board's root `/` is this folder. A path is first resolved as text against the board's working directory (`..` at the
+root stays there), then by the host; a path that leads outside through a symbolic link does not exist for the board.
+Names are UTF-8, at most `MAX_NAME` bytes. Errors are the board's `OSError`. Where file systems differ, the rules are
+those of littlefs: `rename` replaces a file, and `remove` and `rmdir` both remove files and empty folders.
 
-Not modelled: what a host's own file system refuses (on Windows the characters `<>:"|?*`) the board refuses too.
+Not modelled: the board also refuses the names that the host's file system refuses (on Windows the characters
+`<>:"|?*`).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
 # littlefs' LFS_NAME_MAX.
 MAX_NAME = 255
-# What a flash chip erases at once: the unit of statvfs.
+# The erase unit of a flash chip, which is the unit of `statvfs`.
 BLOCK = 4096
-# A type in ilistdir and the mode bits in stat.
+# The type of an entry in `ilistdir`, and the mode in `stat`.
 FOLDER = 0x4000
 FILE = 0x8000
 
 
 class FileSystem:
-    """The tree under `root`. `heap` says how many bytes a single read may ask for."""
+    """The files below `root`, at most `capacity` bytes. `heap` returns how many bytes a single read may take."""
 
     def __init__(
         self,
@@ -49,7 +50,10 @@ class FileSystem:
         self._used = 0
 
     def resolve(self, path: object) -> tuple[str, str]:
-        """The board's absolute path and the host's, for a path as board code gives it."""
+        """Return the absolute path on the board and the path on the host, for a path from board code.
+
+        Raises `BoardOSError` if the path leads outside or holds a name that is not allowed.
+        """
         if isinstance(path, (bytes, bytearray)):
             path = bytes(path).decode("utf-8", "surrogateescape")
         if not isinstance(path, str):
@@ -68,14 +72,17 @@ class FileSystem:
         return "/" + "/".join(parts), host
 
     def used(self) -> int:
-        """Bytes in all files: counted afresh, as somebody else may have changed the folder."""
+        """Return the bytes in all files. Counts them each time, because other programs may change the folder."""
         self._used = 0
         for folder, _, names in os.walk(self.root):
             self._used += sum(os.lstat(os.path.join(folder, name)).st_size for name in names)
         return self._used
 
     def charge(self, growth: int) -> None:
-        """Refuse a write that would not fit; `growth` is how many bytes longer it makes its file."""
+        """Account for a write that makes its file `growth` bytes longer. Raises `ENOSPC` if it does not fit.
+
+        Also waits for as long as a `flash-stall` fault says.
+        """
         if self._faults.flash_stall:
             time.sleep(self._faults.flash_stall / 1000)
         if growth > 0 and (self._faults.on_write(growth) or self._used + growth > self.capacity):
@@ -90,7 +97,7 @@ class FileSystem:
         if os.path.isdir(host):
             raise BoardOSError(ERRNO["EISDIR"])
         raw_mode = mode.replace("t", "").replace("b", "") + "b"
-        # Unbuffered when writing, so that what was written is counted and is there after a reset; read in blocks else.
+        # Unbuffered for writing, so that written bytes are counted and survive a reset; buffered for reading.
         stream: BinaryIO = open(host, raw_mode, buffering=-1 if raw_mode == "rb" else 0)  # type: ignore[assignment]
         if raw_mode != "rb":
             self.used()
@@ -166,7 +173,7 @@ def _check_name(name: str) -> None:
 
 
 def inside(path: str, root: str) -> bool:
-    """Whether `path`, with every symbolic link followed, is `root` or below it; `root` must be resolved already."""
+    """Whether `path`, with all symbolic links resolved, is `root` or below it. `root` must already be resolved."""
     real = os.path.realpath(path)
     return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
 
@@ -179,7 +186,7 @@ class BoardFile:
         self._system = system
 
     def _limit(self, count: int) -> int:
-        """The number of bytes that a read of `count` (negative: the rest) takes from the heap, if it has them."""
+        """Return the `count` of a read (negative: the rest). Raises `MemoryError` if it exceeds the free heap."""
         size = count
         if count < 0:
             size = max(0, os.fstat(self._stream.fileno()).st_size - self._stream.tell())
@@ -193,7 +200,7 @@ class BoardFile:
 
     @translated
     def read_all(self) -> bytes:
-        """The rest of the file for the board's own importer, which reads piece by piece."""
+        """Read the rest of the file without the heap check, for the importer: a real board's reads piece by piece."""
         return self._stream.read()
 
     @translated
@@ -214,7 +221,7 @@ class BoardFile:
         view = memoryview(data).cast("B")
         stream = self._stream
         size = os.fstat(stream.fileno()).st_size
-        # Append mode writes at the end wherever the position is.
+        # Append mode writes at the end, wherever the position is.
         start = size if "a" in getattr(stream, "mode", "") else stream.tell()
         self._system.charge(start + len(view) - size)
         return stream.write(view)
@@ -251,7 +258,7 @@ class BoardFile:
 
 
 class TextFile(BoardFile):
-    """A text file object of the board: UTF-8, and newlines as they are."""
+    """A text file object of the board: UTF-8, newlines unchanged."""
 
     @translated
     def read(self, count: int | None = -1) -> str:
@@ -277,5 +284,5 @@ class TextFile(BoardFile):
         return len(data)
 
 
-# What board code may name: `io.BytesIO` and the like are the host's, and touch no file.
+# Classes of the board's `io` module. They are the host's own, and touch no files.
 MEMORY_STREAMS = {"BytesIO": io.BytesIO, "StringIO": io.StringIO}

@@ -1,11 +1,11 @@
-"""Landlock: Linux takes file and network rights away from this thread, and from the threads that it starts later.
+"""Landlock: takes file and network rights away from this thread and the threads that it starts later. Linux only.
 
-`version` says which version of the interface the kernel has, 0 for none. `restrict` leaves this thread the files of the
-rules it is given, no TCP port, no abstract Unix socket and no signal to a process outside, each as far as the kernel's
-version goes. No program of the file system can be executed. There is no way back.
+`version` returns the kernel's version of the interface, or 0 if it has none. `restrict` leaves the thread only the
+given rights on files. It also forbids TCP ports, abstract Unix sockets and signals to outside processes, as far as the
+kernel's version supports it. The thread can execute no program from the file system. This cannot be undone.
 
-Landlock does not cover all: opened descriptors stay usable, and `stat`, `chmod`, UDP and Unix sockets with a path are
-free. `syscalls` closes those. Source: the kernel's documentation, userspace-api/landlock.
+Landlock does not restrict open descriptors, `stat`, `chmod`, UDP, or Unix sockets with a path; `syscalls` forbids most
+of these. Source: the kernel's documentation, userspace-api/landlock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-# The same on every architecture that Linux calls by numbers above 423.
+# System calls numbered above 423 have the same number on every architecture.
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 ASK_VERSION = 1
 PATH_BENEATH = 1
@@ -26,13 +26,13 @@ PATH_BENEATH = 1
     MAKE_FIFO, MAKE_BLOCK, MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV,
 ) = (1 << bit for bit in range(16))  # fmt: skip
 READ = READ_FILE | READ_DIR
-# All that a board does in its folder. It has no links, devices, pipes or sockets there.
+# What a board may do in its folder. It cannot make links, devices, pipes or sockets there.
 CHANGE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | REFER | TRUNCATE
-# How many of the file rights each version knows.
+# The number of file rights that each version knows, counted from the first.
 FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-# Since version 4: to bind a TCP port, and to connect to one.
+# Rights since version 4: to bind a TCP port, and to connect to one.
 NETWORK_VERSION, TCP = 4, 0b11
-# Since version 6: abstract Unix sockets of others, and signals to others.
+# Scopes since version 6: abstract Unix sockets of, and signals to, outside processes.
 SCOPE_VERSION, OTHERS = 6, 0b11
 
 
@@ -46,7 +46,7 @@ class _PathRule(ctypes.Structure):
 
 
 def version() -> int:
-    """The version of Landlock that this system has in force, 0 where it has none."""
+    """Return the version of Landlock that is enabled on this system, or 0."""
     if not sys.platform.startswith("linux"):
         return 0
     try:
@@ -56,14 +56,14 @@ def version() -> int:
 
 
 def restrict(folders: Mapping[str, int]) -> None:
-    """Leave this thread the rights in `folders` and below, by path. Raises `OSError`.
+    """Restrict this thread to the rights in `folders`, a mapping of folder paths to rights. Raises `OSError`.
 
-    The thread must have given up new privileges (`PR_SET_NO_NEW_PRIVS`).
+    The thread must have set `PR_SET_NO_NEW_PRIVS` before.
     """
-    known = version()
-    files = (1 << FILE_RIGHTS.get(known, max(FILE_RIGHTS.values()))) - 1
-    ruleset = _Ruleset(files, TCP if known >= NETWORK_VERSION else 0, OTHERS if known >= SCOPE_VERSION else 0)
-    # Older kernels take a longer structure whose end is zero.
+    supported = version()
+    files = (1 << FILE_RIGHTS.get(supported, max(FILE_RIGHTS.values()))) - 1
+    ruleset = _Ruleset(files, TCP if supported >= NETWORK_VERSION else 0, OTHERS if supported >= SCOPE_VERSION else 0)
+    # Kernels that know a shorter structure accept this one if the additional fields are zero.
     rules = _call(CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
     try:
         for path, rights in folders.items():

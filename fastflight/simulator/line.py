@@ -1,8 +1,8 @@
-"""The wire: a `Link` to the host on one side, a `Uart` on the other.
+"""The wire between a `Link` to the host and a `Uart`.
 
-A reader thread takes bytes off the link and hands them to the UART: at once on an unpaced line, and by way of a
-backlog and a pacing thread on a paced one, so that the end of the connection is seen while bytes are still on their
-way down the wire. When no host will ever come again the process ends: a simulated board has no life of its own.
+A reader thread receives bytes from the link and passes them to the UART: at once on an unpaced line. On a paced line it
+puts them into a backlog, from which a second thread passes them on at the line's pace; the reader can so notice the end
+of the connection while bytes are still on the wire. When no host can come again, the process ends.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from fastflight.simulator.link import Link
 from fastflight.simulator.pacer import SLICE_SECONDS, Pacer
 from fastflight.simulator.uart import PEER_CHECK_INTERVAL, Uart
 
-# Bytes "on the wire" of a paced line, beyond which the host's writes block, as an operating system's buffer would make
-# them.
+# The most bytes in the backlog of a paced line. Beyond that the host's writes block, as with an operating system's
+# buffer.
 MAX_BACKLOG = 1 << 20
 
 
 def leave() -> None:
-    """End the process, whatever its main thread is doing."""
+    """End the process at once, even while its main thread runs board code."""
     os._exit(0)
 
 
@@ -42,7 +42,7 @@ class Line:
             leave()
 
     def check_peer(self) -> None:
-        """End the process if the peer is gone, without reading what it sent last."""
+        """End the process if the peer has closed the connection, even if its last bytes are not read yet."""
         if self._link.has_ended():
             leave()
 

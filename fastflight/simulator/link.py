@@ -1,7 +1,6 @@
-"""Where a board's line ends on the host: a socket to a transport, or a listening socket.
+"""The board's connection to the host: a socket to a transport, or a listening socket.
 
-A `Link` is read by one thread and written to by another. What a board sends to a host that is not there is lost, as
-on a serial line.
+One thread reads a `Link`, another writes to it. Bytes sent while no host is connected are lost, as on a serial line.
 """
 
 from __future__ import annotations
@@ -13,29 +12,29 @@ import socket
 import threading
 from typing import Protocol
 
-# A connection that does not come about on the loopback in this time will not.
+# A loopback connection that takes longer will never succeed.
 CONNECT_SECONDS = 10.0
-# One read: large enough that bulk transfer is not bound by the number of calls.
+# Bytes per read: large enough that the number of calls does not limit bulk transfers.
 RECEIVE_SIZE = 256 * 1024
-# Linux says that the peer has closed although its last bytes were not read yet; elsewhere that shows only in order.
+# Linux reports that the peer has closed while its last bytes are unread; other systems only after they are read.
 HANG_UP = getattr(select, "POLLRDHUP", 0)
 
 
 class Link(Protocol):
-    """The host's end of the wire."""
+    """The connection to the host, seen from the board."""
 
     @property
     def address(self) -> str:
-        """Where a host finds it; empty when it came to the host by itself."""
+        """Where a host can connect; empty if the board itself connected to the host."""
 
     def receive(self) -> bytes:
-        """What the host sent, waiting for it; nothing when no host will ever come again."""
+        """Wait for bytes from the host and return them; empty when no host can come again."""
 
     def send(self, data: memoryview) -> None:
-        """Give the host all of `data`, waiting while it takes none. `OSError` when none will ever come again."""
+        """Send all of `data`, waiting while the host takes none. Raises `OSError` when no host can come again."""
 
     def has_ended(self) -> bool:
-        """Whether no host will ever come again, as far as that shows without reading."""
+        """Whether no host can come again, as far as this is known without reading."""
 
 
 class Connected:
@@ -44,7 +43,7 @@ class Connected:
     address = ""
 
     def __init__(self, host_and_port: str, token: str) -> None:
-        """Connect, and prove by `token` that we are the child it started."""
+        """Connect, and send `token` to prove that this is the child process that the transport started."""
         host, port = _split(host_and_port)
         self._socket = socket.create_connection((host, port), timeout=CONNECT_SECONDS)
         self._socket.settimeout(None)
@@ -62,9 +61,10 @@ class Connected:
         self._socket.sendall(data)
 
     def has_ended(self) -> bool:
-        """TCP hides a close behind more unread bytes than its window holds.
+        """Whether the transport has closed the socket, or its process has ended.
 
-        Then the end of the parent still shows, and a transport that merely closes has to end its child itself.
+        With more unread bytes than the TCP window holds, a close is not visible. The end of the parent process is; a
+        transport that closes the socket but lives on must end its child itself.
         """
         if os.getppid() != self._parent:
             return True
@@ -76,23 +76,23 @@ class Connected:
 
 
 class Listening:
-    """A listening socket with one client at a time, for which the board outlives them. Another one is hung up on."""
+    """A listening socket with one client at a time. A second client is disconnected. The board outlives its clients."""
 
     def __init__(self, host_and_port: str) -> None:
         self._listener = socket.create_server(_split(host_and_port))
         host, port = self._listener.getsockname()[:2]
         self.address = f"{host}:{port}"
         self._client: socket.socket | None = None
-        # Held while a client is written to, so that none is closed under a write.
+        # Held during a write, so that a client is not closed while it is written to.
         self._sending = threading.Lock()
 
     def receive(self) -> bytes:
         while True:
             client = self._client
             ready, _, _ = select.select([self._listener] if client is None else [self._listener, client], [], [])
-            # The client first: the next one may have come when it left.
+            # The client first: it may have left before the next one connected.
             if client is None or client not in ready:
-                self._welcome()
+                self._accept()
             else:
                 data = b""
                 with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ class Listening:
                 if data:
                     return data
                 self._client = None
-                # Ends a write that waits for the client.
+                # This ends a write that is waiting for the client.
                 with contextlib.suppress(OSError):
                     client.shutdown(socket.SHUT_RDWR)
                 with self._sending:
@@ -116,7 +116,7 @@ class Listening:
     def has_ended(self) -> bool:
         return False
 
-    def _welcome(self) -> None:
+    def _accept(self) -> None:
         with contextlib.suppress(OSError):
             client, _ = self._listener.accept()
             if self._client is not None:

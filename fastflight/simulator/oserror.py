@@ -1,4 +1,4 @@
-"""The board's `OSError`: one argument, a number, shown as MicroPython shows it (`[Errno 2] ENOENT`)."""
+"""The board's `OSError`. Its first argument is an error number, printed as by MicroPython (`[Errno 2] ENOENT`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# The names that MicroPython knows; an error with another number is shown by the number alone.
+# The names that MicroPython knows. An error with another number is printed as the number alone.
 ERRNO = {
     "EPERM": 1,
     "ENOENT": 2,
@@ -40,7 +40,7 @@ ERRNO = {
     "EINPROGRESS": 115,
 }
 ERRNO_NAMES = {number: name for name, number in ERRNO.items()}
-# littlefs has these too, and MicroPython no name for them.
+# Errors of littlefs for which MicroPython has no name.
 ENOTDIR = 20
 ENAMETOOLONG = 36
 ENOTEMPTY = 39
@@ -49,7 +49,7 @@ _OSError = OSError
 
 
 class BoardOSError(_OSError):
-    """What `OSError` is on the board. `errno` is the first argument, whatever the number of arguments."""
+    """The board's `OSError`. `errno` is the first argument if that is a number, whatever the number of arguments."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
@@ -71,12 +71,12 @@ class BoardOSError(_OSError):
 BoardOSError.__name__ = BoardOSError.__qualname__ = "OSError"
 
 
-# The host's numbers differ between systems, their names do not.
+# The host's error numbers differ between systems, their names do not.
 _BY_NAME = ERRNO | {"ENOTDIR": ENOTDIR, "ENAMETOOLONG": ENAMETOOLONG, "ENOTEMPTY": ENOTEMPTY}
 
 
 def translated(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn the host's `OSError`s, which hold the host's paths, into the board's."""
+    """Decorate a function so that it raises `BoardOSError` instead of the host's `OSError`, which holds host paths."""
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -86,7 +86,7 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
             raise
         except _OSError as error:
             name = errno.errorcode.get(error.errno or 0, "EIO")
-            # Windows reports a folder that is opened as a file, and the like, as a lack of permission.
+            # Windows reports EACCES where POSIX reports EISDIR, for example when a folder is opened as a file.
             name = "EISDIR" if os.name == "nt" and name == "EACCES" else name
             raise BoardOSError(_BY_NAME.get(name, ERRNO["EIO"])) from None
 

@@ -1,4 +1,4 @@
-"""The pace of a serial line, without waiting for it: a schedule that somebody else keeps to."""
+"""The schedule of a serial line's bytes. It only computes times; the caller waits."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ if TYPE_CHECKING:
 
 # Bits on the wire per byte: one start bit, eight data bits, one stop bit.
 BITS_PER_BYTE = 10
-# What a line moves at once: finer wake-ups cost more than they show. (A USB adapter holds bytes for 1 to 16 ms.)
+# The step in which a line moves bytes. Finer steps cost more than they gain: a USB adapter delays bytes by 1 to 16 ms.
 SLICE_SECONDS = 0.001
 
 
 class Pacer:
-    """Says how many bytes a line of `rate` bytes a second has room for now.
+    """Computes how many bytes a line of `rate` bytes per second can move now.
 
-    The schedule is absolute: a late wake-up is made up for by the next, so the average is exact. Call `begin` before
-    each burst (an idle line saves nothing up), then ask `due`, report `moved`, and wait until `next_at`. A sender with
-    a buffer of `fifo` bytes, filled ahead, keeps its line busy for as long as those take after its last burst.
+    The schedule is absolute: after a late wake-up the next step moves more bytes, so the average rate is exact. Call
+    `begin` before each burst, because an idle line does not save up time. Then repeat: ask `due`, report the bytes with
+    `moved`, and wait until `next_at`. `fifo` is the size of the sender's transmit buffer, which keeps the line busy for
+    a while after a burst.
     """
 
     def __init__(
@@ -38,22 +39,23 @@ class Pacer:
         self._moved = 0
 
     def begin(self, since: float | None = None, *, ahead: bool = False) -> None:
-        """A burst begins; it has been waiting `since` then, which the line would not have.
+        """Begin a burst that has been ready since the time `since`; by default, since now.
 
-        `ahead`: its sender did nothing but get it ready since the last one.
+        `ahead`: since the last burst the sender has only prepared this one, so that its `fifo` still had bytes to send.
         """
         start = self._clock() if since is None else since
         if start >= self._start + (self._moved + (self.fifo if ahead else 0)) / self.rate:
             self._start, self._moved = start, 0
 
     def due(self) -> int:
+        """Return how many bytes the line can move now."""
         return max(0, int((self._clock() - self._start) * self.rate) - self._moved)
 
     def moved(self, count: int) -> None:
         self._moved += count
 
     def next_at(self, wanted: int) -> float:
-        """The moment at which `wanted` bytes, or a slice if that is less, will be due."""
+        """Return the time at which `wanted` bytes, or one slice if that is less, will be due."""
         count = self._moved + min(wanted, self.slice)
-        # A part of a byte more, lest rounding leave the last byte not due at the very moment that was waited for.
+        # A fraction of a byte more, because rounding could otherwise leave the last byte not due at that time.
         return self._start + (count + 0.01) / self.rate

@@ -1,7 +1,7 @@
 """The line editor of the friendly REPL: echo, backspace, auto-indent, and control characters on an empty line.
 
-Give it characters by `feed`; it says when a line is done. Cursor keys, history and completion are left out: their
-characters are swallowed.
+Pass characters to `feed`, which returns when a line is complete. Cursor keys, history and completion are not supported:
+their characters are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COMPOUND = ("if", "while", "for", "try", "with", "def", "class", "async")
 
 
 class LineEditor:
-    """One statement, of one or more lines. `text` is what has been entered."""
+    """Edits one statement of one or more lines. `text` is the input so far."""
 
     def __init__(self, echo: Callable[[str], None]) -> None:
         self.text = ""
@@ -27,7 +27,7 @@ class LineEditor:
         self._just_indented = False
 
     def prompt(self, text: str) -> None:
-        """Start a line, indented as the one before asks for."""
+        """Begin a line: print the prompt, and the indentation that follows from the line before."""
         self._start = len(self.text)
         self._escape = 0
         self._just_indented = False
@@ -39,7 +39,7 @@ class LineEditor:
             self._just_indented = True
 
     def feed(self, char: int) -> int | None:
-        """One character: 0 when the line is done, a control character that ends it, or `None` for more."""
+        """Process a character. Return 0 when the line is complete, a control character that ended it, or else None."""
         just_indented, self._just_indented = self._just_indented, False
         if self._escape:
             self._skip(char)
@@ -53,7 +53,7 @@ class LineEditor:
         elif char in (8, 127):
             self._backspace()
         elif just_indented and char == 32:
-            # A space typed right after an indent takes one indent back to a single space.
+            # A space typed right after the indentation replaces one level of it.
             self._erase(3)
         elif just_indented and char == 9:
             pass
@@ -77,7 +77,7 @@ class LineEditor:
         self._echo(("\b" * count) + "\x1b[K")
 
     def _skip(self, char: int) -> None:
-        """The states are: after ESC, after ESC [ or ESC O, inside the number of ESC [."""
+        """Skip an escape sequence. `_escape` is 1 after ESC, and 2 after ESC [ or ESC O and within the number."""
         if self._escape == 1:
             self._escape = 2 if char in b"[O" else 0
         else:
@@ -95,7 +95,7 @@ def _indent_after(text: str) -> str:
 
 
 def continues(text: str) -> bool:
-    """Whether the REPL asks for another line after `text`."""
+    """Whether the REPL must read another line to complete `text`."""
     quote = ""
     depth = [0, 0, 0]
     place = 0

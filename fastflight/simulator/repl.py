@@ -1,13 +1,13 @@
-"""The board's three ways of taking code: friendly REPL, raw REPL, raw paste.
+"""The three ways in which a board receives code: friendly REPL, raw REPL, raw paste.
 
-Follows MicroPython's `shared/runtime/pyexec.c` and `docs/reference/repl.rst` byte for byte, with these
-simplifications: no cursor keys, history or completion in the friendly REPL, and raw paste notices a syntax error at
-window boundaries and not at each token.
+This follows MicroPython's `shared/runtime/pyexec.c` and `docs/reference/repl.rst` byte for byte, with two
+simplifications: the friendly REPL has no cursor keys, history or completion, and raw paste detects a syntax error at
+window boundaries, not at each token.
 
-As on a board, a Ctrl-C that arrives between `OK` and the start of the code is a character and interrupts nothing: a
-host that wants to be sure sends another.
+As on a real board, a Ctrl-C that arrives between `OK` and the start of the code is an ordinary character and interrupts
+nothing. A host that must interrupt the code sends another one.
 
-Both REPLs return how they ended: the next mode, or a soft reset.
+Both REPLs return the next mode, or a soft reset.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from fastflight.simulator.runtime import Runtime
 
 RAW_BANNER = b"raw REPL; CTRL-B to exit\r\n"
-# The window that a raw-paste device announces: half of its stdin buffer, which is 256 bytes by default.
+# The window that raw paste announces: half of the stdin buffer, which is 256 bytes by default.
 WINDOW = 128
-# More source than a board's heap holds: longer code ends in MemoryError, and a longer line takes no more characters.
+# The longest source text, more than a board's heap holds. Longer code raises MemoryError; a longer line is cut off.
 MAX_CODE = 256 * 1024
-# The longest piece of a line taken at once; pieces end at a control character anyway.
+# The most bytes of code that are read at a time.
 PIECE = 64 * 1024
 RAW_CONTROL = re.compile(rb"[\x01-\x04]")
 PASTE_END = re.compile(rb"[\x03\x04]")
@@ -36,7 +36,7 @@ ANY = re.compile(rb"(?s).")
 
 
 class Mode(Enum):
-    """Which REPL the board is in, or is to go to."""
+    """The REPL that the board is in, or what it does next."""
 
     FRIENDLY = "friendly"
     RAW = "raw"
@@ -102,12 +102,12 @@ class Repl:
                 return Mode.SOFT_RESET
 
     def _raw_code(self) -> tuple[bytes, int]:
-        """Code up to a control character that ends it, and that character."""
+        """Read code up to the control character that ends it. Return both."""
         code = bytearray()
         while True:
             piece = self._uart.read_until(RAW_CONTROL, PIECE)
             end = piece[-1] if CTRL_A <= piece[-1] <= CTRL_D else 0
-            # One byte more than allowed is kept, to know that there were more.
+            # Store one byte more than allowed, so that `_execute` sees that the code is too long.
             code += piece[: len(piece) - bool(end)][: MAX_CODE + 1 - len(code)]
             if end == CTRL_C:
                 code.clear()
@@ -166,7 +166,7 @@ class Repl:
         return self._runtime.execute(source, mode=mode)
 
     def _answer(self, code: bytes) -> Outcome:
-        """Run code for a program on the other side: output, EOT, error, EOT."""
+        """Run code and answer as the raw REPL does: output, EOT, error, EOT."""
         error = self._execute(code, "exec")
         self._uart.write(b"\x04")
         outcome = self._runtime.finish(error)
@@ -205,14 +205,14 @@ class Repl:
         return self._answer(bytes(code))
 
     def _end_early(self) -> None:
-        """Say that enough has been seen, then drop what is on its way."""
+        """Tell the host to stop sending, then discard what is still on its way."""
         self._uart.write(b"\x04")
         while self._uart.read_until(PASTE_END, PIECE)[-1] not in (CTRL_C, CTRL_D):
             pass
 
 
 def is_hopeless(code: bytes | bytearray) -> bool:
-    """Whether no continuation can make `code` valid: an error on a line before the last whole one."""
+    """Whether no continuation can make `code` valid: it has a syntax error before the last complete line."""
     whole = code[: code.rfind(b"\n") + 1]
     try:
         text = whole.decode("utf-8")
@@ -224,5 +224,5 @@ def is_hopeless(code: bytes | bytearray) -> bool:
     return False
 
 
-# `codeop` uses this flag to tell unfinished code from wrong code; it has no public name.
+# A flag without a public name. `codeop` uses it to distinguish incomplete code from invalid code.
 ALLOW_INCOMPLETE = 0x4000

@@ -1,4 +1,4 @@
-"""The receive ring: bytes that have arrived and were not read yet."""
+"""The receive ring: bytes that have arrived and are not read yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Ring:
-    """Received bytes in order, at most `capacity` of them. Not locked: its owner does that."""
+    """Received bytes in order, at most `capacity`. Not thread-safe: the owner must hold a lock."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -22,7 +22,7 @@ class Ring:
         return self._size
 
     def put(self, data: bytes) -> int:
-        """Keep what fits of `data`; gives how many bytes that was."""
+        """Store the first bytes of `data`, as many as fit. Return their number."""
         taken = min(len(data), self.capacity - self._size)
         if taken:
             self._chunks.append(data if taken == len(data) else data[:taken])
@@ -30,7 +30,7 @@ class Ring:
         return taken
 
     def take_into(self, view: memoryview) -> int:
-        """Move as many bytes as there are, at most `len(view)`; gives how many."""
+        """Move up to `len(view)` bytes into `view`. Return their number."""
         done = 0
         while done < len(view) and self._chunks:
             piece = memoryview(self._chunks[0])[self._start : self._start + len(view) - done]
@@ -40,7 +40,10 @@ class Ring:
         return done
 
     def take_until(self, stop: re.Pattern[bytes], limit: int) -> bytes:
-        """Take at least one byte and at most `limit`, ending with the first match of `stop` if there is one."""
+        """Remove and return 1 to `limit` bytes, up to and including the first match of `stop` if there is one.
+
+        Returns bytes of one `put` only. The ring must not be empty.
+        """
         head = self._chunks[0]
         end = min(len(head), self._start + limit)
         match = stop.search(head, self._start, end)

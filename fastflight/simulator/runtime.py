@@ -1,9 +1,8 @@
-"""What runs code on the board: a namespace, the modules, and the way exceptions come out.
+"""The board's interpreter: namespace, modules, imports, and printing of exceptions.
 
-One `Runtime` lives from one reset to the next. Board code is CPython code in a namespace that holds what MicroPython
-has: its builtins, its modules (`modules/`), its files. `micropython` dialect that CPython lacks (native code, const
-folding, 31-bit integers) is not modelled; neither is the heap, beyond a figure for `gc.mem_free()` and `MemoryError`
-for single reads larger than it.
+A `Runtime` exists from one reset to the next. CPython runs the board code, in a namespace with MicroPython's builtins,
+modules (`modules/`) and files. Features that only MicroPython has (native code, const folding, 31-bit integers) are not
+modelled. Of the heap, only `gc.mem_free()` is modelled, and `MemoryError` for a single read that is larger than that.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ BANNER = "MicroPython v{}.{}.{} (sim) on 2026-01-01; Simulated board with fastfl
 HELP = "Simulated board: code runs on the host, in a namespace like MicroPython's.\nSee sys, os, machine, time.\n"
 # `sys.platform`.
 PLATFORM = "simulator"
-# What the board's own data and code take of its heap before anything runs.
+# Bytes of the heap that are in use before any code runs.
 HEAP_IN_USE = 8_000
 
 BUILTINS = """
@@ -47,10 +46,11 @@ BUILTINS = """
 """.split()
 
 
-def compiled(source: str | bytes, filename: str, mode: str) -> Any:
+def compile_code(source: str | bytes, filename: str, mode: str) -> Any:
     """Compile board code. Raises `SyntaxError` or, for bytes that are not UTF-8, `UnicodeError`.
 
-    `mode` is one of `compile`'s, or `"paste"`: a file whose expressions are shown, as in the REPL's paste mode.
+    `mode` is one of `compile`'s modes, or `"paste"`: several statements whose expressions are printed, as in the REPL's
+    paste mode.
     """
     text = source if isinstance(source, str) else source.decode("utf-8")
     try:
@@ -70,9 +70,10 @@ class Outcome(Enum):
 
 
 class Runtime:
-    """`constants` become the board module `simulator`; `without` names modules and attributes to leave out.
+    """The interpreter between two resets.
 
-    `platform` is what `sys.platform` says: hosts take the size of a board's ring from it.
+    `constants` become the board's module `simulator`. `without` names modules and attributes to leave out. `platform`
+    is the board's `sys.platform`, from which hosts infer the size of the receive ring.
     """
 
     def __init__(
@@ -108,10 +109,10 @@ class Runtime:
         self.globals: dict[str, Any] = {"__name__": "__main__", "__builtins__": self.builtins}
 
     def execute(self, source: str | bytes, filename: str = "<stdin>", mode: str = "exec") -> BaseException | None:
-        """Run a piece of code with Ctrl-C in force; gives what it raised."""
+        """Run code that Ctrl-C can interrupt. Return the exception that it raised, or None."""
         try:
             try:
-                code = compiled(source, PREFIX + filename, mode)
+                code = compile_code(source, PREFIX + filename, mode)
                 sys.displayhook = self._show
                 if mode == "exec":
                     self.globals["__file__"] = filename
@@ -129,7 +130,7 @@ class Runtime:
         return None
 
     def finish(self, error: BaseException | None) -> Outcome:
-        """Print what `execute` gave, as a board does at its end."""
+        """Print the exception that `execute` returned, as a board does. Return how the code ended."""
         if error is None:
             return Outcome.DONE
         if isinstance(error, SystemExit):
@@ -138,7 +139,7 @@ class Runtime:
         return Outcome.RAISED
 
     def run_file(self, name: str) -> Outcome:
-        """Run a file of the board if it is there."""
+        """Run a file of the board, if it exists."""
         try:
             source = self._source(name)
         except BoardOSError:
@@ -149,13 +150,13 @@ class Runtime:
         self.stdout.write(format_exception(error))
 
     def mem_free(self) -> int:
-        """What is left of the heap, going by the size of what the global names hold."""
+        """Return the free heap in bytes, estimated from the strings and bytes that global names refer to."""
         named = [value for name, value in self.globals.items() if not name.startswith("__")]
         held = sum(sys.getsizeof(value) for value in named if isinstance(value, (bytes, bytearray, str)))
         return max(0, self.heap - HEAP_IN_USE - held)
 
     def idle_until_input(self) -> None:
-        """Wait for a byte at the friendly prompt, running timers. Nothing that a callback does ends the prompt."""
+        """Wait for a byte at the friendly prompt and run timers meanwhile. Exceptions of callbacks are printed."""
         while True:
             try:
                 due = self.timers.run_due()
@@ -169,7 +170,7 @@ class Runtime:
                 return
 
     def sleep(self, seconds: float) -> None:
-        """`time.sleep`: runs timers, and ends early only by an exception."""
+        """Implement `time.sleep`: run timers meanwhile. Only an exception ends it early."""
         end = time.monotonic() + seconds
         while True:
             due = self.timers.run_due()
@@ -200,7 +201,7 @@ class Runtime:
             "locals": lambda: self.globals,
             "eval": self._eval,
             "exec": self._exec,
-            "compile": lambda source, filename, mode: compiled(source, PREFIX + filename, mode),
+            "compile": lambda source, filename, mode: compile_code(source, PREFIX + filename, mode),
             "const": lambda value: value,
         }
         return names
@@ -215,11 +216,11 @@ class Runtime:
         return line
 
     def _eval(self, source: Any, scope: Any = None, local: Any = None) -> Any:
-        code = compiled(source.strip(), PREFIX + "<string>", "eval") if isinstance(source, str) else source
+        code = compile_code(source.strip(), PREFIX + "<string>", "eval") if isinstance(source, str) else source
         return eval(code, self._scope(scope), local)  # noqa: S307  # what a board is for; see `sandbox`
 
     def _exec(self, source: Any, scope: Any = None, local: Any = None) -> None:
-        code = compiled(source, PREFIX + "<string>", "exec") if isinstance(source, (str, bytes)) else source
+        code = compile_code(source, PREFIX + "<string>", "exec") if isinstance(source, (str, bytes)) else source
         exec(code, self._scope(scope), local)  # noqa: S102  # what a board is for; see `sandbox`
 
     def _scope(self, scope: dict[str, Any] | None) -> dict[str, Any]:
@@ -228,7 +229,7 @@ class Runtime:
         return scope
 
     def import_module(self, name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> Any:
-        """The board's `__import__`: its modules, then `.py` files and packages on `sys.path`."""
+        """Implement the board's `__import__`: built-in modules first, then `.py` files and packages on `sys.path`."""
         if level:
             parts = str((scope or {}).get("__package__") or "").split(".")
             parts = parts[: len(parts) - level + 1]
@@ -272,12 +273,12 @@ class Runtime:
             vars(module)["__path__"] = [package]
         self.loaded[name] = module
         try:
-            exec(compiled(source, PREFIX + path, "exec"), vars(module))  # noqa: S102  # what a board is for; see `sandbox`
+            exec(compile_code(source, PREFIX + path, "exec"), vars(module))  # noqa: S102  # what a board is for; see `sandbox`
         except BaseException:
             del self.loaded[name]
             raise
         return module
 
 
-# `execute` arms and disarms: a handler that raised in between its own steps would escape it.
+# The signal handler must not raise in this file: an interrupt between the steps of `execute` would escape it.
 OWN_FILES.add(__file__)

@@ -1,10 +1,10 @@
-"""The files of a new simulated board: the same bytes every time.
+"""The initial files of a simulated board: the same bytes every time.
 
-`/readings.csv`: 10,000 rows, one every ten seconds except where the logger was off (whole stretches are missing).
+`/readings.csv`: 10,000 rows, one every ten seconds, with longer gaps as if the logger had been off.
 
 ===============  ==========================================================================
 `time`           ISO 8601, UTC
-`temperature`    degrees Celsius, two decimals; empty where the sensor did not answer
+`temperature`    degrees Celsius, two decimals; empty if the sensor did not answer
 `humidity`       percent, one decimal; empty likewise
 `pressure`       hectopascal, one decimal
 `battery`        volts, three decimals
@@ -16,7 +16,7 @@
 `time`           ISO 8601, UTC
 `event`          boot, button, wifi, error or upload
 `level`          info, warning or error
-`value`          a number that goes with the event (button number, RSSI in dBm, rows...) or null
+`value`          a number that belongs to the event (button number, RSSI in dBm, rows...) or null
 ===============  ==========================================================================
 
 `/log.bin`: 2,000 records of 9 bytes, `struct` format `<IhHB`.
@@ -28,7 +28,7 @@
 `flags`          uint8, bit 0 = heater on, bit 1 = door open, bit 7 = clock not set
 ===============  ==========================================================================
 
-`/main.py` prints a line of telemetry as JSON from a timer and returns to the prompt.
+`/main.py` starts a timer that prints lines of telemetry as JSON, and returns to the prompt.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ if TELEMETRY_HZ:
 
 
 def contents() -> dict[str, bytes]:
-    """The files by name."""
+    """Return the content of the files by name."""
     return {"readings.csv": readings(), "events.jsonl": events(), "log.bin": log(), "main.py": MAIN.encode()}
 
 
 def write_samples(folder: str) -> None:
-    """Fill an empty folder; one that holds anything is left as it is."""
+    """Write the files into `folder` if it is empty or does not exist."""
     os.makedirs(folder, exist_ok=True)
     if os.listdir(folder):
         return

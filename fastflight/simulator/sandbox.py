@@ -1,11 +1,12 @@
-"""The walls around a board's process: what code on it can reach, even if it takes the simulator over.
+"""Confines a board's process, so that board code cannot reach beyond it even if it takes over the simulator.
 
-CPython is no sandbox: code that runs in it can get at everything that its process can. So the process gives up what it
-does not need, for good, after its imports and before its first thread: `enter`. Then `seal` once its threads run.
+CPython is no sandbox: code in it can do everything that its process can. So the process permanently gives up all rights
+that it does not need. Call `enter` after the imports and before the first thread, and `seal` when all threads run.
 
-On Linux with Landlock: files outside its folder (but for Python's library, to read), the network, other programs, other
-processes. On every Linux: privileges, and memory, open files and the size of a file beyond a limit. On other systems
-nothing: there code on a board has the rights of the user whose process it is. `missing` says what to tell people.
+On Linux with Landlock, the process gives up files outside its folder (except for reading Python's library), the
+network, other programs and other processes. On every Linux it gives up privileges, and has limits on memory, open files
+and the size of a file. On other systems it gives up nothing: board code has the rights of the user who runs the
+process. `missing` returns the reason to show to users.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from fastflight.simulator import landlock, syscalls
 if sys.platform == "linux":
     import resource
 
-# What the process may take beyond what it has when it starts: threads' stacks, and far more data than a board holds.
+# Bytes that the process may allocate after its start: the stacks of threads, and far more data than a board holds.
 MEMORY = 512 << 20
-# Far more than a board can open, far less than would matter to its computer.
+# Open files: far more than a board needs, and too few to harm the computer.
 DESCRIPTORS = 128
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITIES_VERSION = 0x2008_0522
-# The one capability that stays, for a folder that root serves and does not own.
+# The only capability that stays: root needs it for a folder that another user owns.
 CAP_DAC_OVERRIDE = 1
 LINUX = sys.platform == "linux"
 
 
 def missing() -> str | None:
-    """Why code on a simulated board has the rights of this process's user; None where it has not."""
+    """Return why board code cannot be confined on this system, or None if it can."""
     if not LINUX:
         return f"there is no Landlock on {sys.platform}"
     if not landlock.version():
@@ -42,21 +43,22 @@ def missing() -> str | None:
 
 
 def enter(root: str, *, file_size: int, memory: int = 0, keep: frozenset[int] = frozenset()) -> None:
-    """Shut this thread, and those it starts, into the folder `root`. Raises `OSError`.
+    """Confine this thread, and the threads that it starts, to the folder `root`. Raises `OSError`.
 
-    No file may be longer than `file_size` bytes; `memory` is what the process may take beyond `MEMORY`. Of the standard
-    streams it keeps those in `keep`: a terminal would take keystrokes for its user's shell.
+    `file_size` is the largest size of a file in bytes. `memory` bytes may be allocated in addition to `MEMORY`. The
+    standard streams that are not in `keep` are replaced by the null device: board code could otherwise write keystrokes
+    into a terminal, for its user's shell.
     """
     with open(os.devnull, "r+b", buffering=0) as nothing:
         if LINUX:
             _restrict(root, file_size, memory)
-        # On every system: a board whose warnings fill a pipe that nobody reads would stop.
+        # On every system, because a board would block when its warnings fill a pipe that nobody reads.
         for stream in {0, 1, 2} - keep:
             os.dup2(nothing.fileno(), stream)
 
 
 def _restrict(root: str, file_size: int, memory: int) -> None:
-    """What `enter` does on Linux alone."""
+    """Do what `enter` does only on Linux."""
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, file_size)
     _limit(resource.RLIMIT_AS, _address_space() + MEMORY + memory)
@@ -64,7 +66,7 @@ def _restrict(root: str, file_size: int, memory: int) -> None:
     library = ctypes.CDLL(None, use_errno=True)
     _check(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if landlock.version():
-        # The library: codecs are imported on first use.
+        # Python's library stays readable, because codecs are imported on first use.
         landlock.restrict({os.path.realpath(root): landlock.CHANGE, os.path.dirname(os.__file__): landlock.READ})
     _drop_capabilities(library)
     if syscalls.is_supported():
@@ -72,20 +74,20 @@ def _restrict(root: str, file_size: int, memory: int) -> None:
 
 
 def seal() -> None:
-    """No thread and no process can be started from now on. (For root this holds by the filter of `syscalls` alone.)"""
+    """Forbid new threads and processes. (For root only the filter of `syscalls` does: it forbids new processes.)"""
     if LINUX:
         _limit(resource.RLIMIT_NPROC, 0)
 
 
 def _limit(what: int, value: int) -> None:
-    """Set a limit that cannot be raised again; one that is lower already stays."""
+    """Set a limit that cannot be raised again. Keep it if it is already lower."""
     hard = resource.getrlimit(what)[1]
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(what, (value, value))
 
 
 def _address_space() -> int:
-    """Bytes of addresses in use: some interpreters reserve far more than they touch. 0 where there is no `/proc`."""
+    """Return the size of the address space in use, in bytes: some interpreters reserve a lot. 0 without `/proc`."""
     try:
         with open("/proc/self/statm") as sizes:
             return int(sizes.read().split()[0]) * resource.getpagesize()

@@ -1,7 +1,8 @@
-"""A pseudo-terminal as a board's line, which any program for serial ports opens by its name. POSIX only.
+"""A pseudo-terminal as a board's line. Any program for serial ports can open it by its name. POSIX only.
 
-Programs may come and go: the board lives on. A terminal tells of nobody who opens it, but data wakes who waits for it:
-so the link waits for an edge, never for a level, which would be "hung up" for as long as nobody is there.
+Programs may open and close it; the board lives on. The system does not report when a program opens the terminal, and
+reports "hung up" for as long as none has it open. So the link waits for changes (edge-triggered), such as new data, and
+not for states.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ import select
 import termios
 import tty
 
-# One read: a terminal gives no more than a few kilobytes at once.
+# Bytes per read. A terminal returns at most a few kilobytes at a time.
 RECEIVE_SIZE = 64 * 1024
-# Where the system has no edge-triggered wait (macOS), how often a terminal that nobody has open is looked at.
+# How often a closed terminal is checked on systems without edge-triggered epoll (macOS).
 LOOK_SECONDS = 0.02
 
 
 class Terminal:
-    """The master of a raw pseudo-terminal; `address` is its slave's name."""
+    """The master side of a raw pseudo-terminal; a `Link`. `address` is the name of its slave side."""
 
     def __init__(self) -> None:
         self._master, slave = os.openpty()
-        # The settings stay when the slave is closed, and a program that opens it for a serial port sets its own.
+        # The settings stay when the slave side is closed. A serial program that opens it sets its own.
         tty.setraw(slave)
         self.address = os.ttyname(slave)
         os.close(slave)
@@ -41,17 +42,17 @@ class Terminal:
             except BlockingIOError:
                 self._wait()
             except OSError:
-                self._forget()
+                self._discard_output()
                 self._wait()
             else:
                 if data:
                     self._hung_up = False
                     return data
-                self._forget()
+                self._discard_output()
                 self._wait()
 
     def send(self, data: memoryview) -> None:
-        """As `Link.send`. What finds nobody is lost, as on any serial line."""
+        """Like `Link.send`. If no program has the terminal open, the data is lost, as on a serial line."""
         while data:
             try:
                 data = data[os.write(self._master, data) :]
@@ -72,8 +73,8 @@ class Terminal:
         else:
             select.select([self._master], [], [], LOOK_SECONDS)
 
-    def _forget(self) -> None:
-        """Nobody has it open: what they left unread is not for the next one. (A driver of a port does the same.)"""
+    def _discard_output(self) -> None:
+        """Discard output that the last program did not read, as a serial driver does when its port is closed."""
         if not self._hung_up:
             self._hung_up = True
             with contextlib.suppress(termios.error):

@@ -1,8 +1,8 @@
 """`machine.Timer` for a board with one thread.
 
-Callbacks run in the main thread and only where the board waits: at the friendly prompt and in `time.sleep*`. They do
-not run while it computes, reads its stdin or sits in the raw REPL. That is simpler than a board, on purpose: output
-of a timer never lands between the bytes of an answer.
+Callbacks run in the main thread, and only where the board waits: at the friendly prompt and in `time.sleep*`. They do
+not run while it computes, reads its stdin or is in the raw REPL. This is deliberately simpler than a real board: the
+output of a timer never appears within an answer.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Timers:
         self._report = report
 
     def run_due(self) -> float | None:
-        """Call what is due; gives the moment at which the next one will be."""
+        """Call the callbacks that are due. Return the time of the next one, or None."""
         for timer, due in sorted(self.armed.items(), key=lambda item: item[1]):
             now = self.clock()
             if due > now or timer not in self.armed:
                 continue
             if timer.repeats:
-                # Ticks that were missed stay missed; the beat is kept.
+                # Skip ticks that were missed, and keep the phase.
                 following = due + timer.period * (1 + (now - due) // timer.period)
-                # Rounding can leave that a hair in the past, where it would tick twice.
+                # Rounding can give a time slightly in the past, which would cause an extra tick.
                 self.armed[timer] = following if following > now else following + timer.period
             else:
                 del self.armed[timer]
@@ -43,7 +43,7 @@ class Timers:
 
 
 class Timer:
-    """`machine.Timer`; a board's class is made from it by binding `timers`."""
+    """`machine.Timer`. The board's class is a subclass that sets `timers`."""
 
     ONE_SHOT = 0
     PERIODIC = 1
@@ -64,7 +64,7 @@ class Timer:
         freq: float = -1,
         callback: Callable[[Timer], object] | None = None,
     ) -> None:
-        """`period` in milliseconds, or `freq` in Hz."""
+        """Start the timer. `period` is in milliseconds, `freq` in Hz; `freq` wins if both are given."""
         self.period = 1 / freq if freq > 0 else period / 1000
         if self.period <= 0:
             raise ValueError("period or freq must be positive")

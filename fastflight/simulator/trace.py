@@ -1,12 +1,12 @@
-"""Exceptions in MicroPython's form: only the board's frames, and the board's names for types and files."""
+"""Formats exceptions as MicroPython does: only the board's frames, with the board's names of types and files."""
 
 from __future__ import annotations
 
 from types import TracebackType
 
-# Board code is compiled under this prefix, which tells its frames from the simulator's own.
+# Board code is compiled with this file name prefix, which distinguishes its frames from the simulator's.
 PREFIX = "board:"
-# Subclasses that MicroPython does not have, by the name of the nearest class that it has.
+# Exceptions that MicroPython does not have, with the nearest class that it has.
 NAMES = {
     "ModuleNotFoundError": "ImportError",
     "UnicodeDecodeError": "UnicodeError",
@@ -18,7 +18,8 @@ NAMES = {
     "PermissionError": "OSError",
     "JSONDecodeError": "ValueError",
 }
-# MicroPython tells these apart by the message that CPython starts so; all others are "invalid syntax".
+# The syntax errors with a message of their own in MicroPython, by the start of CPython's message. All others are
+# "invalid syntax".
 SYNTAX_ERRORS = {
     "unexpected indent": "unexpected indent",
     "unindent does not match": "unindent doesn't match any outer indent level",
@@ -29,11 +30,11 @@ SYNTAX_ERRORS = {
 
 
 def format_exception(error: BaseException) -> str:
-    """The traceback text that a board prints, with LF line ends."""
+    """Return the traceback that a board prints, with LF line ends."""
     lines = ["Traceback (most recent call last):"]
     lines += _frames(error.__traceback__)
     name = NAMES.get(type(error).__name__, type(error).__name__)
-    # One that the compiler found has a message; one that code raised by itself need not have any.
+    # A SyntaxError of the compiler has a message; one that board code raises may have none.
     if isinstance(error, SyntaxError) and isinstance(error.msg, str):
         where = (error.filename or "<stdin>").removeprefix(PREFIX)
         text = next((text for start, text in SYNTAX_ERRORS.items() if error.msg.startswith(start)), "")
@@ -44,7 +45,7 @@ def format_exception(error: BaseException) -> str:
         try:
             text = _text(error)
         except Exception:
-            # The board's own class may fail to show itself; the board must live on.
+            # The `__str__` of a class from board code may raise; the board must go on.
             text = ""
         lines.append(f"{name}: {text}")
     return "\n".join(lines) + "\n"

@@ -1,17 +1,16 @@
-"""The simulated UART: what a board's program sees of its line.
+"""The simulated UART: the board program's view of its line.
 
-Received bytes come in by `arrive` (called from a line thread, see `line.py`) and wait in a `Ring` until the program
-reads them. Without flow control the ring is as small as a board's and bytes that find it full are lost and counted;
-with flow control `arrive` blocks instead, like native USB. Sent bytes leave through the `send` callable, at most as
-fast as the `Pacer` allows.
+A line thread (see `line.py`) passes received bytes to `arrive`, and they wait in a `Ring` until the program reads them.
+Without flow control, the ring is as small as a board's; bytes that arrive while it is full are lost and counted. With
+flow control, `arrive` blocks instead, like native USB. Sent bytes go to the `send` callable, at most as fast as the
+`Pacer` allows.
 
-Theory of operation. The board's program runs in the main thread and can be asked to stop in two ways: an interrupt
-(Ctrl-C while `interrupt_char` is in force) and a reset. Whoever asks sets `_pending`, wakes every wait, and pokes the
-main thread by `poke`: in the child that is `_thread.interrupt_main`, with `on_signal` for its handler; `None` will do
-where the program only ever waits. The handler raises only in code of the board: inside this file's waits an exception
-out of nowhere would leave locks torn, so they look at `_pending` themselves. A pending interrupt is used up by being
-raised; a pending reset is raised at every step until `restart`, so that a program which catches everything is stopped
-too.
+Theory of operation. The board's program runs in the main thread. Two requests can stop it: an interrupt (Ctrl-C while
+`interrupt_char` is set) and a reset. A request sets `_pending`, wakes every wait, and calls `poke` to signal the main
+thread. In the child process `poke` is `_thread.interrupt_main`, and `on_signal` is the signal's handler; `poke` may be
+None if the program only ever waits. The handler raises only while board code runs: an exception within this file's
+waits could leave locks in a broken state, so the waits check `_pending` themselves. A pending interrupt is raised once.
+A pending reset is raised at every step until `restart`, so that it also stops a program that catches all exceptions.
 """
 
 from __future__ import annotations
@@ -29,31 +28,32 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable
 
-# Bytes that a UART has ahead of its line, while the program gets more ready: the usual size of a transmit FIFO.
+# Bytes that the UART can still send while the program prepares more: the usual size of a transmit FIFO.
 TRANSMIT_FIFO = 128
-# A flow-controlled line can lose nothing, so how much waits is invisible to both ends: enough for bulk speed.
+# A flow-controlled line loses nothing, so neither side can see the size of the ring: large enough for bulk transfers.
 FLOW_CONTROLLED_RING = 1 << 20
-# Pokes until the main thread has seen a request, and the seconds between them: the first can hit it between two steps.
+# The most pokes until the main thread has seen a request, and the seconds between them. The handler ignores a poke that
+# interrupts the simulator's own code.
 POKES = 50
 POKE_INTERVAL = 0.01
-# A wait is taken in parts of at most this many seconds: locks refuse times that a board's `sleep` does not.
+# The longest single wait in seconds; longer ones are split. Locks refuse times that a board's `sleep` accepts.
 LONGEST_WAIT = 3600.0
-# How often a line thread that waits for room asks whether the peer is still there.
+# How often, in seconds, a line thread that waits for space in the ring checks whether the peer is still connected.
 PEER_CHECK_INTERVAL = 0.25
 
 
 class LineClosed(BaseException):
-    """The line is gone for good. Not an `Exception`: board code must not be able to go on."""
+    """The line is closed for ever. Not an `Exception`, so that board code does not catch it and go on."""
 
 
 class BoardReset(BaseException):
-    """The board restarts as if its power had been cycled. Not an `Exception`, for the same reason."""
+    """The board restarts as after a power cycle. Not an `Exception`, for the same reason as `LineClosed`."""
 
 
 class Uart:
-    """One UART. `rate` is in bytes per second, 0 for a flow-controlled line without a pace.
+    """One UART. `rate` is in bytes per second; 0 means unpaced, with flow control.
 
-    Without `interrupts` Ctrl-C never interrupts: code that runs reads it as a byte, as on MicroPython's unix port.
+    Without `interrupts`, Ctrl-C never interrupts: running code reads it as a byte, as on MicroPython's unix port.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class Uart:
         self._faults = faults or Faults()
         self._interrupts = interrupts
         self._pacer = Pacer(rate, fifo=TRANSMIT_FIFO, slice_seconds=slice_seconds) if rate else None
-        # The program has not read, polled or slept since it wrote last.
-        self._writes_on = False
+        # Whether the program has neither read, polled nor slept since its last write.
+        self._keeps_writing = False
         self._change = threading.Condition()
         self._pending: type[KeyboardInterrupt | BoardReset] | None = None
         self._stalled = False
@@ -90,18 +90,18 @@ class Uart:
     # The line's side: called from line threads.
 
     def arrive(self, data: bytes) -> None:
-        """Bytes come off the wire. Blocks while a flow-controlled ring is full."""
+        """Receive bytes from the wire. Blocks while a flow-controlled ring is full."""
         with self._change:
             if self._stalled:
                 return
             before, self.received = self.received, self.received + len(data)
             data, event = self._faults.on_receive(data, before)
-            data = self._without_interrupts(data)
-            # Here, as who was told of it may `mend` it from now on, and has to find what struck.
+            data = self._filter_interrupts(data)
+            # In the same locked block: a listener that was told of the fault may call `mend`, and must find its effect.
             if event == "stall":
                 self._stalled = True
             elif event == "reset":
-                self._ask_for_reset()
+                self._request_reset()
                 data = b""
         self._poke_main()
         with self._change:
@@ -118,19 +118,19 @@ class Uart:
                     self._peer_check()
 
     def reset(self) -> None:
-        """Ask for a reset from outside: the button on the board."""
+        """Reset the board from outside, like the button on it."""
         with self._change:
-            self._ask_for_reset()
+            self._request_reset()
         self._poke_main()
 
     def inject(self, specs: Iterable[str]) -> None:
-        """Put faults in force, whose counts begin now. Raises `ValueError` as `Faults.parse` does."""
+        """Add faults whose counts begin now. Raises `ValueError` like `Faults.parse`."""
         faults = Faults.parse(specs)
         with self._change:
             self._faults.join(faults, received=self.received, sent=self.sent)
 
     def mend(self) -> None:
-        """No fault is in force any more; a board that stalled restarts, as if somebody had pressed its button."""
+        """Remove all faults. A board that has stalled restarts, as if its reset button were pressed."""
         with self._change:
             self._faults.clear()
             stalled, self._stalled = self._stalled, False
@@ -138,17 +138,17 @@ class Uart:
             self.reset()
 
     def hang_up(self) -> None:
-        """Nothing more will arrive: reads that find the ring empty raise `LineClosed`."""
+        """Close the line: when the ring is empty, reads raise `LineClosed`."""
         with self._change:
             self._closed = True
             self._change.notify_all()
 
-    def _ask_for_reset(self) -> None:
+    def _request_reset(self) -> None:
         self._pending = BoardReset
         self.ring.clear()
         self._change.notify_all()
 
-    def _without_interrupts(self, data: bytes) -> bytes:
+    def _filter_interrupts(self, data: bytes) -> bytes:
         if self.interrupt_char >= 0 and self.interrupt_char in data:
             data = data.replace(bytes([self.interrupt_char]), b"")
             self._pending = self._pending or KeyboardInterrupt
@@ -166,46 +166,46 @@ class Uart:
     # The program's side: called from the main thread.
 
     def on_signal(self, signum: int, frame: FrameType | None) -> None:
-        """The handler of the signal that `poke` sends."""
+        """Handle the signal that `poke` sends: raise what is pending, unless the simulator's own code runs."""
         if self._pending and frame is not None and frame.f_code.co_filename not in OWN_FILES:
-            raise self._use_pending()
+            raise self._take_pending()
 
     def arm(self) -> None:
-        """From now on Ctrl-C interrupts: board code is about to run."""
+        """Let Ctrl-C interrupt, because board code is about to run."""
         self.interrupt_char = 3 if self._interrupts else -1
 
     def disarm(self) -> None:
-        """Ctrl-C is a character again, and one that came too late is forgotten."""
+        """Treat Ctrl-C as a character again, and drop an interrupt that came too late."""
         self.interrupt_char = -1
         if self._pending is KeyboardInterrupt:
             self._pending = None
 
     def checkpoint(self) -> None:
-        """Raise what is pending."""
+        """Raise the pending interrupt or reset, if any."""
         if self._pending:
-            raise self._use_pending()
+            raise self._take_pending()
 
     def restart(self) -> None:
-        """The reset has been carried out."""
+        """Complete a reset: drop what is pending and the received bytes."""
         with self._change:
             self.disarm()
             self._pending = None
             self.ring.clear()
 
     def readable(self, deadline: float | None) -> bool:
-        """Wait until there is a byte to read or `deadline` (of `time.monotonic`) has passed."""
-        self._writes_on = False
+        """Wait for a byte to read, until `deadline` (a time of `time.monotonic`). Return whether there is one."""
+        self._keeps_writing = False
         with self._change:
             return self._wait(deadline, lambda: len(self.ring) > 0)
 
     def sleep_until(self, deadline: float) -> None:
-        self._writes_on = False
+        self._keeps_writing = False
         with self._change:
             self._wait(deadline, lambda: False)
 
     def read_into(self, view: memoryview) -> None:
-        """Fill `view`, waiting as long as that takes."""
-        self._writes_on = False
+        """Fill `view`, however long it takes."""
+        self._keeps_writing = False
         done = 0
         while done < len(view):
             with self._change:
@@ -220,8 +220,8 @@ class Uart:
         return data
 
     def read_until(self, stop: re.Pattern[bytes], limit: int) -> bytes:
-        """Wait for input, then as `Ring.take_until`."""
-        self._writes_on = False
+        """Wait for input, then read like `Ring.take_until`."""
+        self._keeps_writing = False
         with self._change:
             self._wait(None, lambda: len(self.ring) > 0)
             data = self.ring.take_until(stop, limit)
@@ -230,11 +230,11 @@ class Uart:
             return data
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of `data`, at the line's pace."""
+        """Send all of `data`, at the line's pace. Then raise a pending interrupt or reset."""
         view = memoryview(data).cast("B")
         if self._pacer:
-            self._pacer.begin(ahead=self._writes_on)
-            self._writes_on = True
+            self._pacer.begin(ahead=self._keeps_writing)
+            self._keeps_writing = True
         while view:
             if self._stalled or self._pending:
                 with self._change:
@@ -243,9 +243,10 @@ class Uart:
             if self._pacer:
                 count = min(count, self._pacer.due())
             if count:
-                with self._change:  # as in `arrive`
+                with self._change:  # for the same reason as in `arrive`
                     left, event = self._faults.on_send(view[:count], self.sent)
-                    # First, as who sees the byte may ask for a fault at the next one, or for the end of this.
+                    # Before sending: a host that sees the byte may at once add a fault for the next byte, or end this
+                    # fault.
                     self.sent += count
                     self._stalled = self._stalled or event == "stall"
                 self._send(memoryview(left))
@@ -255,7 +256,7 @@ class Uart:
                 if event == "reset":
                     self._pending = BoardReset
                 elif event == "unplug":
-                    self._faults.pull()
+                    self._faults.unplug()
             elif self._pacer:
                 with self._change:
                     self._wait(self._pacer.next_at(len(view)), lambda: False)
@@ -273,7 +274,7 @@ class Uart:
                 return False
             self._change.wait(None if left is None else min(left, LONGEST_WAIT))
 
-    def _use_pending(self) -> BaseException:
+    def _take_pending(self) -> BaseException:
         pending = self._pending or KeyboardInterrupt
         if pending is KeyboardInterrupt:
             self._pending = None

@@ -185,7 +185,7 @@ def test_where_the_gateway_listens(text: str, address: tuple[str, int]) -> None:
         ("http://127.0.0.1:8000", "not an address"),
         ("70000", "not an address"),
         (":8000", "not an address"),
-        ("0.0.0.0:8000", "TLS and tokens alone"),
+        ("0.0.0.0:8000", "only with TLS and tokens"),
         ("example.com:8000", "--http-host NAME --server grpc.tls://127.0.0.1:8815 --tls-cert server.pem"),
     ],
 )

@@ -79,7 +79,7 @@ def test_others_are_served_with_tls_and_tokens_alone(host: str, files: Files) ->
         ("grpc+tls", AccessSettings(Path("t"))),
         ("grpc+tls", AccessSettings(None, TlsFiles(Path("c"), Path("k")))),
     ):
-        with pytest.raises(RequestError, match="with TLS and tokens alone") as refused:
+        with pytest.raises(RequestError, match="only with TLS and tokens") as refused:
             check_location(f"{scheme}://{host}:8815", access, DEFAULT_LOCATION)
         wanted = f"--server grpc+tls://{host}:8815 --tls-cert server.pem --tls-key server.key --tokens tokens.json"
         assert wanted in str(refused.value)

@@ -230,7 +230,7 @@ def test_the_loop_goes_on_while_a_session_is_ended_whose_send_was_given_up(serve
     async def main() -> None:
         async with AsyncFastFlightClient(server.location) as client, await client.interact("demo") as repl:
             sending = asyncio.ensure_future(repl.send(bytes(MORE_THAN_WAITS)))
-            while not repl._interaction._sending._writing.locked():  # noqa: ASYNC110  # a thread's
+            while not repl._interaction._sending._lock.locked():  # noqa: ASYNC110  # a thread's
                 await asyncio.sleep(0)
             sending.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -46,7 +46,7 @@ def test_it_asks_no_more_often_than_servers_bear() -> None:
 
 @pytest.mark.parametrize(
     ("why", "says"),
-    [(" (Unwrap failed (TSI_DATA_CORRUPTED))", "what came was damaged on its way"), ("", "the connection was lost")],
+    [(" (Unwrap failed (TSI_DATA_CORRUPTED))", "data was damaged on its way"), ("", "the connection was lost")],
 )
 def test_a_connection_that_ended_under_a_stream_is_told_as_such(why: str, says: str) -> None:
     # As gRPC has it where TLS finds a flipped bit in the middle of an answer.

@@ -135,7 +135,7 @@ def test_a_failure_keeps_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(LookupError), Landed(tmp_path, {"a": ABC}) as landed:
         landed.add("a", 0, b"ab")
         raise LookupError
-    with pytest.raises(DataError, match="a file is not what it was"), Landed(tmp_path, {"a": ABC}) as landed:
+    with pytest.raises(DataError, match="the file changed while it was copied"), Landed(tmp_path, {"a": ABC}) as landed:
         landed.add("a", 0, b"abd")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"old"

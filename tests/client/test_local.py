@@ -13,7 +13,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from fastflight.client.local import RAW_BATCH_BYTES, RAW_SCHEMA, copied_as_is, opened, piece
+from fastflight.client.local import RAW_BATCH_BYTES, RAW_SCHEMA, copied_as_is, open_rows, piece
 from fastflight.client.saving import SavedFile
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
@@ -46,7 +46,7 @@ def test_a_file_of_the_same_ending_is_sent_as_it_is(tmp_path: Path) -> None:
     content = bytes(range(256)) * 200
     path = tmp_path / "log.bin"
     path.write_bytes(content)
-    request, rows = opened(to("/log.bin"), path)
+    request, rows = open_rows(to("/log.bin"), path)
     batches = list(rows.batches)
     assert (request.format, rows.total_bytes) == ("raw", len(content))
     assert b"".join(piece for batch in batches for piece in batch.column("data").to_pylist()) == content
@@ -62,7 +62,7 @@ def test_tables_are_read_from_every_ending(tmp_path: Path, name: str) -> None:
         with SavedFile(path, TABLE.schema) as file:
             for batch in TABLE.to_batches():
                 file.write(batch)
-    request, rows = opened(to("/x.csv", format="csv"), path)
+    request, rows = open_rows(to("/x.csv", format="csv"), path)
     assert pa.Table.from_batches(rows.batches, rows.schema).equals(TABLE)
     assert request.format == "csv"
 
@@ -112,13 +112,13 @@ def test_pandas_is_loaded_before_a_folder_is_sent(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, path: str, says: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises((DataError, RequestError), match=says):
-        opened(to(path), tmp_path / name)
+        open_rows(to(path), tmp_path / name)
 
 
 def test_a_row_that_does_not_fit_is_not_left_out(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n" + b"1,2\n" * 100_000 + b"x,y,z\n")
-    _, rows = opened(to("/x.jsonl"), path)
+    _, rows = open_rows(to("/x.jsonl"), path)
     with pytest.raises(DataError, match=r"t\.csv"):
         list(rows.batches)
 
@@ -126,7 +126,7 @@ def test_a_row_that_does_not_fit_is_not_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("as_is", [True, False])
 def test_a_missing_file_is_named(tmp_path: Path, as_is: bool) -> None:
     with pytest.raises(RequestError, match="nowhere.csv: No such file"):
-        opened(to("/x.csv" if as_is else "/x.jsonl"), tmp_path / "nowhere.csv")
+        open_rows(to("/x.csv" if as_is else "/x.jsonl"), tmp_path / "nowhere.csv")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no named pipes in folders")
@@ -134,7 +134,7 @@ def test_a_missing_file_is_named(tmp_path: Path, as_is: bool) -> None:
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, name: str, path: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises(RequestError, match=rf"{name}: is not a file"):
-        opened(DeviceFile(device="demo", path=path), tmp_path / name)
+        open_rows(DeviceFile(device="demo", path=path), tmp_path / name)
 
 
 def test_a_failure_keeps_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_our_own_client_raises_what_the_server_said(running: Running) -> None:
         later.after(SILENT_SECONDS)
 
     with FastFlightClient(f"grpc://127.0.0.1:{running.server.port}") as client:
-        upload = client._connection.upload(Trial(), UploadRows(SCHEMA, rows()), None, lambda told: acknowledged.set())
+        upload = client._connection.upload(Trial(), UploadRows(SCHEMA, rows()), lambda *_: acknowledged.set())
         running.trials.ended = released.set
         passing = threading.Thread(target=pass_time)
         passing.start()

@@ -84,15 +84,15 @@ def test_a_strike_in_what_a_reset_swallowed_does_not_come_later() -> None:
 
 
 def test_each_strike_is_told_once() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     faults = Faults.parse(["lose-rx=2", "flip-tx=1", "full-after=1"])
-    faults.told = told.append
+    faults.on_strike = reported.append
     faults.on_receive(b"abc", 0)
     faults.on_receive(b"abc", 3)
     faults.on_send(memoryview(b"a"), 0)
     faults.on_write(1)
     faults.on_write(1)
-    assert told == ["lose-rx=2", "flip-tx=1", "full-after=0"]
+    assert reported == ["lose-rx=2", "flip-tx=1", "full-after=0"]
 
 
 def test_faults_that_join_count_from_then() -> None:

@@ -117,7 +117,7 @@ def test_a_stalled_board_takes_nothing_more() -> None:
 def test_what_is_mended_as_soon_as_it_is_told_is_over(spec: str) -> None:
     """In the middle of a burst that finds no room. A reset is not still to come then."""
     faults, struck = Faults.parse([spec]), threading.Event()
-    faults.told = lambda spec: struck.set()
+    faults.on_strike = lambda spec: struck.set()
     uart = Uart(lambda data: None, faults=faults)
     uart.ring.capacity = 3
     sender = threading.Thread(target=uart.arrive, args=(b"abcdef",))
@@ -135,7 +135,7 @@ def test_a_stall_that_is_mended_as_its_byte_leaves_is_over() -> None:
     faults = Faults.parse(["stall-after-tx=1"])
     uart = Uart(lambda data: mending.join(SOON), faults=faults)
     mending = threading.Thread(target=uart.mend)
-    faults.told = lambda spec: mending.start()
+    faults.on_strike = lambda spec: mending.start()
     with pytest.raises(BoardReset):
         uart.write(b"x")
     uart.restart()

@@ -1,7 +1,7 @@
-"""The board's modules, built afresh for each life of a `Runtime`.
+"""The board's modules, built for each `Runtime`.
 
-A module holds what MicroPython's has and nothing else. `build` gives them by name, each also under its old name with
-a leading `u`.
+A module holds only attributes that MicroPython's module has. `build` returns the modules by name; most are also there
+under their old name with a leading `u`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from fastflight.simulator.modules import data, system
 if TYPE_CHECKING:
     from fastflight.simulator.runtime import Runtime
 
-# Modules that MicroPython never had under another name.
+# Modules that never had a name with a leading `u` in MicroPython.
 ONE_NAME = frozenset({"gc", "machine", "micropython", "simulator", "deflate", "math"})
 
 
 def build(runtime: Runtime) -> dict[str, Any]:
-    """Module objects by name."""
+    """Build the module objects, by name."""
     contents = system.contents(runtime) | data.contents(runtime)
     modules: dict[str, Any] = {}
     for name, attributes in contents.items():

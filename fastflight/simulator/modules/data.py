@@ -26,7 +26,7 @@ MATH = """
 
 
 def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
-    """Attributes by module name."""
+    """Return the attributes of each module, by module name."""
     numbers = random.Random()
     return {
         "array": {"array": array.array},
@@ -74,7 +74,7 @@ def _loads(text: str | bytes) -> Any:
 
 
 class Hash:
-    """A hash of `hashlib`: `update` and `digest`, as on a board; there is no `hexdigest`."""
+    """A hash of `hashlib`. Like a board's it has `update` and `digest`, but no `hexdigest`."""
 
     algorithm = ""
 

@@ -6,16 +6,16 @@ import zlib
 from typing import Any
 
 AUTO, RAW, ZLIB, GZIP = range(4)
-# zlib's window: what a stream says it needs when reading, MicroPython's default of 256 bytes when writing. zlib cannot
-# write windows of less than 512 bytes.
+# Window sizes, as powers of two: reading accepts zlib's largest. MicroPython writes with 256 bytes by default, but zlib
+# cannot write with less than 512.
 MAX_WINDOW = 15
 MIN_WINDOW = 9
-# Compressed bytes taken from the stream below at a time.
+# Compressed bytes read from the underlying stream at a time.
 PIECE = 512
 
 
 class DeflateIO:
-    """Compresses what is written to it into `stream`, or decompresses what is read from it."""
+    """Compresses written data into `stream`, or decompresses the data read from `stream`."""
 
     def __init__(self, stream: Any, format: int = AUTO, wbits: int = 0, close: bool = False) -> None:
         self._stream = stream
@@ -29,7 +29,7 @@ class DeflateIO:
     def write(self, data: Any) -> int:
         if self._packer is None:
             bits = {RAW: -self._window, GZIP: 16 + self._window}.get(self._format, self._window)
-            # MicroPython writes fixed codes only, which are longer than what zlib would choose.
+            # MicroPython writes only fixed Huffman codes; zlib alone would choose shorter ones.
             self._packer = zlib.compressobj(wbits=bits, strategy=zlib.Z_FIXED)
         self._stream.write(self._packer.compress(data))
         return len(memoryview(data).cast("B"))
@@ -77,7 +77,7 @@ class DeflateIO:
         rest = b"" if self._unpacker is None else self._unpacker.unconsumed_tail
         piece = rest or self._stream.read(PIECE)
         if not piece:
-            # Output can be left inside zlib when the last piece went in whole.
+            # zlib may still hold output after it has taken the last piece.
             left = b"" if self._unpacker is None else self._unpacker.flush()
             self._ready += left
             return bool(left)

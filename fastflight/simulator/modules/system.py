@@ -1,4 +1,4 @@
-"""Modules that are about the board: sys, os, io, gc, time, machine, micropython, select, errno, simulator."""
+"""Modules about the board: sys, os, io, gc, time, machine, micropython, select, errno, simulator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fastflight.simulator.uart import BoardReset
 if TYPE_CHECKING:
     from fastflight.simulator.runtime import Runtime
 
-# Ticks wrap where MicroPython's small integers end.
+# Ticks wrap at the limit of MicroPython's small integers.
 TICKS_PERIOD = 1 << 30
 MACHINE = "Simulated board with fastflight"
-# Any six bytes: a board's address, with the bit that says it was assigned locally.
+# Any six bytes: a MAC address with the bit for "locally administered".
 UNIQUE_ID = b"\x02simul"
 FREQUENCY = 240_000_000
 
@@ -38,7 +38,7 @@ class Implementation(namedtuple("Implementation", "name version")):
 
 
 def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
-    """Attributes by module name."""
+    """Return the attributes of each module, by module name."""
     return {
         "sys": _sys(runtime),
         "os": _os(runtime),
@@ -60,7 +60,7 @@ def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
 
 
 def soft_reset(*status: object) -> None:
-    """`machine.soft_reset` and `sys.exit`: on a board the one is the other."""
+    """Implement `machine.soft_reset` and `sys.exit`, which do the same on a board."""
     raise SystemExit(*status)
 
 
@@ -145,7 +145,7 @@ def _time(runtime: Runtime) -> dict[str, Any]:
 
 
 def _seconds(moment: tuple[int, ...]) -> int:
-    """Seconds since 1970 of a calendar tuple; counts years from March, so that leap days come last."""
+    """Return the seconds since 1970 of a calendar tuple. Years are counted from March, so that leap days come last."""
     year, month, day, hour, minute, second = moment[:6]
     year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1 - 719_468
