@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fastflight.client.local import PARQUET, is_table
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.tables import Layout, RowWriter, format_of, open_writer
+from fastflight.tables.parquet import RowGroupWriter
 
 
 class _Encoder(Protocol):
@@ -88,7 +88,7 @@ class SavedFile:
     def _open_encoder(self) -> _Encoder:
         name = self._target.name
         if name.lower().endswith(PARQUET):
-            return _ParquetFile(self._file, self._schema)
+            return RowGroupWriter(self._file, self._schema)
         if is_table(name):
             return _TableFile(self._file, open_writer(Layout(format_of(name)), self._schema))
         raise RequestError(
@@ -119,19 +119,3 @@ class _TableFile:
 
     def close(self) -> None:
         self._file.write(self._writer.finish())
-
-
-class _ParquetFile:
-    """Writes a Parquet file with Arrow's own writer."""
-
-    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
-        try:
-            self._writer = pq.ParquetWriter(file, schema)
-        except pa.ArrowException as error:
-            raise DataError(f"parquet cannot hold these columns: {error}") from error
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        self._writer.close()

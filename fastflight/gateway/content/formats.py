@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from fastflight.errors import DataError, RequestError
 from fastflight.runtime.outgoing import Note
@@ -24,12 +23,11 @@ from fastflight.service.wire import shown
 from fastflight.tables import Layout, open_writer
 from fastflight.tables.bare import empty
 from fastflight.tables.codec import RowWriter
+from fastflight.tables.parquet import RowGroupWriter
 
 NOTE, TRAILER, ERROR = b"fastflight.note", b"fastflight.trailer", b"fastflight.error"
 # The last 8 bytes of an Arrow stream: a message of no length.
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-# A row group of Parquet is held whole until it is written.
-ROW_GROUP_BYTES = 8 * 1024 * 1024
 CSV_TYPE = "text/csv; charset=utf-8"
 # How text begins that a spreadsheet takes for a formula (OWASP, "CSV Injection"). An apostrophe before it marks text.
 FORMULA = re.compile(r"^([=+\-@\t\r])")
@@ -157,40 +155,25 @@ class ParquetEncoder:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._sink = _ParquetSink()
-        self._schema = schema.remove_metadata()
-        self._held: list[pa.RecordBatch] = []
-        self._size = 0
-        try:
-            self._writer = pq.ParquetWriter(self._sink, self._schema)
-        except pa.ArrowException as error:
-            raise DataError(f"parquet cannot hold these columns: {error}", hint="Ask for arrow") from error
+        self._writer = RowGroupWriter(self._sink, schema)
 
     def begin(self) -> Data:
         return self._sink.take()
 
     def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
-        if batch.num_rows:  # else it is a sign of life, of which there may be many
-            self._held.append(batch.replace_schema_metadata(None))
-            self._size += batch.nbytes
-        return self._group() if self._size >= ROW_GROUP_BYTES else b""
+        self._writer.write(batch)
+        return self._sink.take()
 
     def finish(self, trailer: Note) -> Data:
-        data = self._group() if self._held else b""
         self._writer.close()
-        return data + self._sink.take()
+        return self._sink.take()
 
     def fail(self, error: Mapping[str, Any]) -> Data:
         return b""
 
-    def _group(self) -> bytes:
-        table = pa.Table.from_batches(self._held, self._schema)
-        self._held, self._size = [], 0
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
-        return self._sink.take()
-
 
 class _ParquetSink(io.RawIOBase):
-    """What a Parquet writer writes to: parts that are taken away."""
+    """A file that a Parquet writer appends to, and whose bytes `take` removes."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
