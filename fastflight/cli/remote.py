@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
-from fastflight.access.tokens import bearer, shown
+from fastflight.access.tokens import bearer, parse_authorization
 from fastflight.cli.standing import Standing
 from fastflight.client.asking import worked
 from fastflight.client.call import single
@@ -76,7 +76,7 @@ class RemoteBackend:
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
         """By asking the server. A certificate was shown to this gateway, which cannot show it to the server."""
-        name, token = shown(authorization)
+        name, token = parse_authorization(authorization)
         if authorization and not token:
             raise unproven()
         asking = self._passing.showing(bearer(token)) if token else self._connection

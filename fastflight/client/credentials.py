@@ -82,7 +82,7 @@ def traced(traceparent: str = "", *, tracestate: str = "", request_id: str = "")
     Servers that read such headers (`serve --trace`, or with tokens) log the trace with each line. A call outside of any
     block has an id of its own.
     """
-    made = trace.given(traceparent, tracestate=tracestate, request_id=request_id)
+    made = trace.client_trace(traceparent, tracestate=tracestate, request_id=request_id)
     with trace.within(made):
         yield made.request_id
 
@@ -90,7 +90,7 @@ def traced(traceparent: str = "", *, tracestate: str = "", request_id: str = "")
 def options(timeout: float | None = None, authorization: str = "") -> flight.FlightCallOptions:
     """The options of a call that is made now. `authorization` becomes its header, unless it is empty."""
     shown = [(b"authorization", authorization.encode())] if authorization else []
-    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.passed_on(), *shown])
+    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.outgoing_headers(), *shown])
 
 
 class _Shows(flight.ClientMiddlewareFactory):  # type: ignore[misc]

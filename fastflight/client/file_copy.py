@@ -26,7 +26,7 @@ from fastflight.client.rows import UploadRows
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
 from fastflight.service.requests import DeviceFile
-from fastflight.service.source import Kept
+from fastflight.service.source import PartialUpload
 
 # Told once, before the first byte is moved: how many bytes are there already, and how many there are in all.
 Resuming = Callable[[int, int], None]
@@ -73,7 +73,7 @@ class PutFile(Steps):
             written = upload.run()
         return Copied(written.bytes, written.sha256 or sha256, self._resumed_at)
 
-    def _after(self, kept: Kept) -> Iterator[pa.RecordBatch]:
+    def _after(self, kept: PartialUpload) -> Iterator[pa.RecordBatch]:
         """The rows that follow those that were kept, if they are this file's."""
         with os_errors_of(self._source):
             if not 0 < kept.bytes <= self._size or not agrees(self._source, kept.algorithm, kept.digest, kept.bytes):

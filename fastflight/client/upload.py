@@ -28,7 +28,7 @@ from fastflight.client.progress import Report
 from fastflight.client.rows import UploadRows, rows_of
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
 from fastflight.service.requests import DeviceFile, Request
-from fastflight.service.source import Kept
+from fastflight.service.source import PartialUpload
 from fastflight.service.wire import encode
 
 # The server's side of this is in its do_put: a message with this key ends the write as a failure.
@@ -67,7 +67,7 @@ class Upload:
         # The server takes no more rows, or says no more at all.
         self._is_over = False
         self._last: dict[str, Any] = {}
-        self._kept: Kept | None = None
+        self._kept: PartialUpload | None = None
         # What ended the write: the server's reason, from the listener's thread, and what the sender saw of it.
         self._refused: BaseException | None = None
         self._broken: FastFlightError | None = None
@@ -147,7 +147,7 @@ class Upload:
             return rows.batches
         with self._changed:
             self._changed.wait_for(lambda: self._given_up or self._is_over or self._kept is not None)
-        return rows.after(self._kept or Kept())
+        return rows.after(self._kept or PartialUpload())
 
     def _await_rows(self, rows: int) -> None:
         """Wait until so many rows are acknowledged, or none will be any more."""
@@ -222,6 +222,6 @@ def _acknowledgement(body: bytes, location: str) -> dict[str, Any]:
     return given
 
 
-def _kept(given: Any, location: str) -> Kept:
+def _kept(given: Any, location: str) -> PartialUpload:
     with understood("what the server kept", location):
-        return Kept(whole(given["bytes"]), text(given["algorithm"]), text(given["digest"]))
+        return PartialUpload(whole(given["bytes"]), text(given["algorithm"]), text(given["digest"]))
