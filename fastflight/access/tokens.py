@@ -144,7 +144,7 @@ class Book:
         others = (each for each in self.certificates if each.name not in names)
         certificates = (*others, *(each for each in entries if isinstance(each, Certificate)))
         if len(tokens) > MAX_ENTRIES or len(certificates) > MAX_ENTRIES:
-            raise RequestError(f"more than {MAX_ENTRIES} entries", hint="Revoke tokens that are not used")
+            raise RequestError(f"more than {MAX_ENTRIES} entries", hint="Revoke those that are not used any more")
         return Book(tokens, certificates)
 
     def without(self, name: str) -> Book:

@@ -153,11 +153,11 @@ class Deadlines:
     def _stop_overdue(self, stream: Stream, wait: _Wait, now: float) -> None:
         idle, kind = now - wait.moved, stream.resolved.request.type
         if wait.is_reader and idle >= stream.stalled_seconds:
-            log.info("a client takes nothing", seconds=round(idle, 1), type=kind)
-            stream.stop_overdue("reader", f"the client has taken nothing for {stream.stalled_seconds:g} s")
+            log.info("a client does not read", seconds=round(idle, 1), type=kind)
+            stream.stop_overdue("reader", f"the client has not read for {stream.stalled_seconds:g} s")
         elif not wait.is_reader and idle >= stream.silent_seconds:
-            log.info("a client is silent", seconds=round(idle, 1), type=kind)
-            stream.stop_overdue("writer", f"the client has said nothing for {stream.silent_seconds:g} s")
+            log.info("a client does not send", seconds=round(idle, 1), type=kind)
+            stream.stop_overdue("writer", f"the client has sent nothing for {stream.silent_seconds:g} s")
 
     def _cut(self, stream: Stream, wait: _Wait, now: float) -> None:
         connections = cut(self._port, stream.peer)
