@@ -106,7 +106,7 @@ class Authenticator:
         except FastFlightError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.error("the tokens cannot be read: those that were known stay", error=self._trouble)
+                log.error("the tokens cannot be read: the last good ones stay in use", error=self._trouble)
         finally:
             self._looking.release()
 

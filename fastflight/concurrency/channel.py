@@ -112,7 +112,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         """
         with self._lock:
             if self._cancelled:
-                raise self._error or Cancelled("what waited was dropped")
+                raise self._error or Cancelled("the channel was cancelled")
             if not self._waiting and not self._ended:
                 self._consumer = wake
                 return None
@@ -155,7 +155,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
     def check(self) -> None:
         """Raise if the channel was cancelled, for a consumer that works on an item for long."""
         if self._cancelled:
-            raise self._error or Cancelled("what waited was dropped")
+            raise self._error or Cancelled("the channel was cancelled")
 
     # For threads.
 
@@ -186,7 +186,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         while True:
             with self._lock:
                 if self._cancelled:
-                    raise self._error or Cancelled("what waited was dropped")
+                    raise self._error or Cancelled("the channel was cancelled")
                 lot, self._waiting, self._bytes = self._waiting, deque(), 0
                 producers, self._producers = self._producers, []
                 ended = self._ended
@@ -259,7 +259,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
     def _check_wanted(self) -> None:
         """Raise `Cancelled` if the channel was cancelled. The caller holds `_lock`."""
         if self._cancelled:
-            raise Cancelled("nobody takes the rest")
+            raise Cancelled("the reader takes no more items")
 
     def _end(self, error: BaseException | None) -> None:
         with self._lock:

@@ -130,7 +130,7 @@ class Shard:
         if not self.running:
             raise Stopped("the event loop has ended", where=self.name)
         if not still_wanted():
-            raise Stopped("nobody wants the rest")
+            raise Stopped("the rest is not wanted")
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Cancel every task, give them `timeout` seconds to end, join the thread. Does nothing the second time."""

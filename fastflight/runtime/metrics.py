@@ -33,7 +33,7 @@ from fastflight.runtime.process import open_sockets
 # after these, in the order of the settings, share one label.
 MAX_DEVICE_LABELS = 250
 BEYOND = "(others)"
-# From a small answer to a live session that a client leaves open.
+# The upper bounds of the histogram's buckets, in seconds: from a small answer to a live session that stays open.
 DURATION_BOUNDS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 300.0, 1800.0)
 
 # The values of a metric's labels, in the order of its definition.

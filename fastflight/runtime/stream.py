@@ -44,7 +44,7 @@ class Stream(AdmissionTicket):
     # Defaults in the class, which most streams never change: setting fewer attributes makes small requests faster.
     rows = 0
     bytes = 0
-    # Bad rows of a file, which are kept out of the answer and counted.
+    # The number of bad rows of a file, which are left out of the answer.
     rejected = 0
     # When it was admitted, by `time.perf_counter`; 0 before.
     began = 0.0
@@ -206,7 +206,7 @@ class _Failing:
         self._stream = stream
 
     def __enter__(self) -> None:
-        """Nothing has been raised yet."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None:

@@ -185,7 +185,7 @@ class StreamRegistry:
 
     @property
     def limits(self) -> Limits:
-        """What is admitted, and for how long."""
+        """The limits of the server."""
         return self._admission.limits
 
     def has_connection_alone(self, stream: Stream) -> bool:

@@ -46,7 +46,7 @@ SAMPLES = 8
 
 @dataclass(slots=True)
 class _Wait:
-    """One stream's wait for its client. Times are the clock's."""
+    """One stream's wait for its client. Times are those of the clock of `Deadlines`."""
 
     # `Stream.offered` or `Stream.awaited`: the start time identifies the wait.
     began: float
@@ -118,7 +118,7 @@ class Deadlines:
         return _Wait(began, bool(offered), began, stopped=None if known is None else known.stopped)
 
     def _check(self, stream: Stream, wait: _Wait, now: float) -> None:
-        """Stop the stream if its client has exceeded its time, and cut the connection of one that was stopped."""
+        """Stop the stream if its client has exceeded its time. Cut the connection if the client does not react."""
         client_waits = stream.client_waits
         if wait.is_reader:
             self._sample(stream, wait, now)

@@ -191,7 +191,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         stopping = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
         stopping.start()
         stopping.join(STOP_SECONDS)
-        if stopping.is_alive():  # non-stream calls are not tracked, so all connections are cut
+        if stopping.is_alive():  # a call that is not a stream may wait for its client, so all connections are cut
             log.warning("connections are cut", connections=cut(self.port), streams=0)
             stopping.join(NOTICE_SECONDS)
         self._shards.close()

@@ -39,7 +39,7 @@ class Incoming(Iterator[pa.RecordBatch]):
                 self.schema: pa.Schema = reader.schema
         except (pa.ArrowException, OSError) as error:
             stream.check()
-            raise DataError("what is sent does not begin with a schema", where="do_put") from error
+            raise DataError("the stream of batches does not begin with a schema", where="do_put") from error
         vet_schema(self.schema, "do_put")
 
     def __next__(self) -> pa.RecordBatch:
@@ -72,7 +72,7 @@ class Incoming(Iterator[pa.RecordBatch]):
                 where="do_put",
             )
         if metadata.to_pybytes() == ABORT:
-            raise Stopped("the client gave the upload up", hint="What was there before is still there")
+            raise Stopped("the client aborted the upload", hint="What was there before is still there")
 
     def _read(self) -> flight.FlightStreamChunk | None:
         try:

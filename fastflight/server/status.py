@@ -102,7 +102,7 @@ class _Mapped:
     __slots__ = ()
 
     def __enter__(self) -> None:
-        """Nothing has been raised yet."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and not isinstance(error, GeneratorExit):

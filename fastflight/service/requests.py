@@ -56,12 +56,13 @@ LEFT_BEHIND = ".fastflight-"
 MAX_SECONDS = 366 * 86_400
 # Sequence numbers are uint64; JSON numbers are exact up to here.
 MAX_SEQ = 2**53
-# The largest file of littlefs and FAT (4 GiB less one byte) has no later offset.
+# No file of littlefs or FAT (at most 4 GiB less one byte) has a later offset.
 MAX_OFFSET = 2**32
 
-# The benchmark table is a few batches repeated; this many rows are 200 GB of the default one.
+# The benchmark table repeats a few batches; this many rows of the default table are 200 GB.
 MAX_MOCK_ROWS = 1_000_000_000
-# Parts of one flight: enough for a rolling window of small ones, and a FlightInfo far below what gRPC carries.
+# Parts of one flight: enough for clients that read many small parts, a few at a time. The FlightInfo stays far below
+# gRPC's limit for a message.
 MAX_ENDPOINTS = 1024
 
 DeviceName = Annotated[str, Field(min_length=1, max_length=255)]
@@ -228,7 +229,7 @@ class Ticks(BaseModel):
     unit: Literal["s", "ms", "us", "ns"] = "ms"
     # MicroPython's `ticks_ms` and `ticks_us` on most ports.
     period: Annotated[int, Field(ge=0, le=2**64)] = 2**30
-    # Crystals are within 50, and so are hosts' clocks; a resonator or an RC oscillator is not.
+    # Crystals and hosts' clocks are within 50 millionths; resonators and RC oscillators are not.
     drift_ppm: Annotated[int, Field(ge=1, le=100_000)] = 100
     window_seconds: Annotated[float, Field(ge=0.001, le=86_400)] = 10.0
 

@@ -102,7 +102,7 @@ class Reading(ReadingOf[Iterator[Lot]]):
     __slots__ = ()
 
     def all_lots(self) -> Iterator[Lot]:
-        """`first`, unless it is empty, and then `lots`."""
+        """Return an iterator over `first`, unless it is empty, and then `lots`."""
         return chain((self.first,) if self.first else (), self.lots)
 
 
@@ -112,7 +112,7 @@ class AsyncReading(ReadingOf[AsyncIterator[Lot]]):
     __slots__ = ()
 
     async def all_lots(self) -> AsyncIterator[Lot]:
-        """`first`, unless it is empty, and then `lots`."""
+        """Yield `first`, unless it is empty, and then `lots`."""
         if self.first:
             yield self.first
         async for lot in self.lots:
