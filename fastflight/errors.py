@@ -3,30 +3,30 @@
 The tree is split first by who must act::
 
     FastFlightError
-    ├── TransportError        the line: plug it in, free it, look at the address
-    │   ├── TransportClosed   the peer went away
-    │   └── TransportTimeout  the peer said nothing in time
-    ├── ProtocolError         the board (or we) broke the wire protocol: reset it, report it
-    ├── DeviceError           the board understood and could not
+    ├── TransportError        the line: check the cable, the address, and other programs that use it
+    │   ├── TransportClosed   the peer closed the line
+    │   └── TransportTimeout  the peer did not answer in time
+    ├── ProtocolError         the board or this program broke the protocol: reset the board, report the error
+    ├── DeviceError           the board understood the request and could not carry it out
     │   ├── FileMissing       no such file or folder
     │   ├── DeviceFull        no space left in its file system
     │   ├── DeviceMemory      not enough heap
-    │   └── DeviceException   the code raised; carries the board's own traceback
-    ├── StorageError          the host's disk: look at it, make room on it
+    │   └── DeviceException   the code raised; has the board's own traceback
+    ├── StorageError          the host's disk: check it, make room on it
     │   └── StorageFull       no space left for recordings
-    ├── BusyError             somebody else holds it: wait, or ask them
-    │   ├── SequenceConflict  somebody else appended first: read on from there
-    │   └── ResourceExhausted a limit of the server is met: try again after a while
+    ├── BusyError             another holder has it: wait, or ask them
+    │   ├── SequenceConflict  another writer appended first: read on from there
+    │   └── ResourceExhausted a limit of the server is reached: try again after a while
     ├── RequestError          the caller must change the request
-    │   └── UnknownName       it names something that is not there
-    ├── AccessError           who asks may not: a token, another scope
-    │   ├── Unauthenticated   nobody knows who asks
-    │   └── Forbidden         it is known who asks, and not granted
-    ├── Stopped               ended from our side before its end: ask again
+    │   └── UnknownName       the request names something that does not exist
+    ├── AccessError           the caller has no right to it: another token or scope is needed
+    │   ├── Unauthenticated   the caller's identity is not proven
+    │   └── Forbidden         the caller's identity is proven, and lacks the right
+    ├── Stopped               ended before it was done, on this side: ask again
     └── DataError             bytes do not fit the format or the schema
 
-Each error has a wire-stable `code`, and says `what` happened, `where`, and what to do next (`hint`). `str(error)` is
-these three in one line; it never holds a path of the host or a stack trace of ours.
+Each error has a `code`, which is stable on the wire, and says `what` happened, `where`, and what to do next (`hint`).
+`str(error)` is these three in one line. It never has a path of the host or a stack trace of the server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-# A board's traceback or a peer's bytes inside a message: enough to see the cause, small enough for a gRPC trailer.
+# How much of a board's traceback, or of a peer's bytes, an error has: enough to see the cause, small enough for a gRPC
+# trailer.
 MAX_QUOTED_CHARACTERS = 2000
 
 
@@ -61,24 +62,24 @@ class TransportError(FastFlightError):
 
     @classmethod
     def unexpected(cls, error: Exception) -> TransportError:
-        """For one that a reader of a line met and that is none of ours. Log it: this holds nothing but its name."""
+        """Return the error for an unexpected exception of a line. It has only its name, so the caller must log it."""
         return cls(f"the server failed to use the line ({type(error).__name__})", hint="See the server's log")
 
 
 class TransportClosed(TransportError):
-    """The peer closed the line, or it was pulled. Open it again before the next use."""
+    """The peer closed the line, or the cable was pulled. Open the line again before the next use."""
 
     code = "transport.closed"
 
 
 class TransportTimeout(TransportError):
-    """The peer did not send or take a byte before the deadline."""
+    """The peer did not send or accept a byte before the deadline."""
 
     code = "transport.timeout"
 
 
 class ProtocolError(FastFlightError):
-    """What came over the line is not what the protocol allows here."""
+    """The bytes that came over the line break the protocol."""
 
     code = "protocol"
 
@@ -86,7 +87,7 @@ class ProtocolError(FastFlightError):
 class DeviceError(FastFlightError):
     """The board understood the request and could not carry it out.
 
-    `errno` is the name of the board's error number (`"EISDIR"`), where it gave one.
+    `errno` is the name of the board's error number (`"EISDIR"`), if it gave one.
     """
 
     code = "device"
@@ -126,19 +127,19 @@ class DeviceException(DeviceError):
 
 
 class StorageError(FastFlightError):
-    """The host could not write or read what it keeps. What was acknowledged before is still there."""
+    """The host could not write or read its stored data. Rows that were acknowledged before are still there."""
 
     code = "storage"
 
 
 class StorageFull(StorageError):
-    """The host's disk has no room (ENOSPC, EDQUOT). Nothing of what failed is kept; try again when there is room."""
+    """The host's disk has no room (ENOSPC, EDQUOT). Nothing of the failed write is kept; try again with more room."""
 
     code = "storage.full"
 
 
 class BusyError(FastFlightError):
-    """Somebody else holds it. `holder` says who, when that is known."""
+    """Another holder has it. `holder` is the holder's name, if it is known."""
 
     code = "busy"
 
@@ -148,7 +149,7 @@ class BusyError(FastFlightError):
 
 
 class SequenceConflict(BusyError):
-    """An append said that its rows come at `expected`; the next sequence number of the log is `actual`."""
+    """An append expected the sequence number `expected`, but the next one of the log is `actual`."""
 
     code = "busy.sequence"
 
@@ -163,9 +164,10 @@ class SequenceConflict(BusyError):
 
 
 class ResourceExhausted(BusyError):
-    """`limit` is met (`scope`): of streams on the `server`, of other `calls`, of one `identity` or `device`.
+    """A limit of the server is reached; the request was not begun. Ask again after `retry_after_seconds`.
 
-    What was asked for was not begun. Ask again after `retry_after_seconds`.
+    `scope` names the limit: of streams on the `server`, of other `calls`, of one `identity` or `device`. `limit` is its
+    size.
     """
 
     code = "resource_exhausted"
@@ -180,37 +182,37 @@ class ResourceExhausted(BusyError):
 
 
 class RequestError(FastFlightError):
-    """The request cannot be served as it stands; sending it again unchanged will not help."""
+    """The request cannot be served. Change it: sending it again unchanged will not help."""
 
     code = "request"
 
 
 class UnknownName(RequestError):
-    """The request names a device, path or dataset that does not exist here."""
+    """The request names something that does not exist here, such as a device or a recording."""
 
     code = "request.unknown_name"
 
 
 class AccessError(FastFlightError):
-    """Whoever asks may not have it. Nothing was done."""
+    """The caller has no right to this. Nothing was done."""
 
     code = "access"
 
 
 class Unauthenticated(AccessError):
-    """No proof of who asks was given, or none that is good. It never says what there would be to see."""
+    """The request has no valid proof of identity. The error never reveals what exists on the server."""
 
     code = "access.unauthenticated"
 
 
 class Forbidden(AccessError):
-    """It is known who asks, and that this is not granted."""
+    """The caller's identity is proven, and lacks the right to this."""
 
     code = "access.forbidden"
 
 
 class Stopped(FastFlightError):
-    """Work ended before it was done: cancelled, or the server that did it shuts down. Ask again."""
+    """The work ended before it was done: it was cancelled, or the server shuts down. Ask again."""
 
     code = "stopped"
 
@@ -222,14 +224,14 @@ class DataError(FastFlightError):
 
 
 class IncompleteWarning(UserWarning):
-    """An answer did not fail and yet lacks rows: devices could not be read, or most rows do not fit the schema."""
+    """An answer is incomplete but has not failed: devices could not be read, or most rows do not fit the schema."""
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """Say what is allowed where `name` stands, nearest match first: text for a `hint`."""
+    """Return a `hint` that lists the allowed names. If one is similar to `name`, the hint suggests it first."""
     names = sorted(allowed)
     if not names:
         return "There are none"
     close = difflib.get_close_matches(name, names, n=1)
-    listed = ", ".join(names)
-    return f"Did you mean {close[0]!r}? Known: {listed}" if close else f"Known: {listed}"
+    known = f"Known: {', '.join(names)}"
+    return f"Did you mean {close[0]!r}? {known}" if close else known

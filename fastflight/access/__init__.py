@@ -1,1 +1,1 @@
-"""Identities and what they may do: tokens and certificates, scopes, and the actions that are carried out for them."""
+"""Identities and their rights: tokens, certificates and scopes. Also the actions that servers run for callers."""

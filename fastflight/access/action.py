@@ -1,6 +1,6 @@
-"""Actions: what can be asked of a server beside rows. A table of them is given to each edge.
+"""Actions: what clients can ask of a server besides rows. Each edge gets a table of them.
 
-Each declares what it demands of who asks; what declares nothing demands an administrator.
+Each action declares the verb that its caller needs. By default that is `admin`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ Result = Mapping[str, Any]
 
 
 class Body(BaseModel):
-    """What all bodies share: unknown keys are refused. An action without a body takes an empty one."""
+    """The base of the bodies of actions. Unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class EmptyBody(Body):
-    """The body of an action that needs none: empty, or `{}`."""
+    """The body of an action that needs none: no bytes, or `{}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action: its wire name, a sentence on it, the model of its JSON body, and the function that serves it.
+    """One action: its wire name, a sentence that describes it, the model of its JSON body, and its function.
 
-    `run` is called in the handler's thread with the decoded body; each mapping it gives is one JSON result. `at_once`:
-    it waits for nothing, and is carried out however many calls there are.
+    `run` is called in the handler's thread with the decoded body. Each mapping that it yields is one JSON result. An
+    action that is `at_once` never waits, and runs without admission.
 
-    `verb` is what it takes on the device that its body names, or on the server where it names none; None: whoever has
-    proven who they are may. A `public` one is for all who reach the port. `shown` is what an identity gets of a result:
-    None, and it gets nothing of it.
+    `verb` is the verb that the caller needs on the device that the body names, or on the server if the body names none;
+    None: every authenticated caller may run it. A `public` action is for everybody who reaches the port. `shown`
+    returns the part of a result that an identity may see, or None.
     """
 
     name: str
@@ -51,9 +51,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class RawAction:
-    """One whose body is not JSON: `run` takes it as it is, and who asks, and gives the results' bytes, at once.
+    """An action whose body is not JSON. `run` takes the bytes of the body and the caller, and yields bytes.
 
-    What it demands it looks at by itself.
+    It must not wait, and checks the caller's rights itself.
     """
 
     name: str

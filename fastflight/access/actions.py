@@ -1,4 +1,4 @@
-"""The actions of one server, by name, for whichever edge is asked to carry one out."""
+"""The actions of one server by name, for every edge that runs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from fastflight.access.action import Action, Body, RawAction
-from fastflight.access.authority import Authority, shown
+from fastflight.access.authority import Authority, visible_part
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.errors import RequestError, nearest
 from fastflight.service import wire
@@ -17,7 +17,7 @@ from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, MAX_KEPT_REQUESTS
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An action with its decoded body: `results` carries it out. `device`: the one that it is about."""
+    """An action with its decoded body. `results` runs it. `device` is the device that the body names, if any."""
 
     results: Callable[[], Iterator[bytes]]
     at_once: bool
@@ -25,7 +25,7 @@ class Call:
 
 
 class Actions:
-    """A table of actions, carried out for whom `authority` lets. Each name is there once."""
+    """A table of actions, which checks each call with `authority`. Names must be unique."""
 
     def __init__(self, actions: Iterable[Action | RawAction], authority: Authority | None = None) -> None:
         self._actions: dict[str, Action | RawAction] = {}
@@ -34,39 +34,39 @@ class Actions:
             if action.name in self._actions:
                 raise ValueError(f"two actions called {action.name}")
             self._actions[action.name] = action
-        # The same bytes are decoded once; what is refused is looked at each time.
-        self._kept = functools.lru_cache(MAX_KEPT_REQUESTS)(_decoded)
+        # Bodies are cached by their bytes; errors are not.
+        self._cached = functools.lru_cache(MAX_KEPT_REQUESTS)(_decode)
 
     def __iter__(self) -> Iterator[Action | RawAction]:
         return iter(self._actions.values())
 
     def call(self, name: str, body: bytes, identity: Identity = ANYBODY) -> Call:
-        """What `name` with `body` asks for, or `RequestError`, or `AccessError`. Nothing is begun.
+        """Return the call of the action `name` with `body`, without running it.
 
-        Who is `NOBODY` is told so before their body is looked at, save where the action is public.
+        Raise `RequestError` or `AccessError`. `NOBODY` gets `Unauthenticated` before its body is decoded, except for
+        public actions.
         """
-        found = self._actions.get(name)
-        if identity is NOBODY and not (isinstance(found, Action) and found.public):
+        action = self._actions.get(name)
+        if identity is NOBODY and not (isinstance(action, Action) and action.public):
             raise unproven()
-        if name not in self._actions:
+        if action is None:
             raise RequestError("no such action", where=wire.shortened(name), hint=nearest(name, self._actions))
-        action = self._actions[name]
         if isinstance(action, RawAction):
             run = action.run
             return Call(lambda: iter(run(body, identity)), at_once=True)
-        given = self._kept(action, body) if len(body) <= MAX_KEPT_REQUEST_BYTES else _decoded(action, body)
-        self._authority.permit(identity, action, given)
+        decoded = self._cached(action, body) if len(body) <= MAX_KEPT_REQUEST_BYTES else _decode(action, body)
+        self._authority.permit(identity, action, decoded)
         return Call(
-            functools.partial(_results, action, given, identity), action.at_once, getattr(given, "device", None)
+            functools.partial(_results, action, decoded, identity), action.at_once, getattr(decoded, "device", None)
         )
 
 
-def _results(action: Action, given: Body, identity: Identity) -> Iterator[bytes]:
-    for result in action.run(given):
-        told = shown(action, identity, result)
-        if told is not None:
-            yield json.dumps(told, default=str).encode()
+def _results(action: Action, body: Body, identity: Identity) -> Iterator[bytes]:
+    for result in action.run(body):
+        visible = visible_part(action, identity, result)
+        if visible is not None:
+            yield json.dumps(visible, default=str).encode()
 
 
-def _decoded(action: Action, body: bytes) -> Body:
+def _decode(action: Action, body: bytes) -> Body:
     return wire.validate(action.body, wire.parse(body or b"{}", action.name))

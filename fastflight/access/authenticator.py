@@ -1,8 +1,9 @@
-"""Who asks: from an Authorization header's value, or a certificate's name that TLS has proven, to an `Identity`.
+"""Identifies callers by the value of an Authorization header, or by the name of a certificate that TLS has verified.
 
-The book is looked at again while the server runs: what was revoked is good for `LOOK_SECONDS` more at most, and streams
-ask by `still` whether what they began with holds. One that cannot be read, or says nothing that can be understood, is
-logged, and the last good one stays: a slip of an editor locks nobody out, and lets nobody in.
+The book of tokens and certificates is read again when it changes, so a revoked token is valid for at most
+`LOOK_SECONDS` more. Streams call `still` to check that the proof with which they began is still valid. If the book
+cannot be read or decoded, that is logged, and the last good book stays in use: a mistake while editing the file locks
+nobody out and lets nobody in.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from dataclasses import dataclass, field
 import structlog
 
 from fastflight.access.identity import ANYBODY, Identity, unproven
-from fastflight.access.tokens import Book, matching, shown
+from fastflight.access.tokens import Book, matching, parse_authorization
 from fastflight.errors import FastFlightError
 
 log = structlog.get_logger(__name__)
 
 
-# A look is a `stat` of one file.
+# How often the book is checked for changes. A check is a `stat` of one file.
 LOOK_SECONDS = 1.0
 
 
@@ -47,9 +48,9 @@ class Authenticator:
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`read` gives the book where it has changed since the last time, else None; it must give one now.
+        """`read` returns the book if it has changed since the last call, else None. The first call is made here.
 
-        Raises what `read` raises, and `RequestError` for what is no book. `clock`: the time of the epoch.
+        Raise what `read` raises, and `RequestError` if the data is not a book. `clock` returns seconds since 1970.
         """
         self._read = read
         self._clock = clock
@@ -60,16 +61,22 @@ class Authenticator:
         self._take(Book.decode(read() or b""))
 
     def authenticate(self, authorization: str) -> Identity:
-        """Who shows this. `Unauthenticated`, in the same words whatever is wrong with it."""
+        """Return the identity for the value of an Authorization header.
+
+        Raise `Unauthenticated`, with the same text whatever is wrong.
+        """
         self._look()
-        name, text = shown(authorization)
+        name, text = parse_authorization(authorization)
         token = matching(self._tokens, text)
         if token is None or name not in ("", token.name) or not token.good_at(self._clock()):
             raise unproven()
         return token.identity
 
     def certified(self, name: str) -> Identity:
-        """Who has the certificate of this name, which TLS has proven. `Unauthenticated` if the book has none such."""
+        """Return the identity for a certificate's name, which TLS has verified.
+
+        Raise `Unauthenticated` if the name is not in the book.
+        """
         self._look()
         identity = self._certificates.get(name)
         if identity is None:
@@ -77,7 +84,7 @@ class Authenticator:
         return identity
 
     def still(self, identity: Identity) -> bool:
-        """Whether what was proven holds, and grants what it did."""
+        """Whether the identity's token or certificate is still valid and has the same scopes."""
         if identity is ANYBODY:
             return True
         self._look()
@@ -99,7 +106,7 @@ class Authenticator:
         except FastFlightError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.error("the tokens cannot be read: those that were known stay", error=self._trouble)
+                log.error("the tokens cannot be read: the last good ones stay in use", error=self._trouble)
         finally:
             self._looking.release()
 

@@ -1,8 +1,8 @@
-"""Whether who asks may: the one place where a request, or an action, meets an identity.
+"""Authorization: decides whether an identity may make a request or run an action. No other module does.
 
-What is demanded is data, declared where a request type or an action is (`Request.demands`, `Action.verb`). A device of
-which an identity has no scope is answered as one that is not there, in the same words: nobody learns names by trying.
-`ANYBODY` passes at once: then each source says by itself what there is.
+Request types and actions declare the verbs that they require (`Request.demands`, `Action.verb`). Devices on which an
+identity has no scope are hidden from it: it gets the same error as for a device that does not exist, so that nobody
+learns names by trying. `ANYBODY` passes all checks; the sources themselves refuse devices that do not exist.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from fastflight.service.wire import shortened
 R = TypeVar("R", bound=Request)
 Names = Callable[[], Collection[str]]
 
-# As the refusals of `service.dispatch`.
+# The participles for error messages, as in `service.dispatch`.
 DONE: dict[Doing, str] = {"read": "read", "write": "written", "exchange": "exchanged", "describe": "described"}
 
 
 class Authority:
-    """Decides for one server. `devices` and `recordings` give the names that there are; None where they are not known.
+    """Decides for one server. `devices` and `recordings` return the names that exist, or are None if that is not known.
 
-    Where they are not, nothing is said of names: whoever does know them refuses those that are not there.
+    Without the names, existence is not checked here: the source refuses names that do not exist.
     """
 
     def __init__(self, devices: Names | None = None, recordings: Names | None = None) -> None:
@@ -34,19 +34,18 @@ class Authority:
         self._recordings = recordings
 
     def authorize(self, identity: Identity, request: R, doing: Doing) -> R:
-        """The request as `identity` may have it: itself, or one that leaves out what does not exist for them.
+        """Return the request as `identity` may make it: unchanged, or without the devices that are hidden from it.
 
-        Raises `Forbidden`; `UnknownName` for a device that is not there, or not for them; `Unauthenticated` for
-        `NOBODY`.
+        Raise `Forbidden`; `UnknownName` for a device that does not exist or is hidden; `Unauthenticated` for `NOBODY`.
         """
         if identity is ANYBODY:
             return request
         if identity is NOBODY:
             raise unproven()
-        asked: Doing = "read" if doing == "describe" else doing
-        if asked not in request.demands:
+        operation: Doing = "read" if doing == "describe" else doing
+        if operation not in request.demands:
             raise RequestError(f"{request.type} cannot be {DONE[doing]}", where="type")
-        verb = request.demands[asked]
+        verb = request.demands[operation]
         interrupts = bool(getattr(request, "interrupt", False))
         if isinstance(request, FleetFile):
             return request.narrowed(lambda name: _takes(identity, name, interrupts))
@@ -59,7 +58,7 @@ class Authority:
         return request
 
     def permit(self, identity: Identity, action: Action, body: Body) -> None:
-        """Raise, as `authorize` does, unless `identity` may have `action` carried out."""
+        """Raise, as `authorize` does, unless `identity` may run `action`."""
         if identity is ANYBODY or action.public:
             return
         if identity is NOBODY:
@@ -72,16 +71,16 @@ class Authority:
 
 
 class Listing:
-    """What of a listing exists for `identity`: the requests that they may read."""
+    """Filters a listing for `identity`, which sees only the requests that it may read."""
 
     def __init__(self, authority: Authority, identity: Identity) -> None:
         self._authority = authority
         self._identity = identity
 
     def takes(self, kind: type[Request], name: str) -> bool:
-        """Whether the device or recording of a name is to be asked what it has of a `kind` of requests.
+        """Whether to ask the device or recording of a name for its requests of a `kind`.
 
-        A file of the fleet is one of those that several devices have of which this is so.
+        For `FleetFile`, the listing has the files of those devices for which this returns True.
         """
         if self._identity is ANYBODY:
             return True
@@ -89,7 +88,7 @@ class Listing:
         return verb is not None and self._identity.may(verb, name)
 
     def has(self, request: Request) -> bool:
-        """Whether `request` is to be listed."""
+        """Whether to list `request`."""
         if self._identity is ANYBODY:
             return True
         try:
@@ -99,13 +98,13 @@ class Listing:
         return True
 
 
-def shown(action: Action, identity: Identity, result: Result) -> Result | None:
-    """What `identity` gets of a result of `action`: None for nothing."""
+def visible_part(action: Action, identity: Identity, result: Result) -> Result | None:
+    """Return the part of a result of `action` that `identity` may see; None if it may see nothing."""
     return result if identity is ANYBODY or action.shown is None else action.shown(identity, result)
 
 
 def _takes(identity: Identity, device: str, interrupts: bool) -> bool:
-    """Whether a fleet has the device for `identity`. `Forbidden` where it does, and they may not interrupt it."""
+    """Whether `identity` may read the device in a fleet. Raise `Forbidden` if it may, but may not interrupt it."""
     if not identity.may(Verb.READ, device):
         return False
     if interrupts:
@@ -120,8 +119,8 @@ def _require(identity: Identity, verb: Verb, device: str | None, names: Names | 
     known = None if names is None else names()
     exists = identity.sees(device) or identity.may(verb, device)
     if not exists or (known is not None and device not in known):
-        seen = () if known is None else [name for name in known if identity.sees(name)]
+        visible = () if known is None else [name for name in known if identity.sees(name)]
         raise UnknownName(
-            f"no such {what}", where=shortened(device), hint="" if known is None else nearest(device, seen)
+            f"no such {what}", where=shortened(device), hint="" if known is None else nearest(device, visible)
         )
     identity.require(verb, device)

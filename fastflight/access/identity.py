@@ -1,9 +1,10 @@
-"""Who asks, and what they may do.
+"""Identities of callers, and their rights.
 
-An `Identity` is a name that was proven (by a token, a certificate) and its scopes; `ANYBODY` asks where a server wants
-no proof, and may do everything. A scope is verbs on devices: `read,write:weather-*`, `exec:bench`, `admin:*`.
+An `Identity` is a name that was proven (by a token or a certificate) and its scopes. A scope grants verbs on devices:
+`read,write:weather-*`, `exec:bench`, `admin:*`. On a server without authentication every caller is `ANYBODY`, who may
+do everything.
 
-Someone with no scope at all on a device is told that there is no such device, as if that were so.
+A device on which an identity has no scope is hidden from it: the error is the same as for a device that does not exist.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from fnmatch import fnmatchcase
 from fastflight.errors import Forbidden, RequestError, Unauthenticated, UnknownName, nearest
 from fastflight.service.requests import Verb
 
-# As a device's name, and the characters of a glob.
+# The characters of device names and of globs.
 GLOB = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,255}")
-# Of one identity: each is looked at for each request.
+# Scopes of one identity: all of them are checked for each request.
 MAX_SCOPES = 64
-# What stands for all devices, also those that are not there yet.
+# The glob for all devices, also for those that will be added.
 EVERY = "*"
 
 
@@ -37,7 +38,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A name and what it may do. `credential`: what proved it; no secret, and empty where there was no proof."""
+    """A name and its scopes. `credential` says what proved the name (not a secret); empty if nothing did."""
 
     name: str
     scopes: tuple[Scope, ...]
@@ -48,15 +49,15 @@ class Identity:
         return any(verb in scope.verbs and fnmatchcase(device, scope.devices) for scope in self.scopes)
 
     def sees(self, device: str) -> bool:
-        """Whether anything is granted on `device`: to others it does not exist."""
+        """Whether any verb except `admin` is granted on `device`. If not, the device is hidden from this identity."""
         return any(fnmatchcase(device, scope.devices) for scope in self.scopes if scope.verbs != {Verb.ADMIN})
 
     def may_admin(self) -> bool:
-        """Whether the server itself is this one's to look into and to steer."""
+        """Whether this identity may administer the server itself."""
         return any(Verb.ADMIN in scope.verbs and scope.devices == EVERY for scope in self.scopes)
 
     def require(self, verb: Verb, device: str) -> None:
-        """Raise `Forbidden` unless `verb` is granted on `device`, `UnknownName` if nothing is."""
+        """Raise `Forbidden` unless `verb` is granted on `device`; raise `UnknownName` if no verb is."""
         if self.may(verb, device):
             return
         if not self.sees(device):
@@ -67,43 +68,43 @@ class Identity:
         )
 
     def require_admin(self) -> None:
-        """Raise `Forbidden` unless the server itself is this one's to steer."""
+        """Raise `Forbidden` unless this identity may administer the server itself."""
         if not self.may_admin():
             raise Forbidden(f"{self.name} may not administer this server", hint="It takes the scope admin:*")
 
 
 def scope(text: str) -> Scope:
-    """The scope that `text` means; `RequestError` says what is wrong with it."""
+    """Return the scope that `text` means, or raise `RequestError`."""
     verbs, colon, devices = text.partition(":")
     if not colon or not GLOB.fullmatch(devices):
         raise RequestError("not VERBS:DEVICES", where=text[:100], hint="As in read,write:weather-* or admin:*")
-    given: set[Verb] = set()
+    granted: set[Verb] = set()
     for verb in verbs.split(","):
         if verb not in set(Verb):
             raise RequestError(
                 "no such verb", where=verb[:100], hint=nearest(verb[:100], [each.value for each in Verb])
             )
-        given.add(Verb(verb))
-    return Scope(frozenset(given), devices)
+        granted.add(Verb(verb))
+    return Scope(frozenset(granted), devices)
 
 
 def scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
-    """The scopes of one identity."""
+    """Return the scopes of one identity. Raise `RequestError` for a bad one, or for too many."""
     found = tuple(scope(text) for text in texts)
     if len(found) > MAX_SCOPES:
         raise RequestError(f"{len(found)} scopes are too many: {MAX_SCOPES} are allowed", hint="Use globs")
     return found
 
 
-# Where no proof is wanted: whoever reaches the port. Only loopback is served so.
+# The caller on a server without authentication: everybody who reaches the port.
 ANYBODY = Identity("anybody", (Scope(frozenset(Verb), EVERY),))
-# Who gave no proof where it is wanted: may ask how the server is, and nothing else.
+# A caller without a proof on a server with authentication: may run public actions, such as `health`, and nothing else.
 NOBODY = Identity("nobody", ())
 
 
 def unproven() -> Unauthenticated:
-    """What whoever gives no good proof is told, whatever they asked and whatever was wrong with it."""
+    """Return the error for every caller without a valid proof, whatever the request and whatever is wrong."""
     return Unauthenticated(
-        "this server wants to know who asks, and was shown nothing that it knows",
-        hint="Send a token of its own, as in Authorization: Bearer ff_...; fastflight's commands take --token-file",
+        "this server requires authentication, and the request has no valid token or certificate",
+        hint="Send a token of this server as Authorization: Bearer ff_...; fastflight's commands take --token-file",
     )

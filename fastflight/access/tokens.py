@@ -1,8 +1,8 @@
-"""Proofs of who asks: tokens and certificates' names, and the book that says what they are worth.
+"""Tokens and certificate names, which prove identities, and the book that has their scopes.
 
-A token is `ff_<id>_<secret>`. The book keeps of it the id, the SHA-256 of the secret, a name, scopes and times: whoever
-reads the book gets in with nothing of it. 256 random bits need no slow hash. A client's certificate, which TLS has
-proven, is worth what the book says of its name. No I/O here: `Authenticator` is given what reads the book.
+A token is `ff_<id>_<secret>`. The book has its id, the SHA-256 of the secret, a name, scopes and times, so nobody can
+use the content of the book as a token. The secret has 256 random bits and needs no slow hash. A client's certificate is
+verified by TLS; the book has the scopes for its name. No I/O here: `Authenticator` gets a function that reads the book.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, Scope, scopes
 from fastflight.errors import RequestError, UnknownName
 
-# Enough for a token of each of a laboratory's people and programs; all of the book is read again at each change.
+# Enough for the people and programs of a laboratory. The whole book is read again at each change.
 MAX_ENTRIES = 1000
 MAX_BOOK_BYTES = 1024 * 1024
-# Base64 of the longest name and a token is a third of this; what is longer is no proof.
+# Base64 of the longest name and a token takes a third of this; a longer value is refused.
 MAX_AUTHORIZATION_CHARACTERS = 1024
 # No colon, which ends the name in Basic, and nothing that a log would have to quote.
 NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
-# What a certificate may be known by: an e-mail address, a host's name, a URI, or a common name with blanks.
+# The name in a certificate: an e-mail address, a host's name, a URI, or a common name with blanks.
 CERTIFICATE_NAME = re.compile(r"[ -~]{1,255}")
 TOKEN = re.compile(r"ff_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
-# What gRPC calls every certificate whose first alternative name is of a kind that it does not tell.
+# The name that gRPC reports for every certificate whose first alternative name is of a kind that it does not support.
 OTHER_KINDS = "other types of SAN"
-# That, and what callers without a proof are called, in logs and in answers.
+# Names that identify nobody in particular: this one, and those of callers without a proof in logs and answers.
 RESERVED = frozenset({ANYBODY.name, NOBODY.name, OTHER_KINDS})
 ID_BYTES = 8
 SECRET_BYTES = 32
-# What an id that is not in the book is compared with, for the same time.
+# Secrets of ids that are not in the book are compared with this, so that the comparison takes the same time.
 NO_DIGEST = hashlib.sha256(secrets.token_bytes(SECRET_BYTES)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token; the `digest` is that of its secret."""
+    """An entry for a token. `digest` is the SHA-256 of its secret."""
 
     id: str
     name: str
@@ -57,36 +57,36 @@ class Token:
 
     @property
     def identity(self) -> Identity:
-        """Who shows it."""
+        """The identity of a caller with this token."""
         return Identity(self.name, self.scopes, self.id)
 
     def good_at(self, seconds: float) -> bool:
-        """Whether it has not expired at a time of the epoch."""
+        """Whether the token has not expired at a time, in seconds since 1970."""
         return self.expires is None or seconds < self.expires.timestamp()
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a client is worth whose certificate names it so: by its first alternative name, or its common name."""
+    """An entry for a certificate. `name` is its first alternative name, or its common name if it has none."""
 
     name: str
     scopes: tuple[Scope, ...]
 
     @property
     def identity(self) -> Identity:
-        """Who shows it."""
+        """The identity of a caller with this certificate."""
         return Identity(self.name, self.scopes, f"certificate {self.name}")
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """The tokens and certificates of a server. A name may have several tokens: the old and the new one."""
+    """The tokens and certificates of a server. A name may have several tokens, such as an old and a new one."""
 
     tokens: tuple[Token, ...] = ()
     certificates: tuple[Certificate, ...] = ()
 
     def encode(self) -> bytes:
-        """For the file: JSON, an entry after another, that a person can read and change."""
+        """Return the content of the file: JSON that a person can read and edit."""
         return json.dumps(
             {
                 "tokens": [
@@ -110,20 +110,23 @@ class Book:
 
     @classmethod
     def decode(cls, data: bytes) -> Book:
-        """What `encode` made, or a person. `RequestError` says where it is wrong, and repeats nothing of it."""
+        """Return the book in a file's content, which `encode` or a person has written.
+
+        Raise `RequestError`, which says where the content is wrong but repeats nothing of it.
+        """
         if len(data) > MAX_BOOK_BYTES:
             raise RequestError(f"longer than {MAX_BOOK_BYTES} bytes: not a file of tokens")
         try:
-            given = _Book.model_validate_json(data, strict=True)
+            entries = _Book.model_validate_json(data, strict=True)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise RequestError(first["msg"].removeprefix("Value error, "), where=where) from None
         tokens = tuple(
             Token(each.id, each.name, each.sha256, scopes(each.scopes), each.created, each.expires)
-            for each in given.tokens
+            for each in entries.tokens
         )
-        certificates = tuple(Certificate(each.name, scopes(each.scopes)) for each in given.certificates)
+        certificates = tuple(Certificate(each.name, scopes(each.scopes)) for each in entries.certificates)
         for name in (*(each.name for each in tokens), *(each.name for each in certificates)):
             unreserved(name)
         for kind, keys in (("id", [each.id for each in tokens]), ("name", [each.name for each in certificates])):
@@ -132,7 +135,10 @@ class Book:
         return cls(tokens, certificates)
 
     def adding(self, *entries: Token | Certificate) -> Book:
-        """With these as well; a certificate's entry replaces that of the same name. `RequestError` if it is full."""
+        """Return the book with more entries. A certificate's entry replaces the one with the same name.
+
+        Raise `RequestError` if there are too many entries.
+        """
         names = {each.name for each in entries if isinstance(each, Certificate)}
         tokens = (*self.tokens, *(each for each in entries if isinstance(each, Token)))
         others = (each for each in self.certificates if each.name not in names)
@@ -142,7 +148,10 @@ class Book:
         return Book(tokens, certificates)
 
     def without(self, name: str) -> Book:
-        """Without the token of this id, or all tokens and the certificate of this name. `UnknownName` if none is."""
+        """Return the book without the token of this id, or without all tokens and the certificate of this name.
+
+        Raise `UnknownName` if there is none.
+        """
         left = Book(
             tuple(each for each in self.tokens if name not in (each.id, each.name)),
             tuple(each for each in self.certificates if each.name != name),
@@ -180,7 +189,10 @@ class _Book(BaseModel):
 def issued(
     name: str, granted: Iterable[Scope], created: datetime, expires: datetime | None = None
 ) -> tuple[Token, str]:
-    """A new token: what is kept of it, and itself, which is not to be had again. `RequestError` for a bad name."""
+    """Make a new token. Return its entry for the book, and the token itself, which is not stored anywhere.
+
+    Raise `RequestError` for a bad name.
+    """
     if not NAME.fullmatch(name):
         raise RequestError("not a name for a token", where=name[:80], hint="Use letters, digits, _ . @ -, at most 64")
     unreserved(name)
@@ -189,18 +201,21 @@ def issued(
 
 
 def unreserved(name: str) -> None:
-    """`RequestError` for the name of a token or a certificate that is nobody's in particular."""
+    """Raise `RequestError` if a token or certificate may not have this name."""
     if name in RESERVED:
         raise RequestError("this name is for callers without a proof of it", where=name, hint="Choose another")
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret."""
+    """Return the digest of a secret, for the book."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def shown(authorization: str) -> tuple[str, str]:
-    """The name, if one is said, and the token in a header's value, whichever way it is given. Empty for none."""
+def parse_authorization(authorization: str) -> tuple[str, str]:
+    """Return the name and the token in the value of an Authorization header (Bearer or Basic).
+
+    Both are "" if the value is malformed; the name is "" for Bearer.
+    """
     if len(authorization) > MAX_AUTHORIZATION_CHARACTERS:
         return "", ""
     scheme, _, value = authorization.partition(" ")
@@ -217,7 +232,7 @@ def shown(authorization: str) -> tuple[str, str]:
 
 
 def matching(tokens: dict[str, Token], text: str) -> Token | None:
-    """The token that `text` is. One whose id is not known takes the same work."""
+    """Return the entry of the token `text`, or None. An unknown id takes as much time as a wrong secret."""
     parts = TOKEN.fullmatch(text)
     id_, secret = parts.groups() if parts is not None else ("", "")
     known = tokens.get(id_)
@@ -226,5 +241,5 @@ def matching(tokens: dict[str, Token], text: str) -> Token | None:
 
 
 def bearer(token: str) -> str:
-    """The header's value that shows a token."""
+    """Return the value of the Authorization header for a token."""
     return f"Bearer {token}"

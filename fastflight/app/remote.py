@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
-from fastflight.access.tokens import bearer, shown
+from fastflight.access.tokens import bearer, parse_authorization
 from fastflight.app.revocation import RevocationCheck
 from fastflight.client.asking import work_in_thread
 from fastflight.client.call import single
@@ -76,7 +76,7 @@ class RemoteBackend:
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
         """Ask the server. A certificate is ignored: the gateway has not its key, and cannot pass it on."""
-        name, token = shown(authorization)
+        name, token = parse_authorization(authorization)
         if authorization and not token:
             raise unproven()
         asking = self._passing.with_authorization(bearer(token)) if token else self._connection

@@ -84,7 +84,7 @@ def traced(traceparent: str = "", *, tracestate: str = "", request_id: str = "")
     This affects the calls of the current thread or task. Servers that read these headers (`serve --trace`, or with
     tokens) write the trace into each log line. Each call outside such a block has its own id.
     """
-    current = trace.given(traceparent, tracestate=tracestate, request_id=request_id)
+    current = trace.client_trace(traceparent, tracestate=tracestate, request_id=request_id)
     with trace.within(current):
         yield current.request_id
 
@@ -95,7 +95,7 @@ def options(timeout: float | None = None, authorization: str = "") -> flight.Fli
     An empty `authorization` adds no header.
     """
     extra = [(b"authorization", authorization.encode())] if authorization else []
-    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.passed_on(), *extra])
+    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.outgoing_headers(), *extra])
 
 
 class _TokenMiddlewareFactory(flight.ClientMiddlewareFactory):  # type: ignore[misc]

@@ -26,7 +26,7 @@ from fastflight.client.rows import UploadRows
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
 from fastflight.service.requests import DeviceFile
-from fastflight.service.source import Kept
+from fastflight.service.source import PartialUpload
 
 # Called once, before the first byte is moved, with the bytes that are already there and the size of the file.
 Resuming = Callable[[int, int], None]
@@ -73,7 +73,7 @@ class PutFile(Steps):
             written = upload.run()
         return Copied(written.bytes, written.sha256 or sha256, self._resumed_at)
 
-    def _rest(self, kept: Kept) -> Iterator[pa.RecordBatch]:
+    def _rest(self, kept: PartialUpload) -> Iterator[pa.RecordBatch]:
         """Return the rows after the stored bytes if these are the beginning of this file, otherwise all rows."""
         with os_errors_of(self._source):
             if not 0 < kept.bytes <= self._size or not agrees(self._source, kept.algorithm, kept.digest, kept.bytes):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from fastflight.errors import DataError
-from fastflight.service.source import Kept
+from fastflight.service.source import PartialUpload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ class UploadRows:
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     total_bytes: int | None = None
-    after: Callable[[Kept], Iterator[pa.RecordBatch]] | None = None
+    after: Callable[[PartialUpload], Iterator[pa.RecordBatch]] | None = None
     paced: bool = False
 
 

@@ -28,7 +28,7 @@ from fastflight.client.progress import Report
 from fastflight.client.rows import UploadRows, rows_of
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
 from fastflight.service.requests import DeviceFile, Request
-from fastflight.service.source import Kept
+from fastflight.service.source import PartialUpload
 from fastflight.service.wire import encode
 
 # The server's do_put ends the write as a failure when it receives a message with this key.
@@ -60,7 +60,7 @@ class Upload:
         # The server takes no more rows, or has ended the call.
         self._is_over = False
         self._last: dict[str, Any] = {}
-        self._stored: Kept | None = None
+        self._stored: PartialUpload | None = None
         # The errors that ended the write: from the thread that receives messages, and from sending. The first has the
         # server's reason.
         self._server_error: BaseException | None = None
@@ -132,7 +132,7 @@ class Upload:
             return rows.batches
         with self._changed:
             self._changed.wait_for(lambda: self._given_up or self._is_over or self._stored is not None)
-        return rows.after(self._stored or Kept())
+        return rows.after(self._stored or PartialUpload())
 
     def _await_rows(self, rows: int) -> None:
         """Wait until this number of rows is acknowledged, or the write is over."""
@@ -203,6 +203,6 @@ def _acknowledgement(body: bytes, location: str) -> dict[str, Any]:
     return answer
 
 
-def _stored(resume: Any, location: str) -> Kept:
+def _stored(resume: Any, location: str) -> PartialUpload:
     with understood("what the server kept", location):
-        return Kept(whole(resume["bytes"]), text(resume["algorithm"]), text(resume["digest"]))
+        return PartialUpload(whole(resume["bytes"]), text(resume["algorithm"]), text(resume["digest"]))

@@ -1,4 +1,4 @@
-"""Event loops in threads, and the adapters between threads and loops: bounded, cancellable, exact about their end."""
+"""Event loops in threads (shards), and the channels, locks and iterators that connect threads and loops."""
 
 from fastflight.concurrency.ahead import across, lots_ahead
 from fastflight.concurrency.channel import Cancelled, Channel, failure_of

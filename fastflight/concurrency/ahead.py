@@ -1,8 +1,9 @@
-"""Iterating an asynchronous source on a shard, ahead of a reader elsewhere.
+"""Iterates an asynchronous source on a shard, ahead of a reader elsewhere.
 
-`lots_ahead` is for a thread that blocks, `across` for a coroutine of another loop. Both read through a `Channel`: the
-source's end is the reader's end; its failure, of any kind, is raised after the items before it; what is stopped from
-outside is an error. Closing the reader cancels the iteration, and returns when the source's own clean-up has run.
+`lots_ahead` is for a reader that is a blocking thread, `across` for a coroutine of another loop. Both read through a
+`Channel`. The reader ends when the source ends. If the source fails, the reader gets the items before the failure, and
+then the error. If the iteration is stopped from outside, the reader gets an error, never a normal end. Closing the
+reader cancels the iteration and returns when the source's clean-up has run.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from fastflight.errors import Stopped
 
 T = TypeVar("T")
 
-# How long a closed reader waits for the source's clean-up: a board's recovery takes about two.
+# How long a closed reader waits for the source's clean-up: a board's recovery takes about two seconds.
 CLOSE_SECONDS = 5.0
-# Items after which the loop's other tasks have a turn, should the source never suspend by itself.
+# After this many items the loop's other tasks get a turn, in case the source never suspends by itself.
 ITEMS_PER_TURN = 16
 
-# Takes what is to be called when the reader is to end; None once there is nothing to call any more.
+# Takes a function to call when the reader must end, or None to remove it.
 WhenStopped: TypeAlias = Callable[[Callable[[], object] | None], object]
 
 
-def _never(tell: Callable[[], object] | None) -> None:
-    """For readers that nobody stops."""
+def _never(callback: Callable[[], object] | None) -> None:
+    """The default of `when_stopped`: nothing stops the reader."""
 
 
 def lots_ahead(
@@ -42,21 +43,24 @@ def lots_ahead(
     still_wanted: Callable[[], bool] = always,
     when_stopped: WhenStopped = _never,
 ) -> Generator[Sequence[T], None, None]:
-    """Iterate what `begin` gives on `shard`, from now on: lots of at least one item, for the calling thread.
+    """Start iterating the iterator that `begin` returns on `shard`. Yield lots of at least one item.
 
-    A reader that waits asks `still_wanted` every 0.5 s, and gets `Stopped` once it returns False, or what it raises.
-    `when_stopped` is given what cancels the iteration, from any thread and whatever the reader does: the reader gets
-    `Cancelled`. Close the generator, or drop it, to cancel the iteration.
+    The reader is a thread. While it waits, it calls `still_wanted` every 0.5 s, and raises `Stopped` once that returns
+    False, or the error that it raises. `when_stopped` gets a function that cancels the iteration, from any thread; the
+    reader then gets `Cancelled`. Close or drop the generator to cancel the iteration.
     """
     generator = _lots(_Producer(shard, begin, max_bytes, size_of), shard, still_wanted, when_stopped)
-    next(generator)  # from here on, closing it runs its `finally`: the source is closed even if it is never read
+    next(generator)  # to its first `yield`, so that closing it runs its `finally` even if no lot is read
     return generator
 
 
 async def across(
     shard: Shard, begin: Callable[[], AsyncIterator[T]], *, max_bytes: int, size_of: Callable[[T], int]
 ) -> AsyncGenerator[T, None]:
-    """Iterate what `begin` gives on `shard`, for a coroutine of any loop. On the shard's own it costs nothing."""
+    """Iterate the iterator that `begin` returns on `shard`, for a coroutine of any loop.
+
+    On the shard's own loop the items are passed on directly.
+    """
     if shard.loop is asyncio.get_running_loop():
         items = begin()
         try:
@@ -94,7 +98,7 @@ def _lots(
 
 
 class _Producer(Generic[T]):
-    """The side on the shard. What is private is touched on the loop only."""
+    """The side on the shard. Private attributes are used only on the shard's loop."""
 
     def __init__(
         self, shard: Shard, begin: Callable[[], AsyncIterator[T]], max_bytes: int, size_of: Callable[[T], int]
@@ -103,35 +107,35 @@ class _Producer(Generic[T]):
         self._shard = shard
         self._begin = begin
         self._size_of = size_of
-        # None when there is nothing to cancel.
+        # None if there is nothing to cancel.
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
-        # What is called when the source's clean-up has run; None once it has.
-        self._told: list[Wake] | None = []
+        # Functions to call when the source's clean-up has run; None once it has.
+        self._waiters: list[Wake] | None = []
         shard.spawn(self._run, self._end)
 
     def cancel(self, ended: Wake | None = None) -> None:
-        """End it: what waits is dropped. Then `ended` is called, on the loop. From any thread."""
+        """Cancel the iteration and drop what waits. Call `ended` on the loop after the clean-up. For any thread."""
         self.channel.cancel()
         self._shard.call(partial(self._cancel, ended))
 
     def _cancel(self, ended: Wake | None) -> None:
-        # Once: a second time would break off the source's clean-up.
+        # The task is cancelled once: a second time would interrupt the source's clean-up.
         self._cancelled = True
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-        if ended is not None and self._told is not None:
-            self._told.append(ended)
+        if ended is not None and self._waiters is not None:
+            self._waiters.append(ended)
         elif ended is not None:
-            _tell(ended)
+            _wake(ended)
 
     def _end(self) -> None:
-        # A task that is cancelled before its first step runs nothing that would say so.
+        # For a task that was cancelled before its first step: `_run` has not ended the channel.
         self.channel.fail(Stopped("the event loop is closed"))
-        told, self._told = self._told or [], None
-        for ended in told:
-            _tell(ended)
+        waiters, self._waiters = self._waiters or [], None
+        for ended in waiters:
+            _wake(ended)
 
     async def _run(self) -> None:
         try:
@@ -164,6 +168,6 @@ async def _close(items: object) -> None:
         await aclose()
 
 
-def _tell(ended: Wake) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop of who waits for it is closed
+def _wake(ended: Wake) -> None:
+    with contextlib.suppress(RuntimeError):  # the waiter's loop is closed
         ended()

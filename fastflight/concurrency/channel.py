@@ -1,18 +1,19 @@
-"""The one bounded hand-over between a producer and a consumer, each of them a thread or a coroutine.
+"""A bounded channel between producers and one consumer, each of them a thread or a coroutine.
 
-The producer adds items until `max_bytes` wait, then waits for room. The consumer takes all that waits in one lot, so
-that crossing threads costs one lock for a lot, and a wake-up only where the other side sleeps.
+A producer adds items until `max_bytes` wait, and then waits for room. The consumer takes all waiting items as one lot.
+So a lot costs one lock, and a wake-up only if the other side sleeps.
 
 A channel ends in exactly one of three ways:
 
-- `finish`: the consumer gets what waits, and then the end.
-- `fail`: the consumer gets what waits, and then the error.
-- `cancel`, by either side or by anybody else: what waits is dropped, and both sides get `Cancelled`, or the error that
-  it was cancelled with. That counts also after `finish`: what was dropped never looks like an end.
+- `finish`: the consumer gets the waiting items, and then the end.
+- `fail`: the consumer gets the waiting items, and then the error.
+- `cancel`, by any thread: the waiting items are dropped. The consumer gets the error of the cancellation or
+  `Cancelled`, the producers get `Cancelled`. This holds after `finish` as well, so dropped items never look like a
+  normal end.
 
 The core (`add`, `has_room`, `poll`, `finish`, `fail`, `cancel`) never waits and may be called from any thread. Threads
-wait in `put`, `take`, `lots` and iteration; coroutines in `room`, `atake` and asynchronous iteration. There is one
-consumer; a channel may have several producers, of which the last one to end says `finish`.
+wait in `put`, `take`, `lots` and iteration, coroutines in `room`, `atake` and asynchronous iteration. If a channel has
+several producers, the last one to end calls `finish`.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ T = TypeVar("T")
 
 # Wakes a side that waits. Called from any thread.
 Wake: TypeAlias = Callable[[], object]
-# Waits for an event. False: it gives up, and so does the call that waits. It may raise instead.
+# Waits for an event, and returns False to give up the call that waits. It may raise instead.
 Wait: TypeAlias = Callable[[threading.Event], bool]
 
 
 class Cancelled(Stopped):
-    """The channel was cancelled: by the other side, which has left, or from outside."""
+    """The channel was cancelled, by the other side or from outside."""
 
 
 def failure_of(raised: BaseException) -> Exception:
-    """The exception to raise for `raised`.
+    """Return the exception to raise in the reader for an exception of a source.
 
-    It is `raised` itself, unless that would end more than the answer, or look as if the reader had left: then it is
-    another one with `raised` as its cause, which for a cancelled source is `Stopped`.
+    An `Exception` is returned as it is. Others would end more than the answer (`SystemExit`), or look as if the reader
+    had left (`GeneratorExit`), so they become the cause of a new error. For a cancellation that is `Stopped`.
     """
     failure: Exception
     if isinstance(raised, asyncio.CancelledError | concurrent.futures.CancelledError):
@@ -59,7 +60,7 @@ def failure_of(raised: BaseException) -> Exception:
 
 
 class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
-    """Items on their way from producers to one consumer, at most `max_bytes` and one item of them waiting."""
+    """A channel in which at most `max_bytes` and one more item wait for the consumer."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -68,23 +69,23 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         self._bytes = 0
         self._ended = False
         self._cancelled = False
-        # An error holds the frames that it went through, and their batches: `cancel` drops it for that reason.
+        # An error refers to the frames that it was raised through, and to their batches. So `cancel` drops it.
         self._error: BaseException | None = None
-        # Sides that sleep; each is woken once.
+        # Wake the sides that sleep; each is called once.
         self._consumer: Wake | None = None
         self._producers: list[Wake] = []
-        # The consumer's own: what it took and has not looked at, and whether it has seen the end.
+        # Used by the consumer only: items that it has taken but not yet returned, and whether it has seen the end.
         self._lot: deque[T] = deque()
         self._turn = Turn()
         self.exhausted = False
 
     @property
     def starving(self) -> bool:
-        """Whether the consumer has taken everything, and waits for more."""
+        """Whether the consumer has taken all items and waits for more."""
         return self._consumer is not None
 
     def add(self, item: T, size: int) -> bool:
-        """Hand over one item of `size` bytes. False when the next one should wait for room. `Cancelled`."""
+        """Add one item of `size` bytes. Return False if the next one should wait for room. Raise `Cancelled`."""
         with self._lock:
             self._check_wanted()
             self._waiting.append(item)
@@ -96,7 +97,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         return room
 
     def has_room(self, wake: Wake) -> bool:
-        """Whether an item may be added now; if not, `wake` is called once that may have changed. `Cancelled`."""
+        """Return whether there is room for an item. If not, `wake` is called when there may be. Raise `Cancelled`."""
         with self._lock:
             self._check_wanted()
             if self._bytes < self._max_bytes:
@@ -105,13 +106,13 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             return False
 
     def poll(self, wake: Wake) -> deque[T] | None:
-        """All that waits, at least one item; empty at the end. None: nothing yet, and `wake` is called later.
+        """Return all waiting items; an empty lot at the end. If none waits, return None and call `wake` later.
 
-        Raises the error that the channel ended with, or `Cancelled`.
+        Raise the error that the channel ended with, or `Cancelled`.
         """
         with self._lock:
             if self._cancelled:
-                raise self._error or Cancelled("what waited was dropped")
+                raise self._error or Cancelled("the channel was cancelled")
             if not self._waiting and not self._ended:
                 self._consumer = wake
                 return None
@@ -125,17 +126,17 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         return lot
 
     def finish(self) -> None:
-        """There are no more items."""
+        """End the channel: there are no more items."""
         self._end(None)
 
     def fail(self, error: BaseException) -> None:
-        """There are no more items because of `error`."""
+        """End the channel with an error."""
         self._end(error)
 
     def cancel(self, error: BaseException | None = None) -> None:
-        """Drop what waits and wake both sides. The consumer gets the first error that anybody gave, or `Cancelled`.
+        """Drop the waiting items and wake both sides. The consumer gets the channel's first error, or `Cancelled`.
 
-        Without an `error` the consumer has left: an earlier one is dropped, since nobody will ask for it.
+        A call without an `error` means that the consumer has left. It drops an earlier error, which nobody will read.
         """
         with self._lock:
             if error is None:
@@ -152,14 +153,14 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         _wake(wakes)
 
     def check(self) -> None:
-        """Raise what the channel was cancelled with: for a consumer that takes its time over an item."""
+        """Raise if the channel was cancelled, for a consumer that works on an item for long."""
         if self._cancelled:
-            raise self._error or Cancelled("what waited was dropped")
+            raise self._error or Cancelled("the channel was cancelled")
 
     # For threads.
 
     def put(self, item: T, size: int, wait: Wait = threading.Event.wait) -> None:
-        """Add one item, once there is room."""
+        """Wait for room, and add one item."""
         room = threading.Event()
         while not self.has_room(room.set):
             wait(room)
@@ -167,7 +168,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         self.add(item, size)
 
     def take(self, wait: Wait = threading.Event.wait) -> deque[T] | None:
-        """All that waits, at least one item; empty at the end. None when `wait` gives up."""
+        """Wait for items and return all of them; an empty lot at the end. Return None if `wait` gives up."""
         came = threading.Event()
         while (lot := self.poll(came.set)) is None:
             if not wait(came):
@@ -176,7 +177,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         return lot
 
     def lots(self, look: Callable[[], object], seconds: float) -> Iterator[deque[T]]:
-        """What `take` gives, to the end. While it waits, it calls `look` every so many seconds, which may raise.
+        """Yield lots of items until the end. While it waits, it calls `look` every `seconds`; `look` may raise.
 
         A step that need not wait calls no function (`docs/architecture.md`, "Flight's threads").
         """
@@ -185,7 +186,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         while True:
             with self._lock:
                 if self._cancelled:
-                    raise self._error or Cancelled("what waited was dropped")
+                    raise self._error or Cancelled("the channel was cancelled")
                 lot, self._waiting, self._bytes = self._waiting, deque(), 0
                 producers, self._producers = self._producers, []
                 ended = self._ended
@@ -194,7 +195,7 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             for wake in producers:
                 try:
                     wake()
-                except RuntimeError:  # as in `_wake`, whose `suppress` would be a call
+                except RuntimeError:  # as in `_wake`, which is not used here because it would be a call
                     pass
             if lot:
                 yield lot
@@ -216,25 +217,25 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         return self._lot.popleft()
 
     def close(self) -> None:
-        """The consumer has left."""
+        """Cancel the channel: the consumer has left."""
         self.cancel()
 
     # For coroutines.
 
     async def aput(self, item: T, size: int) -> None:
-        """Add one item, once there is room."""
+        """Wait for room, and add one item."""
         await self.room()
         self.add(item, size)
 
     async def room(self) -> None:
-        """Wait until an item may be added."""
+        """Wait for room."""
         room, wake = loop_event()
         while not self.has_room(wake):
             await room.wait()
             room.clear()
 
     async def atake(self) -> deque[T]:
-        """All that waits, at least one item; empty at the end."""
+        """Wait for items and return all of them; an empty lot at the end."""
         came, wake = loop_event()
         while (lot := self.poll(wake)) is None:
             await came.wait()
@@ -252,13 +253,13 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         return self._lot.popleft()
 
     async def aclose(self) -> None:
-        """The consumer has left."""
+        """Cancel the channel: the consumer has left."""
         self.cancel()
 
     def _check_wanted(self) -> None:
-        """`_lock` is held."""
+        """Raise `Cancelled` if the channel was cancelled. The caller holds `_lock`."""
         if self._cancelled:
-            raise Cancelled("nobody takes the rest")
+            raise Cancelled("the reader takes no more items")
 
     def _end(self, error: BaseException | None) -> None:
         with self._lock:
@@ -272,11 +273,14 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
 
 def _wake(wakes: Iterable[Wake]) -> None:
     for wake in wakes:
-        with contextlib.suppress(RuntimeError):  # its loop is closed, and the side that waits with it
+        with contextlib.suppress(RuntimeError):  # the loop of the waiting side is closed, so nothing waits
             wake()
 
 
 def loop_event() -> tuple[asyncio.Event, Wake]:
-    """An event of the running loop, and what sets it from any thread: `RuntimeError` when the loop is closed."""
+    """Return an event of the running loop, and a function that sets it from any thread.
+
+    The function raises `RuntimeError` if the loop is closed.
+    """
     event = asyncio.Event()
     return event, partial(asyncio.get_running_loop().call_soon_threadsafe, event.set)

@@ -1,11 +1,11 @@
 """A fair lock with a named holder, for threads and for coroutines of any loop.
 
-`release` hands the lock to the longest waiting one, so no newcomer gets in between. A waiter that leaves (timeout,
-cancellation) at the moment it is handed the lock either keeps it and returns, or passes it on.
+`release` hands the lock to the waiter that has waited longest, so no newcomer gets in between. A waiter whose timeout
+or cancellation comes at the moment when it gets the lock either keeps the lock and returns, or passes it on.
 
-Two kinds of holders let it go early. An `IdleClaim` lapses when its holder has not used the lock for a while and
-somebody else asks. A background holder (`aheld_until_wanted`) comes after all others, is asked to give way by the first
-of them, and is never reported as the holder.
+Two kinds of holders give the lock up early. A holder with an `IdleClaim` must release the lock when it has not used it
+for a while and another waiter asks for it. A background holder (`aheld_until_wanted`) gets the lock after all other
+waiters. The first other waiter asks it to give way. It is never reported as the holder.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from dataclasses import dataclass
 
 from fastflight.errors import BusyError
 
-# Nobody knows when a person's tool will be done: a request behind one waits for a short command at most, then fails.
+# Nobody knows when a person's tool will be done. A waiter behind it waits only as long as a short command takes.
 LASTING_SECONDS = 1.0
 # A holder that gives way may first have to finish what cannot be interrupted, such as opening a port.
 GIVE_WAY_SECONDS = 15.0
 
 
 class IdleClaim:
-    """Lets a holder keep the lock while it uses it, or while nobody else asks for it.
+    """Lets a holder keep the lock while it uses the lock, or while nobody else asks for it.
 
-    Nothing runs for this: the time is compared when somebody asks. All methods may be called from any thread.
+    There is no timer: the idle time is checked when another waiter asks. All methods may be called from any thread.
     """
 
     def __init__(
         self, idle_seconds: float, leave: Callable[[float], object], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`leave` is called once, with the seconds that the holder was idle for, when it has to release the lock."""
+        """`leave` is called once, with the holder's idle time in seconds, when the holder must release the lock."""
         self.idle_seconds = idle_seconds
         self._leave = leave
         self._clock = clock
         self._lock = threading.Lock()
         self._used = clock()
-        # Whether the holder was told to leave.
+        # Whether the holder was asked to release the lock.
         self.lapsed = False
 
     def use(self) -> None:
-        """The holder uses the lock now."""
+        """Note that the holder uses the lock now."""
         self._used = self._clock()
 
     def remaining(self) -> float:
-        """Seconds until the claim may lapse, if the holder stays idle."""
+        """Return the seconds until the claim may lapse, if the holder stays idle."""
         return max(0.0, self.idle_seconds - (self._clock() - self._used))
 
     def contest(self) -> bool:
-        """Somebody else asks for the lock. True when the claim has lapsed, and the holder was told to leave."""
+        """Ask for the lock. Return True if the claim has lapsed and the holder was asked to release the lock."""
         with self._lock:
             idle = self._clock() - self._used
             if idle < self.idle_seconds and not self.lapsed:
@@ -69,11 +69,11 @@ class IdleClaim:
 class _Waiter:
     holder: str
     wake: Callable[[], object]
-    # It may keep the lock for hours.
+    # Whether it may keep the lock for hours.
     lasting: bool = False
-    # By which it loses the lock when it is idle; None for one that keeps it.
+    # None for a holder that keeps the lock even if it is idle.
     claim: IdleClaim | None = None
-    # Asks a background holder to give way; None for the others.
+    # Asks a background holder to give way; None for other waiters.
     ask: Callable[[], object] | None = None
     granted: bool = False
 
@@ -86,9 +86,9 @@ class Exclusive:
         self._clock = clock
         self._lock = threading.Lock()
         self._current: _Waiter | None = None
-        # How often it was handed over, not counting background holders.
+        # How often a waiter got the lock, not counting background holders.
         self.turns = 0
-        # How often an idle holder had to leave because somebody else asked.
+        # How often an idle holder had to release the lock for another waiter.
         self.put_out = 0
         self._since = 0.0
         self._waiters: deque[_Waiter] = deque()
@@ -102,10 +102,10 @@ class Exclusive:
         return current.holder if current is not None and current.ask is None else None
 
     def acquire(self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None) -> None:
-        """Become the holder within `timeout` seconds. Raises `BusyError`, which names the holder.
+        """Wait for the lock for at most `timeout` seconds. Raise `BusyError`, which names the holder.
 
-        With `lasting` the holder may stay for hours: others that ask meanwhile wait for `LASTING_SECONDS` at most,
-        unless its `claim` has lapsed.
+        A `lasting` holder may keep the lock for hours: meanwhile other waiters wait for at most `LASTING_SECONDS`,
+        unless the holder's `claim` has lapsed.
         """
         woken = threading.Event()
         waiter = _Waiter(holder, woken.set, lasting, claim)
@@ -119,14 +119,14 @@ class Exclusive:
     async def aacquire(
         self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None
     ) -> None:
-        """The same from a coroutine. A cancelled waiter never keeps the lock."""
+        """The same for a coroutine. A cancelled waiter never keeps the lock."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
         waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set), lasting, claim)
         try:
             patience = self._enter(waiter, timeout)
             if not waiter.granted:
-                # Not `wait_for`: before Python 3.12 one that is cancelled as it is woken would not know of it.
+                # Not `wait_for`: before Python 3.12 it can lose a cancellation that comes at the moment of the wake-up.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(patience):
                         await woken.wait()
@@ -136,7 +136,7 @@ class Exclusive:
         self._check(waiter)
 
     def release(self) -> None:
-        """Hand it to the longest waiting one, or leave it free. Only the holder may call this."""
+        """Hand the lock to the waiter that has waited longest, or leave it free. Only the holder may call this."""
         with self._lock:
             current = self._current
             if current is None:
@@ -148,7 +148,7 @@ class Exclusive:
     def held(
         self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None
     ) -> Iterator[None]:
-        """Hold it for the length of a `with` block."""
+        """Hold the lock in a `with` block."""
         self.acquire(holder, timeout, lasting=lasting, claim=claim)
         try:
             yield
@@ -159,7 +159,7 @@ class Exclusive:
     async def aheld(
         self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None
     ) -> AsyncIterator[None]:
-        """Hold it for the length of an `async with` block."""
+        """Hold the lock in an `async with` block."""
         await self.aacquire(holder, timeout, lasting=lasting, claim=claim)
         try:
             yield
@@ -168,9 +168,9 @@ class Exclusive:
 
     @contextlib.asynccontextmanager
     async def aheld_until_wanted(self, holder: str) -> AsyncIterator[asyncio.Event]:
-        """Hold it in the background for an `async with` block; waits without limit until nobody else wants it.
+        """Hold the lock in the background, in an `async with` block. Wait without limit until nobody else wants it.
 
-        Leave the block when the event is set: somebody else wants the lock.
+        Leave the block when the event is set: another waiter wants the lock.
         """
         loop = asyncio.get_running_loop()
         woken, wanted = asyncio.Event(), asyncio.Event()
@@ -200,9 +200,9 @@ class Exclusive:
                 return timeout
             if waiter.ask is None and current.ask is not None and len(self._waiters) == 1:
                 _call(current.ask)
-                # Nobody else is in the way: an error that names a holder would be wrong.
+                # Only the background holder is in the way, and it is not reported as a holder: give it time to leave.
                 return max(timeout, GIVE_WAY_SECONDS)
-        # Not under the lock, which a holder that leaves may need.
+        # Outside `_lock`, because `contest` may make the holder release, which takes `_lock`.
         if waiter.ask is None and current.claim is not None and current.claim.contest():
             return max(timeout, GIVE_WAY_SECONDS)
         return min(timeout, LASTING_SECONDS) if current.lasting else timeout
@@ -249,7 +249,7 @@ class Exclusive:
 
 
 def _call(callback: Callable[[], object]) -> bool:
-    """False when its loop is closed: it will never run again."""
+    """Call `callback`. Return False if its loop is closed, so that it will never run again."""
     try:
         callback()
     except RuntimeError:

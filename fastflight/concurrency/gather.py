@@ -1,8 +1,9 @@
 """Runs several iterations at the same time: `Gather` in threads of its own, `AsyncGather` in tasks of one loop.
 
-At most `limit` of the `jobs` run at a time; they begin in their order. Their items wait for the consumer in channels,
-which hold `max_bytes` together: one channel for all jobs, which yields items as they come, or with `ordered` one for
-each job, which are read one after the other. The first error of a job ends all jobs and is raised at once.
+At most `limit` of the `jobs` run at a time, and they begin in order. Their items wait for the consumer in channels,
+which hold `max_bytes` together. There is one channel for all jobs, which yields items as they come. With `ordered`
+there is one channel for each job, and the channels are read one after the other. The first error of a job ends all jobs
+and is raised at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fastflight.concurrency.channel import Channel
 T = TypeVar("T")
 J = TypeVar("J")
 
-# How long a consumer that passes `idle` waits before it gets an item from there.
+# How long a consumer with an `idle` function waits for an item before it gets one from that function.
 IDLE_SECONDS = 0.1
 
 
@@ -42,13 +43,13 @@ class _Lanes(Generic[J, T]):
             self.unread.clear()
 
     def next_job(self) -> tuple[Channel[T], J] | None:
-        """A job that has not begun, and the channel for its items; None if all have begun."""
+        """Return a job that has not begun and the channel for its items; None if all jobs have begun."""
         with self._lock:
             number, job = next(self._jobs, (-1, None))
         return None if job is None else (self._channels[number if self._ordered else 0], job)
 
     def job_ended(self, channel: Channel[T]) -> None:
-        """A job has yielded all its items."""
+        """Note that a job has yielded all its items."""
         with self._lock:
             self._open -= 1
             last = not self._open
@@ -62,9 +63,9 @@ class _Lanes(Generic[J, T]):
 
 
 class Gather(Iterator[T], Generic[T]):
-    """The items of all `jobs`. With `idle`, also an item from there after every `IDLE_SECONDS` without one.
+    """Iterates over the items of all `jobs`. After every `IDLE_SECONDS` without an item, `idle` (if any) supplies one.
 
-    `close` ends the iteration, from any thread; a job notices at its next item, and its iterator is closed.
+    `close`, from any thread, ends the iteration. A job notices that at its next item, and its iterator is closed.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Gather(Iterator[T], Generic[T]):
         self._idle = idle
         self._wait = threading.Event.wait if idle is None else partial(_wait_for, seconds=IDLE_SECONDS)
         self._lot: deque[T] = deque()
-        # The threads refer only to this, so that a `Gather` that nobody uses any more is collected, and ends them.
+        # The threads refer to this and not to the `Gather`. So an unused `Gather` is deleted, which ends the threads.
         self._lanes = _Lanes[Callable[[], Iterable[T]], T](jobs, limit, max_bytes, ordered)
         self._threads = [
             threading.Thread(
@@ -112,11 +113,11 @@ class Gather(Iterator[T], Generic[T]):
         raise StopIteration
 
     def stop(self) -> None:
-        """End it without waiting for the jobs, from any thread. A thread that is reading gets `Cancelled`."""
+        """End the iteration without waiting for the jobs, from any thread. A reading thread gets `Cancelled`."""
         self._lanes.cancel()
 
     def close(self, timeout: float | None = None) -> None:
-        """End it, and wait for the jobs, for at most `timeout` seconds."""
+        """End the iteration, and wait for the jobs for at most `timeout` seconds."""
         self.stop()
         deadline = None if timeout is None else time.monotonic() + timeout
         for thread in self._threads:
@@ -179,7 +180,7 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End it. Does nothing the second time."""
+        """End the iteration and wait for the jobs. Does nothing the second time."""
         self._cancel()
         try:
             if self._tasks:
@@ -209,7 +210,7 @@ class AsyncGather(AsyncIterator[T], Generic[T]):
         try:
             async for item in items:
                 channel.add(item, self._size_of(item))
-                await asyncio.sleep(0)  # a job that never suspends would leave the others no room
+                await asyncio.sleep(0)  # else a job that never suspends would take all the room
                 await channel.room()
         finally:
             aclose = getattr(items, "aclose", None)

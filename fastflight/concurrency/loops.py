@@ -1,4 +1,4 @@
-"""Which event loop a shard runs (docs/decisions/0022 has the figures), how tasks share it, how threads call it."""
+"""Chooses the event loop of a shard (docs/decisions/0022), shares it among tasks, and calls functions on it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 
 
 def asyncio_loop() -> asyncio.AbstractEventLoop:
-    """The standard library's, of the kind that can watch descriptors, which is how ports wait."""
+    """Return a loop of the standard library that can watch file descriptors, because ports wait in that way."""
     return asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
 
 
 def uv_loop() -> asyncio.AbstractEventLoop:
-    """libuv's: uvloop, or winloop on Windows."""
+    """Return a loop of libuv: uvloop, or winloop on Windows."""
     if sys.platform == "win32":
         import winloop as uv
     else:
@@ -24,30 +24,30 @@ def uv_loop() -> asyncio.AbstractEventLoop:
     return uv.new_event_loop()
 
 
-# What they are called in statistics and in measurements.
+# The names of the loops in statistics and measurements.
 KINDS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio_loop, "uvloop": uv_loop}
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """The loop for this platform. libuv's was not measured on Windows, so it is not chosen there."""
+    """Return the loop for this platform: libuv's, except on Windows, where it was not measured."""
     return asyncio_loop() if sys.platform == "win32" else uv_loop()
 
 
 def kind_of(loop: asyncio.AbstractEventLoop) -> str:
-    """The package that the loop is from: `asyncio`, `uvloop` or `winloop`."""
+    """Return the package of the loop: `asyncio`, `uvloop` or `winloop`."""
     return type(loop).__module__.partition(".")[0]
 
 
 # A loop that does not run a callback within this time is stuck, and `run_on_loop` stops waiting for it.
 STUCK_LOOP_SECONDS = 2.0
 
-# For how long a coroutine may keep its loop: short beside what a request waits for anyway, long beside a round of the
-# loop.
+# How long a coroutine may keep its loop: short compared with the other delays of a request, long compared with one
+# round of the loop.
 TURN_SECONDS = 0.01
 
 
 def run_on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    """Call `act` on `loop`, from any thread, and return when that is done. Calls it here if `loop` does not run."""
+    """Call `act` on `loop`, from any thread, and wait until that is done. Call it here if `loop` does not run."""
     if loop.is_closed() or not loop.is_running() or runs_here(loop):
         act()
         return
@@ -57,13 +57,13 @@ def run_on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> Non
         act()
         done.set()
 
-    with contextlib.suppress(RuntimeError):  # closed meanwhile, and its watches with it
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile, with all that it watched
         loop.call_soon_threadsafe(act_there)
         done.wait(STUCK_LOOP_SECONDS)
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller is on `loop`."""
+    """Whether the caller runs on `loop`."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -71,10 +71,10 @@ def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class Turn:
-    """For how long a coroutine has kept its loop.
+    """Measures how long a coroutine has kept its loop.
 
-    A coroutine that takes items which are there already, and need not wait to pass them on, never suspends by itself:
-    the loop's other tasks would wait for as long as its source is ahead.
+    A coroutine never suspends by itself while the items that it reads are ready and it can pass them on at once. The
+    loop's other tasks would wait for as long as its source is ahead.
     """
 
     __slots__ = ("_began",)
@@ -88,6 +88,6 @@ class Turn:
         return time.monotonic() - self._began >= TURN_SECONDS
 
     async def leave(self) -> None:
-        """Let the other tasks run once, and begin another turn."""
+        """Let the other tasks run once, and begin a new turn."""
         await asyncio.sleep(0)
         self._began = time.monotonic()

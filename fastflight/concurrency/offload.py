@@ -1,8 +1,8 @@
 """Work that goes on when the task that awaits it is cancelled.
 
 `off_loop` runs a blocking function in a thread and awaits its result. A thread cannot be cancelled: if the awaiting
-task is, the call runs on, and its result (an open port, say) goes to `discard`, in a thread as well. `unbroken` runs a
-coroutine to its end.
+task is cancelled, the function runs on, and its result (such as an open port) is passed to `discard`, also in a thread.
+`unbroken` runs a coroutine to its end.
 """
 
 from __future__ import annotations
@@ -20,49 +20,52 @@ T = TypeVar("T")
 
 
 async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T], object] | None = None) -> T:
-    """`function(*args)`, run in a thread of the loop's default executor, in the caller's context variables.
+    """Run `function(*args)` in a thread of the loop's default executor, in a copy of the caller's context.
 
-    Its exceptions are raised here.
+    Return its result, or raise its exception.
     """
     call = _Call(function, args, discard)
     running = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, call.run)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        # Nobody awaits it any more: if it fails, asyncio must not report that.
+        # Nothing awaits the result. Retrieve an exception, or asyncio would report it.
         running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         if call.abandon():
-            # Not in the executor, which may be busy for long, and drops what waits when the loop is closed.
+            # Not in the executor, which may be busy for long, and drops waiting calls when the loop is closed.
             try:
                 threading.Thread(target=call.dispose, name="discard-offload", daemon=True).start()
-            except RuntimeError:  # the system has no other thread left
+            except RuntimeError:  # the system cannot start another thread
                 asyncio.get_running_loop().run_in_executor(None, call.dispose)
         raise
 
 
-# A shard that closes cancels all tasks but these.
+# A shard that closes cancels all tasks except these.
 _unbroken: WeakSet[asyncio.Task[Any]] = WeakSet()
 
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to its end, however often cancelled meanwhile; then raise `CancelledError` if it was."""
+    """Await `work` to its end, even if the caller is cancelled meanwhile; then raise `CancelledError`."""
     running = _begin(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        # It may be cancelled again, by a reader that closes a stopped source: what follows `work` must not overtake it.
+        # The caller may be cancelled again, by a reader that closes a stopped source. It must still not go on before
+        # `work` has ended.
         while not running.done() or inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
-            if running.done():  # `asyncio.run` cancels all tasks when it ends: this one before its first step
+            if (
+                running.done()
+            ):  # `asyncio.run` cancels all tasks at its end, and has cancelled this before its first step
                 running = _begin(work)
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # nobody awaits it any more: if it failed, asyncio must not report that
+            running.exception()  # nothing awaits it: retrieve an exception, or asyncio would report it
         raise
 
 
 def is_unbroken(task: asyncio.Task[Any]) -> bool:
-    """Whether it runs the work of an `unbroken`: only the task that awaits it is to be cancelled."""
+    """Whether the task runs the work of `unbroken`. Do not cancel such a task, but the one that awaits it."""
     return task in _unbroken
 
 
@@ -98,7 +101,7 @@ class _Call:
         return result
 
     def abandon(self) -> bool:
-        """Nobody awaits the result. True if there is one already, which the caller must dispose of."""
+        """Note that nothing awaits the result. Return True if there is one already: the caller must call `dispose`."""
         with self._lock:
             self._abandoned = True
             return bool(self._results)

@@ -1,4 +1,4 @@
-"""A thread that calls a function again and again, and goes on after a call that fails."""
+"""A thread that calls a function periodically, and goes on if a call fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ log = structlog.get_logger(__name__)
 class PeriodicThread:
     """Calls `look` every `seconds`, in a thread called `name`, from `start` to `close`.
 
-    An exception is logged, and the next call comes all the same; of several failures in a row the first is logged.
+    If a call raises, the exception is logged and the calls go on. Of several failures in a row, only the first is
+    logged.
     """
 
     def __init__(self, look: Callable[[], object], seconds: float, name: str) -> None:

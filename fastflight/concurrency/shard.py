@@ -1,7 +1,8 @@
 """A shard: one event loop in its own thread.
 
-`submit` takes a coroutine from any thread and returns a future for its result. `close` cancels what still runs, waits
-for its `finally` blocks, and joins the thread. What belongs to a shard (a device, a stream) is used only there.
+`submit` takes a coroutine from any thread and returns a future for its result. `close` cancels the running tasks, waits
+for their `finally` blocks, and joins the thread. An object that belongs to a shard (a device, a stream) is used only on
+its loop.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from fastflight.errors import Stopped
 
 T = TypeVar("T")
 
-# Blocking calls that may run beside the loop at the same time: opening ports, resolving names.
+# How many blocking calls, such as opening ports or resolving names, may run beside the loop at the same time.
 MAX_OFFLOAD_THREADS = 32
-# How often a waiting thread checks that its client is connected and the loop runs. The device of a client that has left
-# is free after this time; 1,000 idle streams take a fifth of a core to check.
+# How often a waiting thread checks that its client is connected and that the loop runs. When a client leaves, its
+# device is free after this time. The checks of 1,000 idle streams take a fifth of a core.
 LOOK_SECONDS = 0.5
 # How long the tasks of a closed shard may take to end: a board's recovery takes about two seconds.
 CLOSE_SECONDS = 5.0
@@ -61,7 +62,7 @@ class Shard:
 
     @property
     def load(self) -> int:
-        """How many coroutines that were given to it have not ended: streams, and listeners to devices' lines."""
+        """The number of submitted coroutines that have not ended: streams, and readers of devices' lines."""
         return len(self._submitted)
 
     @property
@@ -70,7 +71,7 @@ class Shard:
         return self._thread.ident
 
     def tasks(self) -> int:
-        """How many tasks the loop has. May be called from any thread."""
+        """Return how many tasks the loop has. May be called from any thread."""
         return len(asyncio.all_tasks(self.loop))
 
     def start(self) -> Shard:
@@ -79,7 +80,7 @@ class Shard:
         return self
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run `coroutine` on the loop. Cancelling the future cancels it. `Stopped` when the shard is closed."""
+        """Run `coroutine` on the loop. Cancelling the future cancels it. Raise `Stopped` if the shard is closed."""
         with self._submitting:
             if self._closing:
                 coroutine.close()
@@ -90,9 +91,9 @@ class Shard:
         return future
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]], ended: Callable[[], object]) -> None:
-        """Run `work` on the loop, and then `ended`, also if `work` was cancelled before it began.
+        """Run `work` on the loop, and then call `ended`, even if `work` was cancelled before it began.
 
-        Less work than `submit`, for a caller that needs no result. `Stopped` when the shard is closed.
+        Cheaper than `submit`, for a caller that needs no result. Raise `Stopped` if the shard is closed.
         """
         with self._submitting:
             if self._closing:
@@ -117,19 +118,19 @@ class Shard:
     def wait(self, event: threading.Event, still_wanted: Callable[[], bool] = always) -> bool:
         """Block the calling thread until this shard sets `event`, then return True.
 
-        Asks `still_wanted` every `LOOK_SECONDS`. Raises `Stopped` once it returns False or the loop has ended, and
-        whatever it raises.
+        Call `still_wanted` every `LOOK_SECONDS`. Raise `Stopped` once that returns False or the loop has ended. Errors
+        of `still_wanted` are raised too.
         """
         while not event.wait(LOOK_SECONDS):
             self.look(still_wanted)
         return True
 
     def look(self, still_wanted: Callable[[], bool] = always) -> None:
-        """What a thread does now and then while it waits for this shard: as in `wait`."""
+        """Do one check of `wait`, for a thread that waits for this shard in another way."""
         if not self.running:
             raise Stopped("the event loop has ended", where=self.name)
         if not still_wanted():
-            raise Stopped("nobody wants the rest")
+            raise Stopped("the rest is not wanted")
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Cancel every task, give them `timeout` seconds to end, join the thread. Does nothing the second time."""
@@ -138,7 +139,7 @@ class Shard:
 
     def stop(self, timeout: float = CLOSE_SECONDS) -> None:
         """Begin to close, and return at once. Tasks are cancelled, and have `timeout` seconds to end."""
-        with self._submitting:  # coroutines submitted before have tasks, and are cancelled with the others
+        with self._submitting:  # coroutines that were submitted before have tasks, which are cancelled with the others
             if self._closing:
                 return
             self._closing = True
@@ -175,7 +176,7 @@ class Shard:
     def _turn(self, over: Callable[[], bool]) -> None:
         """Run the loop until `over` returns True when the loop stops."""
         while not over():
-            # A task that raises SystemExit has failed; the loop's other tasks go on, and so does their clean-up.
+            # If a task raises SystemExit, only that task has failed. The loop's other tasks and their clean-up go on.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 self.loop.run_forever()
 

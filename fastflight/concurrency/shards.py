@@ -1,7 +1,7 @@
 """A group of shards: event loops, each in a thread of its own, with one watchdog for all of them.
 
-`of(name)` returns the same shard for the same name, in every process with as many shards: what belongs together (a
-device, its requests, its bridge) uses the device's name. Without a name it returns the shard with the least to do.
+`of(name)` returns the same shard for the same name, in every process with the same number of shards. A device, its
+requests and its bridge use the device's name, so they share a shard. `of(None)` returns the shard with the lowest load.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Shards:
         self._watchdog = Watchdog(self._shards, f"{name}-watchdog")
 
     def of(self, name: str | None) -> Shard:
-        """The shard for `name`; for None, the one with the least to do."""
+        """Return the shard for `name`; for None, the shard with the lowest load."""
         if name is None:
             return min(self._shards, key=lambda shard: shard.load)
         # Python's own hash differs from process to process.
@@ -41,7 +41,7 @@ class Shards:
         return self._shards[int.from_bytes(digest) % len(self._shards)]
 
     def stats(self) -> list[dict[str, Any]]:
-        """For each shard: name, kind of loop, streams, tasks, last and longest lag, whether it is stuck."""
+        """Return for each shard: name, kind of loop, streams, tasks, last and longest lag, and whether it is stuck."""
         return [
             {
                 "name": shard.name,

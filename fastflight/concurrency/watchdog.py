@@ -1,8 +1,8 @@
-"""Notices event loops that are blocked: one thread regularly asks each loop to answer.
+"""Detects event loops that are blocked: one thread regularly sends each loop a callback.
 
-The time that a loop takes to answer is its lag, which is what everything on it had to wait. A loop that has not
-answered for `STUCK_SECONDS` is stuck in a call that should not run on it: the log gets the stack of its thread, once,
-and a line when the loop runs again. `stats` goes to clients too, so it has no stack.
+The time until the callback runs is the lag of the loop, which delays everything on it. A loop that has not run the
+callback for `STUCK_SECONDS` is stuck in a call that should not run on it. The stack of its thread is logged once, and a
+line when the loop runs again. `stats` is also sent to clients, so it has no stack.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from fastflight.concurrency.shard import Shard
 
 log = structlog.get_logger(__name__)
 
-# Two wake-ups a second for each loop cost nothing that can be measured. A loop is asked again once it has answered.
+# Two callbacks a second have no measurable cost. A loop gets the next one only after it has run the last one.
 LOOK_SECONDS = 0.5
-# Everything on a loop waits for its slowest call: a live stream is flushed every 0.1 s, and clients wait for seconds.
+# Everything on a loop waits for its slowest call. Live streams are flushed every 0.1 s; clients wait for seconds.
 STUCK_SECONDS = 1.0
-# The innermost calls are the ones that block.
+# How much of the stack is logged. The innermost calls are those that block.
 MAX_STACK_FRAMES = 20
 
 
 @dataclass(slots=True)
 class _Pulse:
-    """The answers of one loop. Times are the clock's."""
+    """The measurements of one loop. Times are those of the watchdog's clock."""
 
-    # When it was asked what it has not answered yet.
-    asked: float | None = None
+    # When the callback that has not run yet was sent; None if none is pending.
+    sent: float | None = None
     lag: float = 0.0
     longest: float = 0.0
     stuck: bool = False
@@ -43,7 +43,7 @@ class _Pulse:
 
 
 class Watchdog:
-    """Watches `shards` from `start` to `close`; `look` is one round, for tests that set the clock."""
+    """Watches `shards` from `start` to `close`. `look` does one round, for tests that set the clock."""
 
     def __init__(
         self, shards: Iterable[Shard], name: str = "watchdog", clock: Callable[[], float] = time.monotonic
@@ -61,23 +61,23 @@ class Watchdog:
         self._thread.close()
 
     def look(self) -> None:
-        """Ask every loop that has answered, and report those that are stuck."""
+        """Send a callback to every loop that has run the last one, and report loops that are stuck."""
         for shard, pulse in self._pulses.items():
-            asked = pulse.asked
-            if asked is None:
-                pulse.asked = self._clock()
-                with contextlib.suppress(RuntimeError):  # it is closed
+            sent = pulse.sent
+            if sent is None:
+                pulse.sent = self._clock()
+                with contextlib.suppress(RuntimeError):  # the loop is closed
                     shard.loop.call_soon_threadsafe(self._answered, shard, pulse)
-            elif not pulse.stuck and shard.running and (late := self._clock() - asked) >= STUCK_SECONDS:
+            elif not pulse.stuck and shard.running and (late := self._clock() - sent) >= STUCK_SECONDS:
                 pulse.stuck = True
                 pulse.times_stuck += 1
                 log.error("event loop stuck", shard=shard.name, seconds=round(late, 3), stack=_stack(shard))
 
     def stats(self, shard: Shard) -> dict[str, Any]:
-        """Lags of one loop in milliseconds, which include the question that it has not answered yet."""
+        """Return the lags of one loop in milliseconds, including that of a pending callback."""
         pulse = self._pulses[shard]
-        asked = pulse.asked
-        pending = 0.0 if asked is None or not shard.running else self._clock() - asked
+        sent = pulse.sent
+        pending = 0.0 if sent is None or not shard.running else self._clock() - sent
         return {
             "lag_ms": _ms(max(pulse.lag, pending)),
             "longest_lag_ms": _ms(max(pulse.longest, pending)),
@@ -86,18 +86,18 @@ class Watchdog:
         }
 
     def _answered(self, shard: Shard, pulse: _Pulse) -> None:
-        """The loop answers; runs on it."""
-        if pulse.asked is not None:
-            pulse.lag = self._clock() - pulse.asked
+        """Measure the lag. Runs on the loop."""
+        if pulse.sent is not None:
+            pulse.lag = self._clock() - pulse.sent
             pulse.longest = max(pulse.longest, pulse.lag)
         if pulse.stuck:
             pulse.stuck = False
             log.warning("event loop turns again", shard=shard.name, seconds=round(pulse.lag, 3))
-        pulse.asked = None
+        pulse.sent = None
 
 
 def _stack(shard: Shard) -> str:
-    """The calls that the thread of a loop is in."""
+    """Return the stack of a loop's thread, as text."""
     frame = sys._current_frames().get(shard.thread_id or 0)
     return "".join(traceback.format_stack(frame)[-MAX_STACK_FRAMES:]) if frame is not None else ""
 

@@ -33,7 +33,7 @@ def begin(scope: MutableMapping[str, Any], send: Send) -> Send:
     for name, value in scope["headers"]:
         if name in _NAMES:
             found.setdefault(_NAMES[name], []).append(value.decode("latin-1"))
-    given = trace.of(found)
+    given = trace.from_headers(found)
     trace.enter(given)
     told = (trace.REQUEST_ID.encode(), given.request_id.encode())
 

@@ -33,7 +33,7 @@ from fastflight.errors import (
     UnknownName,
 )
 from fastflight.gateway.asgi import Application, Header, Message, Receive, Scope, Send
-from fastflight.runtime.failure import described, numbered
+from fastflight.runtime.failure import error_json, log_unexpected
 
 # A board's traceback is 2,000 characters at most; JSON may write each as six bytes, and an error holds it twice.
 MAX_ERROR_BYTES = 32 * 1024
@@ -90,14 +90,14 @@ def error_answer(error: BaseException) -> tuple[int, bytes]:
     """Return the status code and the JSON for `error`. An unexpected one is logged; the client gets its number."""
     error = failure_of(error)
     if isinstance(error, HttpRefusal):
-        content = json.loads(described(error, MAX_ERROR_BYTES))
+        content = json.loads(error_json(error, MAX_ERROR_BYTES))
         del content["status"], content["headers"]
         return error.status, _body(content, str(error))
     for kind, status in STATUS:
         if isinstance(error, kind):
             status = OF_BOARD.get(getattr(error, "errno", ""), status)
-            return status, _body(json.loads(described(error, MAX_ERROR_BYTES)), str(error))
-    text = numbered(error)
+            return status, _body(json.loads(error_json(error, MAX_ERROR_BYTES)), str(error))
+    text = log_unexpected(error)
     return 500, _body({"code": FastFlightError.code, "what": text}, text)
 
 

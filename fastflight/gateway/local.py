@@ -25,13 +25,13 @@ from fastflight.gateway.backend import AHEAD_BYTES, StreamedAnswer
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import WAITING_BYTES, Handed, Writing, carry_out, in_thread, on_shard, threaded
 from fastflight.gateway.ws.typed import TYPED, handing_in
-from fastflight.runtime.outgoing import Account, Piece, Run, aruns, held, runs
+from fastflight.runtime.outgoing import Account, Piece, Run, aruns, memory_of, runs
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog, decode, dispatch
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import ResolvedRequest
-from fastflight.service.source import Kept, Progress, Reading, Refused, Summary
+from fastflight.service.source import PartialUpload, Progress, Reading, Refused, Summary
 
 # A reading, then its runs.
 Coming = AsyncGenerator[Any, None]
@@ -105,7 +105,7 @@ class LocalBackend:
         handed = Channel[pa.RecordBatch](WAITING_BYTES)
         async with self._stream(asked, caller) as stream:
             answered = partial(aruns, partial(exchange, handed), asked)
-            async with contextlib.aclosing(across(shard, answered, max_bytes=ahead_bytes, size_of=held)) as coming:
+            async with contextlib.aclosing(across(shard, answered, max_bytes=ahead_bytes, size_of=memory_of)) as coming:
                 async with handing_in(typed, handed):
                     yield await _answer(coming, stream)
 
@@ -128,10 +128,10 @@ class LocalBackend:
         """What begins to read; `RequestError` where nothing can."""
         if asked.request.mode == "sync":
             blocking = partial(runs, partial(dispatch.reader(asked.source), asked.request), asked)
-            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=held)
+            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=memory_of)
         there = partial(aruns, partial(dispatch.async_reader(asked.source), asked.request), asked)
         shard = self._shards.of(asked.device)
-        return lambda: across(shard, there, max_bytes=ahead_bytes, size_of=held)
+        return lambda: across(shard, there, max_bytes=ahead_bytes, size_of=memory_of)
 
     def _writing(self, asked: ResolvedRequest, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
         source, request = asked.source, asked.request
@@ -206,7 +206,7 @@ def _check_stopped(stream: Stream) -> None:
         raise Stopped(stream.why_stop, hint="Ask again")
 
 
-def _unheeded(state: Progress | Kept | Refused) -> None:
+def _unheeded(state: Progress | PartialUpload | Refused) -> None:
     """HTTP has no place for acknowledgements: the answer comes in the end."""
 
 

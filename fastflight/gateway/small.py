@@ -104,7 +104,7 @@ class CachedAnswer:
         for name, _ in headers:
             if name in SPECIAL:
                 return None
-        return b"x-request-id: %b\r\n%b" % (trace.unread(), self._whole)
+        return b"x-request-id: %b\r\n%b" % (trace.new_request_id(), self._whole)
 
     async def _renewed(self) -> None:
         """Whoever comes while it is made waits for the same making; a client that leaves does not end it."""

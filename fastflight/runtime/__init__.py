@@ -1,1 +1,1 @@
-"""What a running server keeps account of: admission, streams, metrics, request ids and the log of requests."""
+"""The state of a running server: admission, streams, metrics, request ids and the log of requests."""

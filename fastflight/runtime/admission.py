@@ -1,14 +1,15 @@
-"""Admission: how many streams and calls there may be at a time, in all, of one identity and on one device.
+"""Admission: limits how many streams and calls run at a time, in all, for each identity and on each device.
 
-Each asks for a `AdmissionTicket` before it begins and gives it back when it is over. One that finds no room waits, for
-`Limits.wait_seconds` at most, then it is refused with `ResourceExhausted`, which says which limit was met and when to
-try again. The waiting ones are limited as well, since behind Flight each of them is a thread.
+A stream or call acquires an `AdmissionTicket` before it begins and releases it when it ends. If there is no room, it
+waits for at most `Limits.wait_seconds`. Then it is refused with `ResourceExhausted`, which names the limit and says
+when to try again. The number of waiting tickets is limited too, because behind Flight each of them is a thread.
 
-A place is had by passing three gates: its identity's, its device's, and last the server's for streams, or for calls
-that are no streams: whoever fills one of these leaves the other open. Each lets them through in the order
-in which they came to it, and who leaves hands its room to the next one there, so nobody slips in between. Who waits at
-a later gate keeps its room behind the earlier ones: nobody is overtaken without end, and a full device holds up nobody
-who asks for another one. All pass the gates in the same order, so none wait in a ring.
+A ticket passes up to three gates: the gate of its identity, the gate of its device, and last a gate of the whole
+server. The server has one gate for streams and one for other calls, so that either kind can be full without the other.
+Each gate is a fair queue: tickets pass it in the order in which they reach it, and a ticket that leaves hands its room
+to the next one in the queue. A ticket that waits at a later gate keeps its room at the earlier ones. So no ticket waits
+for ever behind newcomers, and a full device does not delay requests for other devices. All tickets pass the gates in
+the same order, so they cannot deadlock.
 
 `acquire` is for threads and `aacquire` for coroutines of any loop; they share the gates.
 """
@@ -26,44 +27,45 @@ from dataclasses import dataclass
 
 from fastflight.errors import ResourceExhausted, Stopped
 
-# Flight holds a thread per open stream: 256 are about as many as one process of Python serves well. 1,000 work where
-# most of them are idle, as live sessions are.
+# Flight uses a thread for each open stream. One Python process serves about 256 streams well, and 1,000 if most of them
+# are idle, as live sessions are.
 MAX_STREAMS = 256
-# One at a time has the device, the others wait for it or look on: so many that a device whose clients multiply cannot
-# fill the server.
+# One stream at a time uses the device; the others wait for it, or only listen. With this limit the clients of one
+# device cannot fill the server.
 MAX_STREAMS_PER_DEVICE = 64
-# Actions and descriptions that ask a device, and listings: as long as they take, each holds a thread. So many that a
-# device at which as many are stuck as one may have leaves half of them to the others.
+# Calls are actions and descriptions that ask a device, and listings. Each holds a thread while it runs. This is twice
+# the limit of a device, so a device whose calls are all stuck leaves half of the room to the others.
 MAX_CALLS = 128
-# Each is a thread that only waits; more of them than this are not served any sooner for being here.
+# Each waiting request is a thread that only waits. A longer queue would not serve any request sooner.
 MAX_WAITING = 64
-# Longer than a small file takes; short enough for a person, who wants to know what is wrong.
+# Longer than a small file takes, and short enough for a person who wants to know what is wrong.
 WAIT_SECONDS = 5.0
-# A server that lets nobody wait still does not want to be asked without pause.
+# The shortest retry time that a refusal gives. Clients should not retry without pause, even if `wait_seconds` is 0.
 MIN_RETRY_SECONDS = 1.0
-# A client that writes and says nothing holds a device and a thread. The slowest source of rows that is worth a write, a
-# person's hand or a sensor that is asked once a minute, gives them in one go, or uses a session.
+# A client that writes but sends nothing holds a device and a thread. A source of rows that is slower than this, such as
+# a person or a sensor that is read once a minute, can collect its rows first, or use a session.
 SILENT_SECONDS = 60.0
-# A client that reads and takes nothing has a device held for it, and a thread. People look at a batch for a minute, and
-# programs work on one for as long; who does so for longer asks for the rest when they want it.
+# A client that does not read its answer holds a device and a thread. People look at a batch for a minute, and programs
+# process one for as long. A client that needs longer can request the rest later.
 STALLED_SECONDS = 120.0
-# The same where no device is held: a live session costs its place, and what it misses is counted.
+# The same for streams that hold no device: a live session costs only its room, and rows that its client misses are
+# counted.
 STALLED_LIVE_SECONDS = 3600.0
-# An interactive session in which nothing is typed keeps the device while nobody else asks for it. After this time
-# another request gets it: a person has gone to another window by then, often to wait there for this device.
+# An interactive session without input keeps the device while nobody else asks for it. After this time another request
+# gets the device: by then the person has gone to another window, often to wait there for this device.
 IDLE_SECONDS = 60.0
-# A server that had room for nobody for so long is no better in a moment: a balancer may send clients elsewhere.
+# A server that has been full for this long will hardly have room soon: a load balancer may send clients elsewhere.
 OVERLOADED_SECONDS = 10.0
-# How often a waiting thread looks whether its client is still there. gRPC takes up to 0.4 ms to say.
+# How often a waiting thread checks whether its client is still connected. The check takes gRPC up to 0.4 ms.
 LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one server admits.
+    """The limits of one server.
 
-    `per_identity` is None for no limit of its own: who is not authenticated is known by the address alone, and then all
-    programs of a computer are one.
+    `per_identity` is None for no such limit: clients without authentication are identified by their address only, so
+    all programs of a computer would count as one client.
     """
 
     streams: int = MAX_STREAMS
@@ -72,23 +74,23 @@ class Limits:
     calls: int = MAX_CALLS
     waiting: int = MAX_WAITING
     wait_seconds: float = WAIT_SECONDS
-    # How long a client that is to send may send nothing.
+    # How long a client may send nothing while the server waits for it to send.
     silent_seconds: float = SILENT_SECONDS
-    # How long one that reads may take nothing of what is there for it.
+    # How long a client may read nothing of the answer that waits for it.
     stalled_seconds: float = STALLED_SECONDS
-    # How long an exchange that has a device may send nothing when somebody else asks for it.
+    # How long an exchange may hold a device without sending to it while another request wants the device.
     idle_seconds: float = IDLE_SECONDS
 
 
 class _Gate:
-    """Room for `limit` places, and who waits for it. `users` are those for whom it must stay the same gate."""
+    """Room for `limit` tickets, and a queue. `users` is the number of tickets that refer to this gate."""
 
     __slots__ = ("inside", "key", "limit", "users", "waiting")
 
     def __init__(self, key: tuple[str, str], limit: int) -> None:
         self.key = key
         self.limit = limit
-        # Those that have passed it.
+        # The tickets that have passed it.
         self.inside: set[AdmissionTicket] = set()
         self.users = 0
         self.waiting: deque[AdmissionTicket] = deque()
@@ -97,17 +99,17 @@ class _Gate:
 class AdmissionTicket:
     """Room for one stream, once it is `admitted`. `Admission.release` takes it back.
 
-    `in_thread`: it is a thread that waits and works here.
+    `in_thread`: whether a thread waits and works for it, as opposed to a coroutine.
     """
 
-    # Which of the last gates it has to pass.
+    # The name of its last gate.
     scope = "server"
-    # As nearly all begin: it is not worth setting them for each.
-    # How many of the gates it has passed.
+    # Defaults in the class: most tickets never change them, so setting them for each would only cost time.
+    # How many of its gates it has passed.
     passed = 0
     admitted = False
-    left = False
-    # The connection that it came by, as gRPC says it.
+    released = False
+    # The connection of its client, as gRPC writes it.
     peer = ""
     wake: Callable[[], object] | None = None
     gates: tuple[_Gate, ...] = ()
@@ -117,13 +119,13 @@ class AdmissionTicket:
 
 
 class CallTicket(AdmissionTicket):
-    """Room for one call that is no stream."""
+    """Room for one call that is not a stream."""
 
     scope = "calls"
 
 
 DEFAULT_LIMITS = Limits()
-# Limits that somebody may meet, as `ResourceExhausted.scope` names them.
+# The limits that can refuse a request, as `ResourceExhausted.scope` names them.
 LIMITED = ("server", "calls", "device", "identity")
 
 
@@ -138,47 +140,47 @@ class Admission:
     ) -> None:
         self.limits = limits
         self._clock = clock
-        # Given where it also guards what depends on who is inside.
+        # Passed in by an owner whose own data must change together with the tickets.
         self._lock = lock or threading.Lock()
         self._streams, self._calls = _Gate(("server", ""), limits.streams), _Gate(("calls", ""), limits.calls)
         self._last = {gate.key[0]: (gate,) for gate in (self._streams, self._calls)}
-        # Those of identities and devices, while somebody uses them.
+        # The gates of identities and devices, as long as a ticket refers to them.
         self._gates: dict[tuple[str, str], _Gate] = {}
         self._waiting: set[AdmissionTicket] = set()
         self._closed = False
         self._refusals: Counter[str] = Counter()
-        # When the first was refused since the last that was admitted.
+        # When a gate of the whole server first refused a request since the last admission; None if it has not.
         self._refusing_since: float | None = None
 
     @property
     def streams(self) -> Set[AdmissionTicket]:
-        """Those that are admitted. To be iterated under the lock."""
+        """The admitted streams. Iterate them under the lock."""
         return self._streams.inside
 
     @property
     def calls(self) -> Set[AdmissionTicket]:
-        """The same of calls that are no streams."""
+        """The admitted calls that are not streams. Iterate them under the lock."""
         return self._calls.inside
 
     @property
     def waiting(self) -> Set[AdmissionTicket]:
-        """Those that wait for a place."""
+        """The tickets that wait to be admitted."""
         return self._waiting
 
     @property
     def refused(self) -> int:
-        """How many were told that there is no room, since the start."""
+        """How many requests were refused since the start."""
         return self._refusals.total()
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        """The same by the `scope` of the limit that was met."""
+        """How many requests each limit has refused, by its `scope`."""
         return self._refusals
 
     def levels(self) -> Iterator[tuple[str, int, int]]:
-        """Each limit by its scope: its size, and how much is used, by the fullest where there are several.
+        """Yield the scope of each limit, its size, and how much of it is used (by the fullest device or identity).
 
-        To be iterated under the lock.
+        Iterate under the lock.
         """
         limits = self.limits
         for scope, limit, gates in (
@@ -193,93 +195,93 @@ class Admission:
 
     @property
     def overloaded(self) -> bool:
-        """Whether this server has had room for nobody for `OVERLOADED_SECONDS`, whatever they asked, and has none."""
+        """Whether the server is full, and began to refuse requests `OVERLOADED_SECONDS` ago without admitting any."""
         since = self._refusing_since
         full = any(len(gate.inside) >= gate.limit for gate in (self._streams, self._calls))
         return since is not None and full and self._clock() - since >= OVERLOADED_SECONDS
 
     @property
     def closed(self) -> bool:
-        """Whether nobody is admitted any more."""
+        """Whether the server has stopped admitting requests."""
         return self._closed
 
     def acquire(
-        self, place: AdmissionTicket, device: str | None, who: Callable[[], str], left: Callable[[], bool]
+        self, ticket: AdmissionTicket, device: str | None, client_name: Callable[[], str], has_left: Callable[[], bool]
     ) -> None:
-        """Have `place` admitted, for something on `device` (None: on none, or on several).
+        """Wait until `ticket` is admitted for work on `device` (None: on no device, or on several).
 
-        `who` tells the identity, where that matters. `ResourceExhausted` when there is no room in time, `Stopped` when
-        the server shuts down or the client has `left`.
+        `client_name` is called only if identities are limited. Raise `ResourceExhausted` if there is no room in time,
+        `Stopped` when the server shuts down or the client has left.
         """
-        self._enter(place, device, who)
-        if place.admitted:
+        self._enter(ticket, device, client_name)
+        if ticket.admitted:
             return
         woken = threading.Event()
         deadline = self._clock() + self.limits.wait_seconds
         try:
-            self._wake_by(place, woken.set)
+            self._wake_by(ticket, woken.set)
             while (rest := deadline - self._clock()) > 0 and not woken.wait(min(rest, LOOK_SECONDS)):
-                if left():
+                if has_left():
                     raise Stopped("the client has left")
-            self._check(place)
+            self._check(ticket)
         except BaseException:
-            self.release(place)
+            self.release(ticket)
             raise
 
-    async def aacquire(self, place: AdmissionTicket, device: str | None, who: Callable[[], str]) -> None:
-        """The same from a coroutine. Who leaves cancels it."""
-        self._enter(place, device, who)
-        if place.admitted:
+    async def aacquire(self, ticket: AdmissionTicket, device: str | None, client_name: Callable[[], str]) -> None:
+        """The same for a coroutine. Cancel it when the client leaves."""
+        self._enter(ticket, device, client_name)
+        if ticket.admitted:
             return
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         try:
-            self._wake_by(place, lambda: loop.call_soon_threadsafe(woken.set))
+            self._wake_by(ticket, lambda: loop.call_soon_threadsafe(woken.set))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.limits.wait_seconds):
                     await woken.wait()
-            self._check(place)
+            self._check(ticket)
         except BaseException:
-            self.release(place)
+            self.release(ticket)
             raise
 
-    def release(self, place: AdmissionTicket) -> None:
-        """Take a place back, or out of the queue. Does nothing the second time."""
+    def release(self, ticket: AdmissionTicket) -> None:
+        """Take a ticket back, or out of the queue. Does nothing the second time."""
         with self._lock:
-            self.leave(place)
+            self.leave(ticket)
 
     def close(self) -> None:
-        """Admit nobody any more, and tell those that wait."""
+        """Admit nothing from now on. Waiting requests get `Stopped`."""
         with self._lock:
             self._closed = True
-            for place in list(self._waiting):
-                if not _woken(place):
-                    self.leave(place)
+            for ticket in list(self._waiting):
+                if not _wake(ticket):
+                    self.leave(ticket)
 
-    def leave(self, place: AdmissionTicket) -> None:
-        """`release`, for who has the lock already."""
-        if place.left:
+    def leave(self, ticket: AdmissionTicket) -> None:
+        """`release`, for a caller that holds the lock."""
+        if ticket.released:
             return
-        place.left = True
-        if not place.admitted:
-            self._waiting.discard(place)
-            place.gates[place.passed].waiting.remove(place)
-        for gate in place.gates[: place.passed]:
-            gate.inside.remove(place)
+        ticket.released = True
+        if not ticket.admitted:
+            self._waiting.discard(ticket)
+            ticket.gates[ticket.passed].waiting.remove(ticket)
+        for gate in ticket.gates[: ticket.passed]:
+            gate.inside.remove(ticket)
             if gate.waiting and not self._closed:
                 self._hand_over(gate)
-        for gate in place.gates[:-1]:
+        for gate in ticket.gates[:-1]:
             gate.users -= 1
             if not gate.users:
                 del self._gates[gate.key]
 
-    def _enter(self, place: AdmissionTicket, device: str | None, who: Callable[[], str]) -> None:
-        """Have it admitted, or stand in the queue of the first gate that is full."""
+    def _enter(self, ticket: AdmissionTicket, device: str | None, client_name: Callable[[], str]) -> None:
+        """Admit the ticket, or put it into the queue of the first full gate."""
         per_identity = self.limits.per_identity
-        identity = "" if per_identity is None else who()
+        identity = "" if per_identity is None else client_name()
         with self._lock:
             if self._closed:
                 raise _shutting_down()
-            gates: tuple[_Gate, ...] = self._last[place.scope]
+            gates: tuple[_Gate, ...] = self._last[ticket.scope]
             if device is not None:
                 gates = (self._gate("device", device, self.limits.per_device), *gates)
             if per_identity is not None:
@@ -288,13 +290,13 @@ class Admission:
                 for gate in gates:
                     if len(gate.inside) >= gate.limit:
                         raise self._refusal(gate)
-            place.gates = gates
+            ticket.gates = gates
             for gate in gates[:-1]:
                 gate.users += 1
                 self._gates[gate.key] = gate
-            self._advance(place)
-            if not place.admitted:
-                self._waiting.add(place)
+            self._advance(ticket)
+            if not ticket.admitted:
+                self._waiting.add(ticket)
 
     def _all_of(self, kind: str) -> list[_Gate]:
         return [gate for key, gate in self._gates.items() if key[0] == kind]
@@ -303,45 +305,45 @@ class Admission:
         key = (kind, name)
         return self._gates.get(key) or _Gate(key, limit)
 
-    def _wake_by(self, place: AdmissionTicket, wake: Callable[[], object]) -> None:
-        """Have `wake` called when there is no more to wait for."""
+    def _wake_by(self, ticket: AdmissionTicket, wake: Callable[[], object]) -> None:
+        """Have `wake` called when the wait is over; call it now if that is so already."""
         with self._lock:
-            place.wake = wake
-            if place.admitted or self._closed:
+            ticket.wake = wake
+            if ticket.admitted or self._closed:
                 wake()
 
-    def _check(self, place: AdmissionTicket) -> None:
-        """Return if it is admitted; else say why it is not."""
+    def _check(self, ticket: AdmissionTicket) -> None:
+        """Return if the ticket is admitted; else raise why it is not."""
         with self._lock:
-            if place.admitted:
+            if ticket.admitted:
                 return
-            raise _shutting_down() if self._closed else self._refusal(place.gates[place.passed])
+            raise _shutting_down() if self._closed else self._refusal(ticket.gates[ticket.passed])
 
-    def _advance(self, place: AdmissionTicket) -> None:
-        """Through every gate that has room; into the queue of the first that has none."""
-        for gate in place.gates[place.passed :]:
+    def _advance(self, ticket: AdmissionTicket) -> None:
+        """Move the ticket through every gate that has room, or into the queue of the first that has none."""
+        for gate in ticket.gates[ticket.passed :]:
             if len(gate.inside) >= gate.limit:
-                gate.waiting.append(place)
+                gate.waiting.append(ticket)
                 return
-            gate.inside.add(place)
-            place.passed += 1
-        place.admitted = True
+            gate.inside.add(ticket)
+            ticket.passed += 1
+        ticket.admitted = True
         self._refusing_since = None
 
     def _hand_over(self, gate: _Gate) -> None:
-        """Let the next one through."""
-        following = gate.waiting.popleft()
-        self._advance(following)
-        if following.admitted:
-            self._waiting.discard(following)
-            if not _woken(following):
-                self.leave(following)
+        """Let the next ticket in the queue through."""
+        successor = gate.waiting.popleft()
+        self._advance(successor)
+        if successor.admitted:
+            self._waiting.discard(successor)
+            if not _wake(successor):
+                self.leave(successor)
 
     def _refusal(self, gate: _Gate) -> ResourceExhausted:
-        if gate.key[0] in ("server", "calls"):
-            self._refused_all()
-        self._refusals[gate.key[0]] += 1
         scope, name = gate.key
+        if scope in ("server", "calls") and self._refusing_since is None:
+            self._refusing_since = self._clock()
+        self._refusals[scope] += 1
         one = gate.limit == 1
         streams = "1 stream is" if one else f"{gate.limit} streams are"
         calls = "1 call is" if one else f"{gate.limit} calls are"
@@ -362,21 +364,16 @@ class Admission:
             hint=f"End one that is no longer needed, or try again in {math.ceil(seconds)} s",
         )
 
-    def _refused_all(self) -> None:
-        """One was refused that asked for nothing in particular."""
-        if self._refusing_since is None:
-            self._refusing_since = self._clock()
-
 
 def _shutting_down() -> Stopped:
     return Stopped("the server shuts down", hint="Ask again when it is back")
 
 
-def _woken(place: AdmissionTicket) -> bool:
-    """Tell who waits for `place`. False when its loop is closed: it will never run again."""
+def _wake(ticket: AdmissionTicket) -> bool:
+    """Wake the thread or coroutine that waits for the ticket. Return False if its loop is closed for good."""
     try:
-        if place.wake is not None:  # else it is about to look by itself
-            place.wake()
+        if ticket.wake is not None:  # else it has not begun to wait, and checks before it does
+            ticket.wake()
     except RuntimeError:
         return False
     return True

@@ -1,7 +1,7 @@
-"""What a client is told of an error, whichever edge it asked: the same fields, and nothing of the host.
+"""Describes errors to clients, in the same way for every edge and without any detail of the host.
 
-An error that is not one of ours is "internal error" with the request's id: the traceback goes to the log under that id,
-and never to the peer.
+An error that is not in `fastflight.errors` becomes "internal error" with the request's id. Its traceback goes to the
+log under that id and never to the client.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fastflight.runtime.tracing import Trace
 log = structlog.get_logger(__name__)
 
 
-def described(error: FastFlightError, max_bytes: int) -> bytes:
-    """The error as JSON: `code`, `what`, `where`, `hint` and its own attributes; those that are empty are left out.
+def error_json(error: FastFlightError, max_bytes: int) -> bytes:
+    """Return the error as JSON: `code`, `what`, `where`, `hint` and its own attributes, without those that are empty.
 
-    Of one longer than `max_bytes`, the longest texts lose their beginnings.
+    While the JSON is longer than `max_bytes`, the beginning of its longest text is cut off.
     """
     content: dict[str, Any] = {"code": error.code, **{k: v for k, v in vars(error).items() if v != ""}}
     while len(data := json.dumps(content, default=str).encode()) > max_bytes:
@@ -31,13 +31,13 @@ def described(error: FastFlightError, max_bytes: int) -> bytes:
     return data
 
 
-def numbered(error: BaseException, trace: Trace | None = None) -> str:
-    """Log an error that nobody expected; the text that the peer is told instead.
+def log_unexpected(error: BaseException, trace: Trace | None = None) -> str:
+    """Log an unexpected error with its traceback. Return the text for the client.
 
-    `trace` is that of the request, where it is not the current one.
+    `trace` is the request's trace, if that is not the current one.
     """
-    trace = trace or tracing.current() or tracing.made()
-    # A log that cannot be written (its terminal is gone) must not be what the peer is told.
+    trace = trace or tracing.current() or tracing.new_trace()
+    # If the log cannot be written (its terminal is gone), the client must still get this error.
     with contextlib.suppress(Exception):
         log.error("request failed", **trace.fields(), exc_info=(type(error), error, error.__traceback__))
     return f"internal error, see the server's log, request id {trace.request_id}"

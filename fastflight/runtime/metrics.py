@@ -1,12 +1,12 @@
 """The metrics of a server: their definitions, and how they are collected for `stats` and `/metrics`.
 
 Each part of a server counts in plain attributes. That takes 0.1 us, while a counter of prometheus-client takes a lock
-and 1.5 us, and its histogram 3 us. A collector is a function that reads these attributes when somebody asks, and yields
-one `family` for each metric. prometheus-client does the rest: its `CollectorRegistry` holds the collectors, its
-`ProcessCollector` knows the process, and its exposition writes `/metrics`.
+and 1.5 us, and its histogram 3 us. A collector is a function that reads these attributes when metrics are requested,
+and yields one `family` for each metric. prometheus-client does the rest: its `CollectorRegistry` holds the collectors,
+its `ProcessCollector` measures the process, and its exposition writes `/metrics`.
 
-The action `stats` sends what the registry collects as JSON (`as_json`). A gateway, which may stand in front of a server
-elsewhere, makes families of that JSON again (`from_json`).
+The action `stats` sends the collected metrics as JSON (`as_json`). A gateway, which may run in front of a server on
+another computer, turns that JSON into families again (`from_json`).
 
 To add a metric: define it in `DEFINITIONS` and docs/observability.md, and yield its family from a collector. Names
 follow the conventions of Prometheus: `_total` only increases until the server restarts; units are seconds and bytes.
@@ -29,11 +29,11 @@ from prometheus_client.registry import Collector
 
 from fastflight.runtime.process import open_sockets
 
-# Devices with a label of their own. More series than this burden Prometheus, and nobody reads so many. The devices
-# beyond, in the order of the settings, share one label.
+# How many devices have a label of their own: more series burden Prometheus, and nobody reads so many. The devices
+# after these, in the order of the settings, share one label.
 MAX_DEVICE_LABELS = 250
 BEYOND = "(others)"
-# From a small answer to a live session that a client leaves open.
+# The upper bounds of the histogram's buckets, in seconds: from a small answer to a live session that stays open.
 DURATION_BOUNDS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 300.0, 1800.0)
 
 # The values of a metric's labels, in the order of its definition.
@@ -42,7 +42,7 @@ Labels: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a metric is, in a sentence, and the names of its labels."""
+    """The kind of a metric, a sentence that describes it, and the names of its labels."""
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
@@ -53,61 +53,83 @@ DEFINITIONS: dict[str, Definition] = {
     "fastflight_streams_open": Definition("gauge", "Streams that are open.", ("source",)),
     "fastflight_streams_total": Definition("counter", "Streams that have ended.", ("source", "outcome")),
     "fastflight_stream_duration_seconds": Definition(
-        "histogram", "How long streams were open that ended.", ("source",)
+        "histogram", "Seconds from the start to the end of a stream.", ("source",)
     ),
-    "fastflight_rows_total": Definition("counter", "Rows sent and taken.", ("source",)),
-    "fastflight_bytes_total": Definition("counter", "Bytes of batches sent and taken.", ("source",)),
-    "fastflight_rejected_rows_total": Definition("counter", "Rows of files that did not fit, set aside.", ("source",)),
+    "fastflight_rows_total": Definition("counter", "Rows sent and received.", ("source",)),
+    "fastflight_bytes_total": Definition("counter", "Bytes of batches sent and received.", ("source",)),
+    "fastflight_rejected_rows_total": Definition(
+        "counter", "Rows of files that did not fit the schema and were left out.", ("source",)
+    ),
     "fastflight_errors_total": Definition("counter", "Streams and calls that failed, by the error's code.", ("code",)),
     "fastflight_overdue_total": Definition(
-        "counter", "Streams ended for their client: a reader took nothing, a writer said nothing.", ("client",)
+        "counter", "Streams stopped because their client did not read (reader) or did not send (writer).", ("client",)
     ),
     "fastflight_connections_cut_total": Definition(
-        "counter", "Connections by Flight cut, as such clients heard nothing."
+        "counter", "Flight connections cut because such a client did not react."
     ),
-    "fastflight_calls_open": Definition("gauge", "Calls that are no streams, under way."),
-    "fastflight_calls_total": Definition("counter", "Calls that are no streams, ended.", ("call", "outcome")),
+    "fastflight_calls_open": Definition("gauge", "Calls other than streams that are running."),
+    "fastflight_calls_total": Definition("counter", "Calls other than streams that have ended.", ("call", "outcome")),
     "fastflight_waiting": Definition("gauge", "Streams and calls that wait for room."),
-    "fastflight_refused_total": Definition("counter", "Streams and calls for which there was no room.", ("limit",)),
-    "fastflight_limit": Definition("gauge", "The size of a limit of docs/limits.md.", ("limit",)),
-    "fastflight_limit_used": Definition("gauge", "How much of it is used: of several, by the fullest.", ("limit",)),
+    "fastflight_refused_total": Definition(
+        "counter", "Streams and calls that were refused because a limit was reached.", ("limit",)
+    ),
+    "fastflight_limit": Definition("gauge", "The size of a limit (docs/limits.md).", ("limit",)),
+    "fastflight_limit_used": Definition(
+        "gauge", "How much of a limit is used (by the device or identity that uses most).", ("limit",)
+    ),
     "fastflight_device_open": Definition("gauge", "Whether the device's line is open.", ("device",)),
-    "fastflight_device_held": Definition("gauge", "Whether somebody has the device.", ("device",)),
-    "fastflight_device_in_trouble": Definition("gauge", "Whether its line is lost for those that listen.", ("device",)),
-    "fastflight_device_data_age_seconds": Definition("gauge", "Since the device last said something.", ("device",)),
+    "fastflight_device_held": Definition("gauge", "Whether the device is in use.", ("device",)),
+    "fastflight_device_in_trouble": Definition(
+        "gauge", "Whether live sessions get nothing because the line is lost or cannot be opened.", ("device",)
+    ),
+    "fastflight_device_data_age_seconds": Definition(
+        "gauge", "Time since the device last sent something.", ("device",)
+    ),
     "fastflight_device_bytes_total": Definition("counter", "Bytes that crossed the line.", ("device", "direction")),
     "fastflight_device_opened_total": Definition("counter", "How often the line was opened.", ("device",)),
     "fastflight_device_outages_total": Definition("counter", "How often the line was lost.", ("device",)),
-    "fastflight_device_retries_total": Definition("counter", "Parts of transfers lost, sent again.", ("device",)),
+    "fastflight_device_retries_total": Definition(
+        "counter", "Lost parts of transfers that were sent again.", ("device",)
+    ),
     "fastflight_device_missed_total": Definition(
-        "counter", "Chunks of live traffic that a reader was too slow for: gaps of sessions.", ("device",)
+        "counter", "Chunks of live traffic that sessions missed because their clients were too slow.", ("device",)
     ),
     "fastflight_device_put_out_total": Definition(
-        "counter", "How often who had its line and sent nothing had to go, as somebody else asked.", ("device",)
+        "counter", "How often an idle holder lost the device to another request.", ("device",)
     ),
     "fastflight_bridge_browsers_total": Definition(
-        "counter", "Connections of browsers that the ports of its bridge refused.", ("device", "protocol")
+        "counter", "Connections of browsers that the bridge of the device refused.", ("device", "protocol")
     ),
-    "fastflight_recording_rows": Definition("gauge", "Rows kept of a device's traffic.", ("device",)),
-    "fastflight_recording_bytes": Definition("gauge", "Their bytes as stored.", ("device",)),
-    "fastflight_recording_age_seconds": Definition("gauge", "Since the newest row that is kept.", ("device",)),
-    "fastflight_recording_lost": Definition("gauge", "Chunks that are missing among the rows kept.", ("device",)),
-    "fastflight_recording_failures_total": Definition("counter", "Tries to keep that the disk failed.", ("device",)),
-    "fastflight_recording_damage": Definition("gauge", "Places in its files that cannot be read.", ("device",)),
-    "fastflight_recordings_waiting_bytes": Definition("gauge", "Bytes that wait for the disk, of all recordings."),
-    "fastflight_recordings_commits_total": Definition("counter", "Groups written and synced to the disk."),
+    "fastflight_recording_rows": Definition("gauge", "Rows in the recording of a device.", ("device",)),
+    "fastflight_recording_bytes": Definition("gauge", "Bytes of the recording on the disk.", ("device",)),
+    "fastflight_recording_age_seconds": Definition("gauge", "Time since the newest recorded row.", ("device",)),
+    "fastflight_recording_lost": Definition("gauge", "Chunks that are missing in the recording.", ("device",)),
+    "fastflight_recording_failures_total": Definition(
+        "counter", "Attempts to write the recording that failed.", ("device",)
+    ),
+    "fastflight_recording_damage": Definition(
+        "gauge", "Places in the recording's files that cannot be read.", ("device",)
+    ),
+    "fastflight_recordings_waiting_bytes": Definition("gauge", "Bytes that wait to be written, of all recordings."),
+    "fastflight_recordings_commits_total": Definition(
+        "counter", "Groups of rows that were written and synced to the disk."
+    ),
     "fastflight_shard_tasks": Definition("gauge", "Tasks of an event loop.", ("shard",)),
     "fastflight_shard_streams": Definition("gauge", "Streams and lines on an event loop.", ("shard",)),
-    "fastflight_shard_lag_seconds": Definition("gauge", "How late an event loop answered lately.", ("shard",)),
-    "fastflight_shard_longest_lag_seconds": Definition("gauge", "How late it was at worst.", ("shard",)),
-    "fastflight_shard_stuck_total": Definition("counter", "How often it did not turn for a second.", ("shard",)),
-    "fastflight_threads": Definition("gauge", "Threads by what they are for.", ("kind",)),
+    "fastflight_shard_lag_seconds": Definition("gauge", "How late an event loop answered the last time.", ("shard",)),
+    "fastflight_shard_longest_lag_seconds": Definition(
+        "gauge", "The longest time that an event loop took to answer.", ("shard",)
+    ),
+    "fastflight_shard_stuck_total": Definition(
+        "counter", "How often an event loop did not answer for a second.", ("shard",)
+    ),
+    "fastflight_threads": Definition("gauge", "Threads by their purpose.", ("kind",)),
     "process_resident_memory_bytes": Definition("gauge", "Memory of the process."),
     "process_virtual_memory_bytes": Definition("gauge", "Address space of the process."),
     "process_start_time_seconds": Definition("gauge", "When the process started, in seconds since 1970."),
     "process_open_fds": Definition("gauge", "Open descriptors, connections included."),
-    "process_max_fds": Definition("gauge", "How many it may have."),
-    "process_open_sockets": Definition("gauge", "Of the open descriptors, sockets: connections and listeners."),
+    "process_max_fds": Definition("gauge", "The limit of open descriptors."),
+    "process_open_sockets": Definition("gauge", "Open sockets: connections and listeners."),
     "process_cpu_seconds_total": Definition("counter", "Processor time used."),
 }
 
@@ -119,7 +141,7 @@ FAMILIES: dict[str, type[CounterMetricFamily] | type[GaugeMetricFamily]] = {
 
 @dataclass(slots=True)
 class DurationHistogram:
-    """Counts durations by `DURATION_BOUNDS`. Guarded by its owner."""
+    """Counts durations by `DURATION_BOUNDS`. Its owner must hold a lock."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BOUNDS) + 1))
     sum: float = 0.0
@@ -130,13 +152,13 @@ class DurationHistogram:
         self.sum += seconds
 
     def buckets(self) -> list[tuple[str, int]]:
-        """The cumulative count up to each bound; the last bound is infinite."""
+        """Return each bound with the cumulative count up to it; the last bound is infinite."""
         bounds = (*map(str, DURATION_BOUNDS), "+Inf")
         return list(zip(bounds, itertools.accumulate(self.counts), strict=True))
 
 
 class FunctionCollector(Collector):
-    """Collects what a function yields."""
+    """Collects the metrics that a function yields."""
 
     def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
         self._collect = collect
@@ -146,9 +168,9 @@ class FunctionCollector(Collector):
 
 
 def family(name: str, values: Iterable[tuple[Labels, float]]) -> Metric:
-    """The metric `name` with its values.
+    """Return the metric `name` with its values.
 
-    Values with equal labels are added up; of ages the greatest counts.
+    Values with equal labels are added up; of ages the greatest is taken.
     """
     definition = DEFINITIONS[name]
     merge = max if name.endswith("_age_seconds") else operator.add
@@ -163,12 +185,12 @@ def family(name: str, values: Iterable[tuple[Labels, float]]) -> Metric:
 
 
 def single(name: str, value: float) -> Metric:
-    """The metric `name`, which has no labels."""
+    """Return the metric `name`, which has no labels."""
     return family(name, [((), value)])
 
 
 def histogram(name: str, values: Iterable[tuple[Labels, Sequence[tuple[str, float]], float]]) -> Metric:
-    """The histogram `name`: labels, cumulative buckets and the sum of each."""
+    """Return the histogram `name`. Each of `values` has labels, cumulative buckets and the sum."""
     definition = DEFINITIONS[name]
     found = HistogramMetricFamily(name, definition.help, labels=definition.labels)
     for labels, buckets, total in values:
@@ -177,12 +199,12 @@ def histogram(name: str, values: Iterable[tuple[Labels, Sequence[tuple[str, floa
 
 
 def device_labels(names: Iterable[str]) -> dict[str, str]:
-    """The label of each device: its name, or `BEYOND` after the first `MAX_DEVICE_LABELS`."""
-    return {name: name if place < MAX_DEVICE_LABELS else BEYOND for place, name in enumerate(names)}
+    """Return the label of each device: its name, or `BEYOND` after the first `MAX_DEVICE_LABELS`."""
+    return {name: name if position < MAX_DEVICE_LABELS else BEYOND for position, name in enumerate(names)}
 
 
 def collect_process(registry: CollectorRegistry) -> None:
-    """Have `registry` collect what this process uses. Outside Linux that is its processor time only."""
+    """Have `registry` collect the resources of this process. Outside Linux that is its processor time only."""
     ProcessCollector(registry=registry)
     registry.register(FunctionCollector(_process))
 
@@ -196,7 +218,7 @@ def _process() -> Iterator[Metric]:
 
 
 def as_json(registry: CollectorRegistry) -> dict[str, list[tuple[Mapping[str, str], Any]]]:
-    """All that `registry` collects, by name: pairs of labels and value.
+    """Return all samples that `registry` collects, by name: pairs of labels and value.
 
     The value of a histogram has the keys `count`, `sum` and `buckets`.
     """
@@ -212,7 +234,7 @@ def as_json(registry: CollectorRegistry) -> dict[str, list[tuple[Mapping[str, st
 
 
 def _histograms(metric: Metric) -> Iterable[tuple[Mapping[str, str], Any]]:
-    """One pair of labels and value for all samples of a histogram that differ in their bucket only."""
+    """Return one pair of labels and value for all samples of a histogram that differ only in their bucket."""
     found: dict[Labels, tuple[Mapping[str, str], Any]] = {}
     for sample in metric.samples:
         labels = {name: value for name, value in sample.labels.items() if name != "le"}
@@ -228,7 +250,7 @@ def _histograms(metric: Metric) -> Iterable[tuple[Mapping[str, str], Any]]:
 
 
 def from_json(stats: Mapping[str, Any]) -> Iterator[Metric]:
-    """The metrics in an answer of `stats`. Metrics that this version does not know are left out."""
+    """Yield the metrics in an answer of `stats`. Metrics that this version does not know are left out."""
     for name, samples in stats.get("figures", {}).items():
         definition = DEFINITIONS.get(name)
         if definition is None:

@@ -1,12 +1,12 @@
-"""From a source's lots to what a client gets, for every edge. No I/O.
+"""Turns a source's lots into the messages that a client gets, for every edge. No I/O.
 
-A `Packer` works where the source runs. It makes a lot into runs: each batch measured once, in messages of a size that
-every client takes. A batch without rows and without a note, and an empty lot, are signs of life: one every
-`HEARTBEAT_SECONDS` is sent.
+A `Packer` works where the source runs. It turns a lot into runs: a run is one batch, measured once and split into
+messages of a size that every client accepts. An empty lot, or a batch without rows and without a note, is a sign of
+life. Of these signs, one is sent every `HEARTBEAT_SECONDS`; the others are dropped.
 
-`joined` joins small runs that wait together. What has a note is joined with nothing.
+`joined` joins small runs that wait together. A run with a note is never joined with others.
 
-An `Account` works where the runs are sent. It counts them, and makes the trailer that follows the last one: rows,
+An `Account` works where the runs are sent. It counts them and makes the trailer, which follows the last run: rows,
 bytes, duration_seconds and the source's summary.
 """
 
@@ -29,28 +29,28 @@ from fastflight.tables.bare import empty
 
 # Clients refuse messages over 4 MB (the Rust command line) or 16 MB (ADBC), and Arrow never splits one.
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
-# Sources show that they are alive at least every 5 s. One whose sign comes so long after the last message goes on to
-# the client, so that it and the proxies on the way see that the stream is alive. A sign that is a little early must go
-# on, too, or the next would come after 10 s.
+# An idle source gives a sign of life at least every 5 s. A sign that comes this long after the last message is sent, so
+# that the client and the proxies on the way see that the stream is alive. It is less than 5 s because a sign that comes
+# a little early must be sent as well: the next one would come after 10 s.
 HEARTBEAT_SECONDS = 4.5
-# A column of fixed width takes less than 256 bytes of a message beside its values: those of so many columns are no more
-# than half a message.
+# In a message a column of fixed width takes less than 256 bytes besides its values. For this many columns that is at
+# most half a message.
 MAX_PADDED_COLUMNS = MAX_MESSAGE_BYTES // 2 // 256
 
 # A batch below this size may be joined with others: a message costs as much as copying tens of kilobytes.
 SMALL_BYTES = 64 * 1024
-# From a quarter of a megabyte on joining gets no cheaper.
+# The size limit of a joined batch. Above a quarter of a megabyte, joining saves no more time.
 JOINED_BYTES = 512 * 1024
 
-# A batch, and what is to be known at its place.
+# A note is what the source reports at this place among the rows. A piece is a batch with its note, if it has one.
 Note = Mapping[str, Any]
 Piece = tuple[pa.RecordBatch, Note | None]
 
 
 class Run(NamedTuple):
-    """One batch, in the messages in which it is sent. A `note` belongs to the first of them. `bytes`: of its values.
+    """One batch, split into the messages in which it is sent. A `note` is sent with the first message.
 
-    One that `is_small` may be joined with others that are.
+    `bytes` is the size of the batch's values. Small runs (`is_small`) may be joined.
     """
 
     batches: list[pa.RecordBatch]
@@ -60,39 +60,39 @@ class Run(NamedTuple):
     is_small: bool = False
 
     def pieces(self) -> Iterator[Piece]:
-        """Each batch, the first one with the note."""
+        """Yield each message, the first one with the note."""
         note = self.note
         for batch in self.batches:
             yield batch, note
             note = None
 
 
-# As `Run(...)`, but without entering Python.
+# Makes a `Run` from a tuple. Unlike `Run(...)`, this calls no Python function.
 _run: Callable[[tuple[list[pa.RecordBatch], int, int, Note | None, bool]], Run] = partial(tuple.__new__, Run)
 
 
 class Packer:
-    """Makes one answer's lots into runs. `schema` is the one that is sent."""
+    """Turns the lots of one answer into runs. `schema` is the schema that is sent."""
 
     def __init__(self, schema: AnswerSchema) -> None:
         self.schema = schema.sent
         self._row_bytes = schema.row_bytes
-        # A batch with at most so many bytes of values is below the size of a message without measuring that.
+        # A batch with at most this many bytes of values surely fits into one message, so it need not be measured.
         is_light = schema.row_bytes and len(schema.sent) <= MAX_PADDED_COLUMNS
         self._surely_fits = MAX_MESSAGE_BYTES // 2 if is_light else 0
-        self._given = time.monotonic()
-        # A source may give a batch again.
+        self._last_run_at = time.monotonic()
+        # The batch that was measured last, and its size: a source may yield the same batch several times.
         self._measured: pa.RecordBatch | None = None
         self._size = 0
 
     def packed(self, lots: Iterable[Lot]) -> Iterator[list[Run]]:
-        """What is sent of each lot. Not divided into functions: see `docs/architecture.md`, "Flight's threads"."""
+        """Yield the runs of each lot. Not divided into functions: see `docs/architecture.md`, "Flight's threads"."""
         for lot in lots:
             runs = []
             for item in lot or (empty(self.schema),):
                 batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, None)
                 rows = batch.num_rows
-                if not rows and note is None and time.monotonic() - self._given < HEARTBEAT_SECONDS:
+                if not rows and note is None and time.monotonic() - self._last_run_at < HEARTBEAT_SECONDS:
                     continue
                 if not batch.schema.equals(self.schema):
                     batch = self._plain(batch)
@@ -102,23 +102,23 @@ class Packer:
                         if column.null_count:
                             size = 0
                             break
-                    # `nbytes` takes 2 us a column, and gives up the interpreter's lock twice.
+                    # `nbytes` takes 2 us for each column, and gives up the interpreter's lock twice.
                     self._measured, self._size = batch, size or batch.nbytes
                 size = self._size
                 messages = [batch] if size <= self._surely_fits else list(split(batch))
-                # Bits and offsets of joined batches take fewer bytes than those of the parts, but how many bytes an
-                # answer has is said before it is read.
+                # Batches are joined only if all columns have a fixed width in bytes. Joining columns of bits or offsets
+                # would change the number of bytes, which the FlightInfo has announced.
                 is_small = self._row_bytes > 0 and note is None and 0 < size < SMALL_BYTES
                 runs.append(_run((messages, rows, size, note, is_small)))
-                self._given = time.monotonic()
+                self._last_run_at = time.monotonic()
             yield runs
 
     def pack(self, lot: Lot) -> list[Run]:
-        """The same of one lot."""
+        """Return the runs of one lot."""
         return next(self.packed((lot,)))
 
     def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch with dictionary columns as the plain one that is sent."""
+        """Return a batch with the schema that is sent: dictionary columns become plain ones."""
         if batch.schema.names != self.schema.names:
             raise DataError("the source gave a batch with other columns than its schema has")
         try:
@@ -128,8 +128,8 @@ class Packer:
 
 
 def joined(lots: Iterable[Iterable[Run]], request: Request) -> Iterator[Run]:
-    """The runs of each lot, where small ones that follow each other are one. It never waits for more."""
-    # The most rows of a batch, where the request says it.
+    """Yield the runs of each lot; consecutive small runs of a lot are joined. Never waits for another lot."""
+    # The request's limit for the rows of a batch, if it has one.
     most_rows: int = getattr(request, "batch_rows", None) or MAX_BATCH_ROWS
     for lot in lots:
         small: list[pa.RecordBatch] = []
@@ -150,20 +150,20 @@ def joined(lots: Iterable[Iterable[Run]], request: Request) -> Iterator[Run]:
 
 
 class Account:
-    """Counts the runs of one answer as they are sent, in `stream`, too."""
+    """Counts the runs of one answer as they are sent, also in `stream`."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        # The stream may count what comes, too.
+        # Not those of the stream, which may also count what the client sends.
         self._rows = 0
         self._bytes = 0
         self._looked = time.monotonic()
 
     def sending(self, runs: Iterable[Run]) -> Iterator[Run]:
-        """Each run, which goes out then. Raises `Stopped` once nobody wants it. Inline, as `Packer.packed` is."""
+        """Yield and count each run. Raise `Stopped` once the stream is not wanted. Inline, as `Packer.packed` is."""
         stream = self._stream
         for run in runs:
-            # A write to a client that has left fails by itself: looking is the second line.
+            # A write to a client that has left fails by itself. This check is for the case that it does not.
             now = time.monotonic()
             if stream.why_stop or now - self._looked >= LOOK_SECONDS:
                 self._looked = now
@@ -175,7 +175,7 @@ class Account:
             yield run
 
     def trailer(self, summary: Summary) -> Note:
-        """What is to be known at the end."""
+        """Return the trailer: totals and the source's summary."""
         self._stream.rejected = int(summary.get("rejected", 0))
         return {
             "rows": self._rows,
@@ -185,16 +185,16 @@ class Account:
         }
 
 
-def held(item: Reading | AsyncReading | list[Run]) -> int:
-    """The memory that an item of `runs` takes while it waits."""
+def memory_of(item: Reading | AsyncReading | list[Run]) -> int:
+    """Return how many bytes of memory an item of `runs` takes while it waits."""
     return sum(held_bytes(run.batches[0], run.bytes) for run in item) if isinstance(item, list) else 0
 
 
-def runs(read: Callable[[], Reading], asked: ResolvedRequest) -> Generator[Reading | list[Run], None, None]:
-    """Open a source and pack it, in this thread: the reading, with the schema that is sent, then each lot's runs."""
+def runs(read: Callable[[], Reading], resolved: ResolvedRequest) -> Generator[Reading | list[Run], None, None]:
+    """Open a source in this thread. Yield its reading, with the schema that is sent, and then the runs of each lot."""
     reading = read()
     try:
-        packer = Packer(asked.answer_schema(reading.schema, "sync"))
+        packer = Packer(resolved.answer_schema(reading.schema, "sync"))
         yield replace(reading, schema=packer.schema)
         for packed in packer.packed(reading.all_lots()):
             if packed:
@@ -204,12 +204,12 @@ def runs(read: Callable[[], Reading], asked: ResolvedRequest) -> Generator[Readi
 
 
 async def aruns(
-    read: Callable[[], Awaitable[AsyncReading]], asked: ResolvedRequest
+    read: Callable[[], Awaitable[AsyncReading]], resolved: ResolvedRequest
 ) -> AsyncIterator[AsyncReading | list[Run]]:
-    """As `runs`, on an event loop: opened and iterated by one task, so that one cancellation ends both."""
+    """`runs` on an event loop. One task opens and iterates the source, so that one cancellation ends both."""
     reading = await read()
     try:
-        packer = Packer(asked.answer_schema(reading.schema, "async"))
+        packer = Packer(resolved.answer_schema(reading.schema, "async"))
         yield replace(reading, schema=packer.schema)
         async for lot in reading.all_lots():
             if packed := packer.pack(lot):
@@ -219,21 +219,21 @@ async def aruns(
 
 
 def close(lots: object) -> None:
-    """Close an iterator that can be closed."""
+    """Close an iterator if it has a `close` method."""
     closing = getattr(lots, "close", None)
     if closing is not None:
         closing()
 
 
 async def aclose(lots: object) -> None:
-    """Close an asynchronous iterator that can be closed."""
+    """Close an asynchronous iterator if it has an `aclose` method."""
     closing = getattr(lots, "aclose", None)
     if closing is not None:
         await closing()
 
 
 def split(batch: pa.RecordBatch, max_bytes: int = MAX_MESSAGE_BYTES) -> Iterator[pa.RecordBatch]:
-    """`batch` in pieces of at most `max_bytes`; a single row may be larger."""
+    """Yield `batch` in slices whose messages have at most `max_bytes`; a single row may be larger."""
     if batch.num_rows <= 1 or pa.ipc.get_record_batch_size(batch) <= max_bytes:
         yield batch
         return

@@ -1,7 +1,7 @@
-"""What this process has open: its descriptors, and its threads by what they are for.
+"""Counts the descriptors and threads of this process.
 
-Linux lists all threads of a process. Threads that Python did not start, as gRPC's and Arrow's, count as `other` there.
-Elsewhere only Python's own threads are counted.
+Linux lists all threads of a process. Threads that Python did not start, such as those of gRPC and Arrow, count as
+`other` there. On other systems only Python's own threads are counted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from collections import Counter
 from pathlib import Path
 
 DESCRIPTORS = Path("/proc/self/fd")
-# Nearly every process has it. Where it is not open there is no shortage.
+# A descriptor (stderr) that nearly every process has. If it is not open, descriptors are not scarce.
 _ANY = 2
 # A directory with an entry for each thread.
 TASKS = "/proc/self/task"
-# Part of a thread's name, and its kind; the first that fits. A stream is a thread of its own, and some have another.
+# A part of a thread's name, and the thread's kind; the first match counts. Each stream has a handler's thread, and some
+# have another one beside it.
 KINDS = (
     ("-offload", "offload"),
     ("-watchdog", "watchers"),
@@ -47,7 +48,7 @@ def has_descriptors() -> bool:
 
 
 def open_sockets() -> int | None:
-    """How many of the open descriptors are sockets; None where the system does not say."""
+    """Return how many of the open descriptors are sockets; None if the system does not list them."""
     try:
         return sum(_target(entry).startswith("socket:") for entry in DESCRIPTORS.iterdir())
     except OSError:
@@ -62,10 +63,13 @@ def _target(entry: Path) -> str:
 
 
 def threads_by_kind(handlers: int) -> dict[str, int]:
-    """How many threads there are, in `all` and of each kind. `handlers`: those that serve streams or wait to."""
+    """Return how many threads there are, in `all` and of each kind.
+
+    `handlers` is the number of threads that serve streams or calls, or wait to do so.
+    """
     counts = Counter({"handlers": handlers})
     for thread in threading.enumerate():
-        # A handler's thread is not Python's own, but may be known to it.
+        # Python did not start the threads of handlers, but may list them as dummy threads. They are counted already.
         if not isinstance(thread, threading._DummyThread):
             counts[_kind(thread.name)] += 1
     known = counts.total()

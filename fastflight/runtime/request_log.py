@@ -1,8 +1,9 @@
-"""A line in the log for each request, at its end.
+"""Writes a line to the log when a request ends.
 
-They are at debug: a server answers thousands in a second, and to write a line takes as long as a small answer. At info
-are those that failed by no fault of the client: of a board, a line, a disk, or ours. Where nobody has set a log up,
-there are none: structlog would print them among what an embedding program prints.
+The level is debug, because a server answers thousands of requests in a second, and writing a line takes as long as a
+small answer. Requests that failed through no fault of the client (but of a board, a line, a disk or the server) are
+logged at info. Nothing is written unless structlog is configured: by default it would print the lines among the output
+of an embedding program.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from fastflight.errors import (
 )
 from fastflight.runtime.tracing import Trace
 
-# What a client is told of what it did itself, or may ask again: it knows, and whoever runs the server need not.
+# Errors that the client caused, or that it can solve by asking again. The operator of the server need not see them.
 OF_THE_CLIENT = (RequestError, AccessError, BusyError, DataError, Stopped, FileMissing, DeviceException)
 
 
 def code_of(error: BaseException) -> str:
-    """The code under which an error is told and counted."""
+    """Return the code under which an error is logged and counted."""
     return error.code if isinstance(error, FastFlightError) else FastFlightError.code
 
 
 class RequestLog:
-    """Make it when the log is set up: what it writes to is found once."""
+    """Create it after the log is configured: the configuration is read once."""
 
     def __init__(self) -> None:
         self._log = structlog.get_logger(__name__).bind()
-        # Of a log that nobody has set up each line would stand among what the program prints.
-        self._heard = structlog.is_configured()
-        # Whether those that ended well are told of.
-        self.in_detail = self._heard and bool(self._log.is_enabled_for(logging.DEBUG))
+        # Without a configuration, structlog would print the lines among the output of the program.
+        self._configured = structlog.is_configured()
+        # Whether all requests are logged, not only failed ones.
+        self.in_detail = self._configured and bool(self._log.is_enabled_for(logging.DEBUG))
 
     def ended(
         self,
@@ -56,15 +57,15 @@ class RequestLog:
         size: int = 0,
         error: BaseException | None = None,
     ) -> None:
-        """`request` is its type, or what was called."""
-        ours = self._heard and error is not None and not isinstance(error, OF_THE_CLIENT)
+        """Log the end of a request. `request` is its type, or the name of the call; `size` is in bytes."""
+        ours = self._configured and error is not None and not isinstance(error, OF_THE_CLIENT)
         if not (ours or self.in_detail):
             return
-        tell = self._log.info if ours else self._log.debug
+        write = self._log.info if ours else self._log.debug
         fault = {} if error is None else {"code": code_of(error), "error": _brief(error)}
-        # A log that cannot be written (its terminal is gone) must not be what becomes of a request.
+        # A log that cannot be written (its terminal is gone) must not make the request fail.
         with contextlib.suppress(Exception):
-            tell(
+            write(
                 "request ended",
                 request=request,
                 device=device,
@@ -78,11 +79,11 @@ class RequestLog:
             )
 
 
-# Of an error's text: a board's traceback may follow.
+# How much of an error's text is logged: it may contain a board's traceback.
 MAX_ERROR_CHARACTERS = 200
 
 
 def _brief(error: BaseException) -> str:
     if isinstance(error, FastFlightError):
         return str(error)[:MAX_ERROR_CHARACTERS]
-    return type(error).__name__  # all of it is in the line of its own that it has
+    return type(error).__name__  # `log_unexpected` has logged the rest

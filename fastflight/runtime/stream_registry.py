@@ -1,9 +1,9 @@
-"""The streams of a server: how many, whose, how much, and how to end them.
+"""Counts, limits and ends the streams and calls of a server.
 
 A handler opens a `Stream` in the `StreamRegistry` and closes it with its outcome. `open` waits, within limits, until
-there is room for it (`runtime.admission`), and so does `aopen` for a coroutine.
+there is room for it (`runtime.admission`); `aopen` does so for a coroutine.
 
-Calls that are no streams, but last as long as a device takes, run inside `call` or `acall`.
+Calls that are not streams, but may last as long as a device takes, run inside `call` or `acall`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fastflight.service.resolve import ResolvedRequest
 
 T = TypeVar("T")
 
-# What is counted of a source's streams once they are over.
+# The counters of a source's streams that have ended.
 ENDED = ("finished", "failed", "cancelled", "rows", "bytes")
 COUNTED = ("open", "started", *ENDED)
 OUTCOMES = ("finished", "failed", "cancelled")
-# Clients that may exceed their time: one that takes nothing, one that sends nothing.
+# The kinds of clients that may exceed their time: readers that do not read, writers that do not send.
 OVERDUE = ("reader", "writer")
 
 
@@ -40,10 +40,11 @@ class StreamRegistry:
     """All streams of one server."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        # Taken when a stream opens and when it closes; who waits until none is open waits for `_empty`.
+        # Held for a moment when a stream opens and when it closes.
         self._lock = threading.Lock()
+        # Notified when the last stream closes, if threads wait for that.
         self._empty = threading.Condition(self._lock)
-        self._emptying = 0
+        self._empty_waiters = 0
         self._admission = Admission(limits, lock=self._lock)
         self._counts: dict[str, dict[str, int]] = {}
         self._durations: dict[str, DurationHistogram] = {}
@@ -53,98 +54,113 @@ class StreamRegistry:
         self._cut = 0
         self._request_log = RequestLog()
 
-    def open(self, asked: ResolvedRequest, left: Callable[[], bool], who: Callable[[], str], peer: str = "") -> Stream:
-        """A stream for a request, once there is room for it. `left` says whether its client has gone, `who` asks.
+    def open(
+        self,
+        resolved: ResolvedRequest,
+        has_left: Callable[[], bool],
+        client_name: Callable[[], str],
+        peer: str = "",
+    ) -> Stream:
+        """Return a stream for a request, once there is room for it.
 
-        `peer` is the connection that it came by.
+        `has_left` returns whether the client has left, `client_name` its name. `peer` is its connection, as gRPC writes
+        it.
 
-        Raises `ResourceExhausted` where there is no room in time, `Stopped` while draining.
+        Raise `ResourceExhausted` if there is no room in time, `Stopped` while draining.
         """
-        stream = self._made(asked, left, who, True)
+        stream = self._new_stream(resolved, has_left, client_name, True)
         stream.peer = peer
-        self._admission.acquire(stream, asked.device, stream.asker, left)
+        self._admission.acquire(stream, resolved.device, stream.client_name, has_left)
         stream.begin()
         return stream
 
-    async def aopen(self, asked: ResolvedRequest, left: Callable[[], bool], who: Callable[[], str]) -> Stream:
-        """The same for a coroutine; cancel it when the client goes."""
-        stream = self._made(asked, left, who, False)
-        await self._admission.aacquire(stream, asked.device, stream.asker)
+    async def aopen(
+        self, resolved: ResolvedRequest, has_left: Callable[[], bool], client_name: Callable[[], str]
+    ) -> Stream:
+        """The same for a coroutine. Cancel it when the client leaves."""
+        stream = self._new_stream(resolved, has_left, client_name, False)
+        await self._admission.aacquire(stream, resolved.device, stream.client_name)
         stream.begin()
         return stream
 
     @contextmanager
     def call(
-        self, name: str, device: str | None, left: Callable[[], bool], who: Callable[[], str], peer: str = ""
+        self,
+        name: str,
+        device: str | None,
+        has_left: Callable[[], bool],
+        client_name: Callable[[], str],
+        peer: str = "",
     ) -> Iterator[None]:
-        """Around a call `name` on `device` that is no stream. It is admitted like one, by a limit of its own."""
-        place = CallTicket()
-        place.peer = peer
-        with self._told(name, device, who()):
-            self._admission.acquire(place, device, who, left)
+        """A context for a call `name` on `device` that is not a stream. Calls are admitted by a limit of their own."""
+        ticket = CallTicket()
+        ticket.peer = peer
+        with self._logged(name, device, client_name()):
+            self._admission.acquire(ticket, device, client_name, has_left)
             try:
                 yield
             finally:
-                self._admission.release(place)
+                self._admission.release(ticket)
 
     @asynccontextmanager
     async def acall(
-        self, name: str, device: str | None, who: Callable[[], str]
+        self, name: str, device: str | None, client_name: Callable[[], str]
     ) -> AsyncIterator[Callable[[Callable[[], T]], Callable[[], T]]]:
-        """The same for a coroutine; cancel it when the client goes.
+        """The same for a coroutine. Cancel it when the client leaves.
 
-        Gives what is to be put around work for a thread, which goes on then: it has the place until it has ended.
+        Yields a wrapper for work in a thread, which goes on after a cancellation. The wrapped work keeps the ticket
+        and releases it when it ends.
         """
-        place = CallTicket(in_thread=False)
-        handed = False
+        ticket = CallTicket(in_thread=False)
+        handed_over = False
 
         def until_done(work: Callable[[], T]) -> Callable[[], T]:
-            nonlocal handed
-            handed = True
+            nonlocal handed_over
+            handed_over = True
 
-            def working() -> T:
+            def wrapped() -> T:
                 try:
                     return work()
                 finally:
-                    self._admission.release(place)
+                    self._admission.release(ticket)
 
-            return working
+            return wrapped
 
-        with self._told(name, device, who()):
-            await self._admission.aacquire(place, device, who)
+        with self._logged(name, device, client_name()):
+            await self._admission.aacquire(ticket, device, client_name)
             try:
                 yield until_done
             finally:
-                if not handed:
-                    self._admission.release(place)
+                if not handed_over:
+                    self._admission.release(ticket)
 
-    def closed(self, stream: Stream, outcome: str) -> None:
-        """Take a stream out, once."""
+    def remove(self, stream: Stream, outcome: str) -> None:
+        """Take a stream out and count it. Does nothing the second time."""
         with self._lock:
-            if stream.left:
+            if stream.released:
                 return
             self._admission.leave(stream)
-            counts = self._counts.get(stream.asked.request.type) or self._counted(stream)
+            counts = self._counts.get(stream.resolved.request.type) or self._begin_counts(stream)
             counts[outcome] += 1
             counts["rows"] += stream.rows
             counts["bytes"] += stream.bytes
             counts["rejected"] += stream.rejected
             if stream.began:
-                self._durations[stream.asked.request.type].observe(time.perf_counter() - stream.began)
+                self._durations[stream.resolved.request.type].observe(time.perf_counter() - stream.began)
             if stream.error is not None:
                 self._errors[code_of(stream.error)] += 1
-            if self._emptying and not self._admission.streams:
+            if self._empty_waiters and not self._admission.streams:
                 self._empty.notify_all()
 
-    def tell(self, stream: Stream) -> None:
-        """A line in the log about a stream that ends."""
+    def log_end(self, stream: Stream) -> None:
+        """Log that a stream ends."""
         if stream.error is None and not self._request_log.in_detail:
             return
         self._request_log.ended(
-            stream.asked.request.type,
+            stream.resolved.request.type,
             trace=stream.trace,
-            device=stream.asked.device,
-            identity=stream.asker(),
+            device=stream.resolved.device,
+            identity=stream.client_name(),
             outcome=stream.outcome,
             seconds=time.perf_counter() - stream.began if stream.began else 0.0,
             rows=stream.rows,
@@ -169,28 +185,28 @@ class StreamRegistry:
 
     @property
     def limits(self) -> Limits:
-        """What is admitted, and for how long."""
+        """The limits of the server."""
         return self._admission.limits
 
-    def has_alone(self, stream: Stream) -> bool:
-        """Whether `stream` may be ended by its connection: every other stream there is to end, and no call is there.
+    def has_connection_alone(self, stream: Stream) -> bool:
+        """Whether the connection of `stream` carries no call, and no other stream that has not been stopped.
 
-        A stream or a call that waits to be admitted counts as well.
+        Streams and calls that wait to be admitted count as well.
         """
         with self._lock:
-            if any(place.peer == stream.peer for place in (*self._admission.calls, *self._admission.waiting)):
+            if any(ticket.peer == stream.peer for ticket in (*self._admission.calls, *self._admission.waiting)):
                 return False
             return all(each is stream or each.why_stop for each in self._streams() if each.peer == stream.peer)
 
     @property
     def state(self) -> str:
-        """`serving`, `draining` once it shuts down, `overloaded` while there is room, or a descriptor, for nobody."""
+        """`serving`; `draining` once the server shuts down; `overloaded` while room or descriptors are exhausted."""
         if self._admission.closed:
             return "draining"
         return "overloaded" if self._admission.overloaded or not has_descriptors() else "serving"
 
     def waiting_for_clients(self) -> list[Stream]:
-        """Flight streams that wait for their clients to take or to send something."""
+        """Return the Flight streams that wait for their clients to read or to send something."""
         return [stream for stream in self._running() if stream.in_thread and (stream.offered or stream.awaited)]
 
     def refuse_while_draining(self) -> None:
@@ -198,47 +214,47 @@ class StreamRegistry:
         if self._admission.closed:
             raise Stopped("the server shuts down", hint="Ask again when it is back")
 
-    def cancel(self, ticket: bytes, of: str | None = None) -> int:
-        """End the open streams of a ticket, those of all or of one identity; how many there were."""
-        found = [
+    def cancel(self, ticket: bytes, owner: str | None = None) -> int:
+        """Stop the open streams of a ticket, of all identities or of `owner` only. Return how many there were."""
+        streams = [
             stream
             for stream in self._running()
-            if stream.asked.ticket == ticket and (of is None or stream.identity == of)
+            if stream.resolved.ticket == ticket and (owner is None or stream.identity == owner)
         ]
-        for stream in found:
+        for stream in streams:
             stream.stop("cancelled by CancelFlightInfo")
-        return len(found)
+        return len(streams)
 
     def drain(self) -> None:
-        """Admit no more streams, and let live ones come to their end."""
+        """Admit no more streams and calls, and let live streams end by themselves."""
         self._admission.close()
         for stream in self._running():
             stream.drain()
 
     def stop_all(self) -> None:
-        """End every open stream."""
+        """Stop every open stream."""
         for stream in self._running():
             stream.stop("the server shuts down")
 
     def wait_empty(self, timeout: float) -> bool:
-        """Wait until no stream is open; False after `timeout` seconds."""
+        """Wait until no stream is open. Return False if that takes longer than `timeout` seconds."""
         with self._empty:
-            self._emptying += 1
+            self._empty_waiters += 1
             try:
                 return self._empty.wait_for(lambda: not self._admission.streams, timeout)
             finally:
-                self._emptying -= 1
+                self._empty_waiters -= 1
 
     def stats(self) -> dict[str, Any]:
-        """Counts in all and by source. Rows and bytes are those of streams that have ended, and of the open ones."""
+        """Return counts in total and by source. Rows and bytes include those of open streams."""
         admission = self._admission
         with self._lock:
             sources = {name: Counter(counts) for name, counts in self._counts.items()}
             running = [stream for stream in self._streams() if stream.began]
-            handlers = sum(place.in_thread for place in (*admission.streams, *admission.calls, *admission.waiting))
+            handlers = sum(ticket.in_thread for ticket in (*admission.streams, *admission.calls, *admission.waiting))
             calls, waiting, refused = len(admission.calls), len(admission.waiting), admission.refused
             for stream in running:
-                counts = sources.setdefault(stream.asked.request.type, Counter())
+                counts = sources.setdefault(stream.resolved.request.type, Counter())
                 counts.update({"open": 1, "rows": stream.rows, "bytes": stream.bytes})
         total: Counter[str] = Counter()
         for counts in sources.values():
@@ -254,8 +270,8 @@ class StreamRegistry:
         }
 
     @contextmanager
-    def _told(self, name: str, device: str | None, identity: str) -> Iterator[None]:
-        """A call: told of at its end, as streams are."""
+    def _logged(self, name: str, device: str | None, identity: str) -> Iterator[None]:
+        """A context for a call, which logs and counts it at its end."""
         trace, began = current(), time.perf_counter()
         outcome, failure = "finished", None
         try:
@@ -279,24 +295,28 @@ class StreamRegistry:
                 error=failure,
             )
 
-    def _made(
-        self, asked: ResolvedRequest, left: Callable[[], bool], who: Callable[[], str], in_thread: bool
+    def _new_stream(
+        self,
+        resolved: ResolvedRequest,
+        has_left: Callable[[], bool],
+        client_name: Callable[[], str],
+        in_thread: bool,
     ) -> Stream:
-        stream = Stream(self, asked, left, who, in_thread)
+        stream = Stream(self, resolved, has_left, client_name, in_thread)
         if self._request_log.in_detail:
-            stream.asker()
+            stream.client_name()
         return stream
 
     def _streams(self) -> Iterator[Stream]:
-        return (cast(Stream, place) for place in self._admission.streams)
+        return (cast(Stream, ticket) for ticket in self._admission.streams)
 
     def _running(self) -> list[Stream]:
         with self._lock:
             return list(self._streams())
 
-    def _counted(self, stream: Stream) -> dict[str, int]:
-        self._durations[stream.asked.request.type] = DurationHistogram()
-        return self._counts.setdefault(stream.asked.request.type, dict.fromkeys((*ENDED, "rejected"), 0))
+    def _begin_counts(self, stream: Stream) -> dict[str, int]:
+        self._durations[stream.resolved.request.type] = DurationHistogram()
+        return self._counts.setdefault(stream.resolved.request.type, dict.fromkeys((*ENDED, "rejected"), 0))
 
     def _count_call(self, name: str, outcome: str, failure: BaseException | None) -> None:
         with self._lock:
@@ -305,7 +325,7 @@ class StreamRegistry:
                 self._errors[code_of(failure)] += 1
 
     def metrics(self) -> Iterator[Metric]:
-        """Streams and calls, and the limits on them."""
+        """Yield the metrics of streams and calls, and of their limits."""
         stats = self.stats()
         with self._lock:
             durations = [((source,), each.buckets(), each.sum) for source, each in self._durations.items()]

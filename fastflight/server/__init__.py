@@ -1,4 +1,4 @@
-"""The Arrow Flight server: an edge in front of the catalog's sources."""
+"""The Arrow Flight server, which serves the sources of a catalog."""
 
 from fastflight.access.action import Action, RawAction
 from fastflight.access.authenticator import Tls

@@ -1,6 +1,7 @@
-"""do_action: a table of names, each with the model of its body and what it does.
+"""The actions that every Flight server has, and the answer of list_actions.
 
-The table is the service's; the few actions that Flight itself defines are here, and have protobuf bodies.
+Two of the actions, `CancelFlightInfo` and `RenewFlightEndpoint`, are defined by Flight itself and have protobuf bodies.
+`access.actions.Actions` looks actions up and runs them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from fastflight.sources.state_actions import state_actions
 # Flight.proto: enum CancelStatus, of CancelFlightInfoResult's only field.
 CANCELLING = b"\x08\x02"
 NOT_CANCELLABLE = b"\x08\x03"
-# Both requests hold one message, as field 1, length-delimited.
+# Both requests hold one message: field 1, length-delimited.
 FIELD_1 = 0x0A
-# A varint of a length: 5 bytes say more than gRPC carries.
+# The length is a varint. Five bytes can give a larger length than any gRPC message has.
 MAX_LENGTH_BYTES = 5
 
 
 def types(actions: Actions) -> list[flight.ActionType]:
-    """For list_actions."""
+    """Return the answer of list_actions."""
     return [flight.ActionType(action.name, _details(action)) for action in actions]
 
 
@@ -43,15 +44,18 @@ def own_actions(
     authority: Authority,
     state: Iterable[Action] | None = None,
 ) -> list[Action | RawAction]:
-    """What every Flight server can do, whatever it serves."""
+    """Return the actions that every Flight server has, whatever it serves.
+
+    `state` replaces the actions that report the state of this process.
+    """
 
     def cancel(body: bytes, identity: Identity) -> Iterator[bytes]:
         info = _deserialize(flight.FlightInfo, body, "CancelFlightInfo")
-        # In the server's own spelling: a client may have written the request in another.
+        # The registry knows tickets in their canonical form; a client may have written the request in another.
         tickets = {encode(decode(endpoint.ticket.ticket, catalog)) for endpoint in info.endpoints}
-        whose = None if identity.may_admin() else identity.name
-        found = sum(registry.cancel(ticket, whose) for ticket in tickets)
-        yield CANCELLING if found else NOT_CANCELLABLE
+        owner = None if identity.may_admin() else identity.name
+        cancelled = sum(registry.cancel(ticket, owner) for ticket in tickets)
+        yield CANCELLING if cancelled else NOT_CANCELLABLE
 
     def renew(body: bytes, identity: Identity) -> Iterator[bytes]:
         endpoint = _deserialize(flight.FlightEndpoint, body, "RenewFlightEndpoint")
@@ -66,7 +70,7 @@ def own_actions(
 
 
 def _details(action: Action | RawAction) -> str:
-    """The description; on the second line, the JSON schema of the body."""
+    """Return the description, followed by a second line with the JSON schema of the body if that is JSON."""
     if isinstance(action, RawAction):
         return action.description
     return f"{action.description}\n{json.dumps(action.body.model_json_schema())}"
@@ -80,7 +84,7 @@ def _deserialize(kind: Any, body: bytes, where: str) -> Any:
 
 
 def _field_1(body: bytes) -> bytes:
-    """The content of field 1, which must be all there is."""
+    """Return the content of field 1, which must be the only field."""
     if body[:1] != bytes([FIELD_1]):
         raise ValueError("no field 1")
     length = 0

@@ -1,12 +1,14 @@
-"""do_get: a source's rows as a Flight stream.
+"""do_get: sends a source's rows as a Flight stream.
 
-`sync_answer` reads in the calling thread, `async_answer` on the shard, ahead of the client; both end in a generator
-that Flight iterates: record batches, those with a note and the trailer with app metadata (JSON). It owns the source's
-iterator: however it ends, that is closed. Of an answer that is whole when its source opens it has only to send.
+`sync_answer` reads the source in the calling thread. `async_answer` reads it on the shard, ahead of the client. Both
+return the schema and a generator of messages, which Flight iterates. A message is a record batch. Batches with a note,
+and the trailer, also have app metadata (JSON). The generator owns the source's iterator and closes it however the
+answer ends. If the source has all its rows when it opens (`Reading.is_whole`), all messages are made before the first
+is sent.
 
-While an async source is idle, its handler asks twice a second whether the client is still there. A sync source runs in
-the handler's thread, where nothing can interrupt it: one that can be idle gives an empty lot now and then. A stream
-that is stopped while its client takes nothing gives its source back at once, in either case.
+While an async source is idle, the thread that waits for it checks twice a second whether the client is connected. A
+sync source runs in Flight's thread, where nothing can interrupt it, so a sync source that can be idle yields an empty
+lot now and then. If a stream is stopped while its client does not read, the source is closed at once in both cases.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ import pyarrow as pa
 
 from fastflight.concurrency import Shard, failure_of, lots_ahead
 from fastflight.errors import Stopped
-from fastflight.runtime.failure import numbered
-from fastflight.runtime.outgoing import Account, Note, Packer, Run, aruns, close, held, joined
+from fastflight.runtime.failure import log_unexpected
+from fastflight.runtime.outgoing import Account, Note, Packer, Run, aruns, close, joined, memory_of
 from fastflight.runtime.stream import Stream
 from fastflight.server.interruption import Interruptible
 from fastflight.server.status import flight_error
@@ -35,31 +37,33 @@ from fastflight.tables.bare import empty
 
 T = TypeVar("T")
 
-# What is read ahead of one client: with as many streams as are admitted, the most that waits in a server.
+# How much is read ahead of one client. All streams together wait with at most this times the admitted streams.
 AHEAD_BYTES = 1024 * 1024
 
 _JSON = json.JSONEncoder(default=str)
 
-# What Flight takes: a batch, or one with its app metadata.
+# What Flight sends: a batch, or a batch and its app metadata.
 Message = Any
 Opened = tuple[pa.Schema, Generator[Message, None, None]]
 
 
 def sync_answer(stream: Stream) -> Opened:
-    """Open the source here and answer from this thread."""
-    return sync_messages(partial(dispatch.reader(stream.asked.source), stream.asked.request), stream)
+    """Open the source and read it in the calling thread."""
+    return sync_messages(partial(dispatch.reader(stream.resolved.source), stream.resolved.request), stream)
 
 
 def async_answer(stream: Stream, shard: Shard) -> Opened:
-    """Open and iterate the source on the shard; answer from this thread."""
-    return async_messages(partial(dispatch.async_reader(stream.asked.source), stream.asked.request), stream, shard)
+    """Open and iterate the source on the shard; send from the calling thread."""
+    return async_messages(
+        partial(dispatch.async_reader(stream.resolved.source), stream.resolved.request), stream, shard
+    )
 
 
 def sync_messages(read: Callable[[], Reading], stream: Stream) -> Opened:
-    """The schema and the messages of an answer that is read in this thread."""
+    """Return the schema and the messages of an answer that is read in the calling thread."""
     reading = _of_source(read)
     with closing_on_error(reading.lots):
-        packer = Packer(stream.asked.answer_schema(reading.schema, "sync"))
+        packer = Packer(stream.resolved.answer_schema(reading.schema, "sync"))
         reading = replace(reading, schema=packer.schema)
         if reading.is_whole:
             return _whole(reading, packer.pack(reading.first), stream)
@@ -70,12 +74,12 @@ def sync_messages(read: Callable[[], Reading], stream: Stream) -> Opened:
 
 
 def async_messages(read: Callable[[], Awaitable[AsyncReading]], stream: Stream, shard: Shard) -> Opened:
-    """The schema and the messages of an answer that is read on the shard."""
+    """Return the schema and the messages of an answer that is read on the shard."""
     waiting = lots_ahead(
         shard,
-        partial(aruns, read, stream.asked),
+        partial(aruns, read, stream.resolved),
         max_bytes=AHEAD_BYTES,
-        size_of=held,
+        size_of=memory_of,
         still_wanted=stream.check,
         when_stopped=stream.when_stopped,
     )
@@ -87,7 +91,7 @@ def async_messages(read: Callable[[], Awaitable[AsyncReading]], stream: Stream, 
             if reading.is_whole:
                 return _whole(reading, chain.from_iterable(lots), stream)
         except BaseException:
-            if stream.why_stop:  # what the client is to know, whatever came of it here
+            if stream.why_stop:  # the client gets the reason of the stop, not the error that the stop has caused
                 stream.check()
             raise
         return _begin(reading, lots, waiting, stream)
@@ -95,7 +99,7 @@ def async_messages(read: Callable[[], Awaitable[AsyncReading]], stream: Stream, 
 
 @contextlib.contextmanager
 def closing_on_error(owned: object) -> Iterator[None]:
-    """Close `owned`, and with it give back what it holds, if the block raises."""
+    """Close `owned`, which releases its device or file, if the block raises."""
     try:
         yield
     except BaseException:
@@ -104,10 +108,10 @@ def closing_on_error(owned: object) -> Iterator[None]:
 
 
 def _whole(reading: Reading | AsyncReading, runs: Iterable[Run], stream: Stream) -> Opened:
-    """What is sent of a reading that is whole: made now, so that Flight's threads have little to do for it."""
+    """Make all messages of a whole reading now, so that Flight's threads have little to do."""
     account = Account(stream)
     messages: list[Message] = []
-    for run in account.sending(joined((runs,), stream.asked.request)):
+    for run in account.sending(joined((runs,), stream.resolved.request)):
         messages += (batch if note is None else _with(batch, note) for batch, note in run.pieces())
     trailer = account.trailer(_of_source(reading.summary))
     is_plain = bool(messages) and isinstance(messages[-1], pa.RecordBatch)
@@ -129,14 +133,20 @@ def _send_made(messages: list[Message], stream: Stream) -> Generator[Message, No
 
 
 def _begin(reading: Reading | AsyncReading, runs: Iterable[Iterable[Run]], owned: object, stream: Stream) -> Opened:
-    """What is sent of a reading whose schema is the one that is sent; `owned` is closed at the end."""
+    """Return the schema and the messages of a reading. `reading.schema` is the schema to send.
+
+    `owned` is closed at the end.
+    """
     if reading.drain is not None:
         stream.when_draining(reading.drain)
     return reading.schema, _started(_send(reading, runs, owned, stream))
 
 
 def _started(generator: Generator[Message, None, None]) -> Generator[Message, None, None]:
-    """From here on, dropping the generator runs its `finally`: a client may leave before the first batch."""
+    """Run the generator to its first `yield`, so that dropping it runs its `finally`.
+
+    A client may leave before the first batch.
+    """
     next(generator)
     return generator
 
@@ -145,14 +155,14 @@ def _send(
     reading: Reading | AsyncReading, runs: Iterable[Iterable[Run]], owned: object, stream: Stream
 ) -> Generator[Message, None, None]:
     outcome, failure = "cancelled", None
-    # GeneratorExit while the client has a message says that it has left; at any other time it is the source's failure.
+    # GeneratorExit at the `yield` of a message means that the client has left. Anywhere else the source raised it.
     with_client = True
     try:
         yield None
         account = Account(stream)
         batch: pa.RecordBatch | None = None
         with_client = False
-        for run in account.sending(joined(runs, stream.asked.request)):
+        for run in account.sending(joined(runs, stream.resolved.request)):
             note = run.note
             for batch in run.batches:
                 stream.offered = time.monotonic()
@@ -161,12 +171,12 @@ def _send(
                 with_client = False
                 note = None
             stream.offered = 0.0
-        if stream.why_stop:  # what is there of the source may look like its end
+        if stream.why_stop:  # a source that was stopped may look like one that has ended
             stream.check()
-        # The trailer says that all is well: what cannot be closed has failed.
+        # The trailer reports success. So the source is closed first: one that cannot be closed has failed.
         closing, owned = owned, None
         close(closing)
-        # To cut a batch short takes a tenth of making an empty one, and keeps the interpreter's lock.
+        # Slicing a batch takes a tenth of the time of making an empty one, and keeps the interpreter's lock.
         last = empty(reading.schema) if batch is None else batch.slice(0, 0)
         message = _with(last, account.trailer(reading.summary()))
         stream.offered = time.monotonic()
@@ -185,12 +195,12 @@ def _send(
         stream.close(outcome, failure)
         try:
             close(owned)
-        except BaseException as error:  # the client knows of another failure, or has left
-            numbered(error, stream.trace)
+        except BaseException as error:  # the client has got another error, or has left
+            log_unexpected(error, stream.trace)
 
 
 def _reason(error: BaseException, stream: Stream) -> BaseException:
-    """What the client is to know of `error`: why the stream was stopped, if it was, whatever came of that."""
+    """Return the error for the client: if the stream was stopped, the reason of that, else `error`."""
     if stream.why_stop:
         try:
             stream.check()
@@ -200,7 +210,7 @@ def _reason(error: BaseException, stream: Stream) -> BaseException:
 
 
 def _of_source(call: Callable[[], T]) -> T:
-    """What the source gives; its GeneratorExit would pass for a client that has left."""
+    """Call a function of the source. Its GeneratorExit is replaced: it would look as if the client had left."""
     try:
         return call()
     except GeneratorExit as error:

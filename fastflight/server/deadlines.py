@@ -1,20 +1,20 @@
 """Time limits for the clients of Flight streams.
 
-Flight's Python API cannot end a handler that waits in C++ for its client, and while it waits, its source has the
+Flight's Python API cannot end a handler that waits in C++ for its client. While the handler waits, its source holds the
 device. So one thread checks all streams that wait for their clients, every `ROUND_SECONDS`:
 
-- A stalled reader takes nothing of the batch that it is offered for `Limits.stalled_seconds`.
-- An idle writer sends nothing for `Limits.silent_seconds` although the handler waits for it. A writer that itself waits
-  for acknowledgements is not idle: a board at 115200 baud takes a minute and a half for what waits on the way to it.
+- A stalled reader does not read the batch that it is offered, for `Limits.stalled_seconds`.
+- An idle writer sends nothing, for `Limits.silent_seconds`, although the handler waits for it. A writer that itself
+  waits for acknowledgements is not idle: a board at 115200 baud needs a minute and a half for the bytes in the queue.
 
-Their streams are stopped: the source is closed at once, which frees the device and leaves an old file whole, and a
-client that reads on or ends its side gets UNAVAILABLE with the reason. If the client still does nothing, its connection
-is cut, which ends the handler, but not while the connection carries another call or stream that is still wanted.
-Streams that were stopped for any other reason get the same treatment.
+Their streams are stopped. The source is closed at once, which frees the device and leaves an old file whole. A client
+that reads on, or ends its side, gets UNAVAILABLE with the reason. If the client still does nothing, its connection is
+cut, which ends the handler. The connection is not cut while it carries another call or stream that is still wanted.
+Streams that were stopped for any other reason are treated in the same way.
 
-A slow reader is not a stalled one. Linux says how many bytes of a connection were acknowledged: if they grow and more
-wait, the time begins anew. The count belongs to a connection, so it is used where the stream has that alone; where
-streams share a connection, each must take a batch, which has at most 2 MiB, within its time.
+A slow reader is not a stalled one. Linux tells how many bytes of a connection were acknowledged. If that number grows
+and more bytes wait, the time limit starts again. The number belongs to a connection, so it is used only if the stream
+does not share its connection. Streams that share one must each take a batch (at most 2 MiB) within the time limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import structlog
 
 from fastflight.concurrency.periodic import PeriodicThread
-from fastflight.runtime.failure import numbered
+from fastflight.runtime.failure import log_unexpected
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server.connections import Address, address, cut, send_states
@@ -34,35 +34,36 @@ from fastflight.transport.tcp_info import SendState
 
 log = structlog.get_logger(__name__)
 
-# Each time limit may be exceeded by this.
+# A time limit may be exceeded by this much.
 ROUND_SECONDS = 0.5
-# From stopping an idle writer's stream to cutting its connection: a client that runs reacts at once, or as soon as its
-# own source gives a batch. A stalled reader gets its whole time once more, to learn the reason when it reads on.
+# Time from stopping an idle writer's stream to cutting its connection. A working client reacts at once, or as soon as
+# its own source yields a batch. A stalled reader gets its full time limit again, to learn the reason if it reads on.
 GRACE_SECONDS = 5.0
-# How often within its time a reader's progress is read: that takes a look at every descriptor of the process.
+# How often within the time limit a reader's progress is measured. Each measurement visits every descriptor of the
+# process.
 SAMPLES = 8
 
 
 @dataclass(slots=True)
 class _Wait:
-    """One stream's wait for its client. Times are the clock's."""
+    """One stream's wait for its client. Times are those of the clock of `Deadlines`."""
 
-    # `Stream.offered` or `Stream.awaited`, which tell one wait from the next.
+    # `Stream.offered` or `Stream.awaited`: the start time identifies the wait.
     began: float
     is_reader: bool
     # When the client last made progress.
     moved: float
-    # The state of its connection when that was last read, and when that was.
+    # The last measured state of its connection, and the time of that measurement.
     state: SendState | None = None
     sampled: float = 0.0
-    # When the stream was first seen to be stopped, or its connection was cut.
+    # When the stream was first found stopped, or when its connection was last cut.
     stopped: float | None = None
 
 
 class Deadlines:
     """Enforces the time limits of the streams in `registry`, whose connections were accepted at `port`.
 
-    `start` runs it in a thread until `close`. `look` is one round, for tests that set the clock.
+    `start` runs it in a thread until `close`. `look` does one round, for tests that set the clock.
     """
 
     def __init__(
@@ -72,13 +73,13 @@ class Deadlines:
         clock: Callable[[], float] = time.monotonic,
         states: Callable[[int], Mapping[Address, SendState]] = send_states,
     ) -> None:
-        """`states` returns how much of what was sent has reached the client, for each connection at a port."""
+        """`states` returns the send state of each connection that was accepted at a port, by the client's address."""
         self._registry = registry
         self._port = port
         self._clock = clock
         self._states = states
         self._waits: dict[Stream, _Wait] = {}
-        # What `states` returned in this round; None before a stream needs it.
+        # The result of `states` in this round; None until a stream needs it.
         self._connections: Mapping[Address, SendState] | None = None
         self._thread = PeriodicThread(self.look, ROUND_SECONDS, "deadlines")
 
@@ -101,12 +102,12 @@ class Deadlines:
             waits[stream] = wait
             try:
                 self._check(stream, wait, self._clock())
-            except Exception as error:  # an edge: the other streams have limits all the same
-                numbered(error, stream.trace)
+            except Exception as error:  # an edge: the other streams must be checked all the same
+                log_unexpected(error, stream.trace)
         self._waits = waits
 
     def _wait_of(self, stream: Stream) -> _Wait | None:
-        """The wait that the stream is in; None if it has just ended."""
+        """Return the wait that the stream is in; None if it has just ended."""
         offered, awaited = stream.offered, stream.awaited
         began = offered or awaited
         if not began:
@@ -117,7 +118,7 @@ class Deadlines:
         return _Wait(began, bool(offered), began, stopped=None if known is None else known.stopped)
 
     def _check(self, stream: Stream, wait: _Wait, now: float) -> None:
-        """Stop the stream if its client has exceeded its time, and cut the connection of one that was stopped."""
+        """Stop the stream if its client has exceeded its time. Cut the connection if the client does not react."""
         client_waits = stream.client_waits
         if wait.is_reader:
             self._sample(stream, wait, now)
@@ -134,7 +135,7 @@ class Deadlines:
             self._cut(stream, wait, now)
 
     def _sample(self, stream: Stream, wait: _Wait, now: float) -> None:
-        """Note a reader's progress, if it is time to read it."""
+        """Measure a reader's progress, if it is time to do so."""
         if now - max(wait.moved, wait.sampled) < self._registry.limits.stalled_seconds / SAMPLES:
             return
         if self._connections is None:
@@ -144,24 +145,25 @@ class Deadlines:
         wait.state, wait.sampled = state, now
         if before is None or state is None or state.acknowledged == before.acknowledged:
             return
-        # Where nothing waits in the system, the client's program has not asked for more: another call made progress.
+        # If no bytes wait in the operating system, the client's program has not asked for more: another call made
+        # the progress.
         if state.waits and stream.has_connection_alone:
             wait.moved = now
 
     def _stop_overdue(self, stream: Stream, wait: _Wait, now: float) -> None:
-        idle, kind = now - wait.moved, stream.asked.request.type
+        idle, kind = now - wait.moved, stream.resolved.request.type
         if wait.is_reader and idle >= stream.stalled_seconds:
-            log.info("a client takes nothing", seconds=round(idle, 1), type=kind)
-            stream.stop_overdue("reader", f"the client has taken nothing for {stream.stalled_seconds:g} s")
+            log.info("a client does not read", seconds=round(idle, 1), type=kind)
+            stream.stop_overdue("reader", f"the client has not read for {stream.stalled_seconds:g} s")
         elif not wait.is_reader and idle >= stream.silent_seconds:
-            log.info("a client is silent", seconds=round(idle, 1), type=kind)
-            stream.stop_overdue("writer", f"the client has said nothing for {stream.silent_seconds:g} s")
+            log.info("a client does not send", seconds=round(idle, 1), type=kind)
+            stream.stop_overdue("writer", f"the client has sent nothing for {stream.silent_seconds:g} s")
 
     def _cut(self, stream: Stream, wait: _Wait, now: float) -> None:
         connections = cut(self._port, stream.peer)
-        if not connections:  # it is closed already, or there was no descriptor to look with: the next round tries again
+        if not connections:  # already closed, or no descriptor was free to find it: the next round tries again
             return
         self._registry.count_cut(connections)
         wait.stopped = now
         client = "reader" if wait.is_reader else "writer"
-        log.warning("the connection of an overdue client is cut", client=client, type=stream.asked.request.type)
+        log.warning("the connection of an overdue client is cut", client=client, type=stream.resolved.request.type)

@@ -1,7 +1,7 @@
-"""get_flight_info and get_schema: descriptions of flights, cached for as long as their source says.
+"""get_flight_info and get_schema: describes flights, and caches descriptions for as long as their source allows.
 
-A source gives with each description how long it stays true (`Estimate.keep_seconds`; 0 means that it must be asked each
-time). Only small descriptions are cached, by the bytes of their descriptor.
+With each description a source says for how many seconds it stays true (`Estimate.keep_seconds`; 0 means that the source
+must be asked each time). Only small descriptions are cached. The key is the bytes of the descriptor.
 """
 
 from __future__ import annotations
@@ -15,81 +15,83 @@ import pyarrow.flight as flight
 from fastflight.server import listing
 from fastflight.service import Catalog
 from fastflight.service.requests import Request
-from fastflight.service.resolve import Kept, RequestResolver, ResolvedRequest
+from fastflight.service.resolve import ExpiringCache, RequestResolver, ResolvedRequest
 from fastflight.service.source import Estimate
 
-# What Flight describes an answer by.
+# The two kinds of descriptions that Flight has.
 D = TypeVar("D", flight.FlightInfo, flight.SchemaResult)
 
-# Admits a call on a device, for the length of the context.
-Calling = Callable[[str | None], AbstractContextManager[None]]
-# Returns the part of a request that the caller may have; raises the refusal.
-Allowing = Callable[[ResolvedRequest], ResolvedRequest]
+# Takes a device's name or None, and returns a context in which the call on the device is admitted.
+Admit = Callable[[str | None], AbstractContextManager[None]]
+# Returns the request reduced to what the caller may have. Raises if the caller may not make it.
+Restrict = Callable[[ResolvedRequest], ResolvedRequest]
 
-# Cached descriptions of each kind.
+# How many descriptions of each kind are cached.
 MAX_KEPT = 512
-# A description is a schema and a few endpoints: some kilobytes. One of a thousand endpoints, or asked for in a quarter
-# of a megabyte of blanks, is made each time.
+# A description is a schema and a few endpoints: some kilobytes. A description with a thousand endpoints, or with a
+# descriptor of a quarter of a megabyte of blanks, is made each time.
 MAX_KEPT_DESCRIPTION_BYTES = 64 * 1024
 
 
 class Descriptions:
-    """get_flight_info and get_schema, by the bytes of their descriptors."""
+    """Answers get_flight_info and get_schema, and caches the answers."""
 
-    def __init__(self, catalog: Catalog, asking: RequestResolver) -> None:
+    def __init__(self, catalog: Catalog, resolver: RequestResolver) -> None:
         self._catalog = catalog
-        self._asking = asking
-        self._infos: Kept[flight.FlightInfo] = Kept(MAX_KEPT)
-        self._schemas: Kept[flight.SchemaResult] = Kept(MAX_KEPT)
+        self._resolver = resolver
+        self._infos: ExpiringCache[flight.FlightInfo] = ExpiringCache(MAX_KEPT)
+        self._schemas: ExpiringCache[flight.SchemaResult] = ExpiringCache(MAX_KEPT)
 
-    def info(self, descriptor: flight.FlightDescriptor, call: Calling, allow: Allowing | None) -> flight.FlightInfo:
-        """The flight that `descriptor` means. A source that has to be asked is asked inside a `call`.
+    def info(self, descriptor: flight.FlightDescriptor, admit: Admit, restrict: Restrict | None) -> flight.FlightInfo:
+        """Return the flight that `descriptor` means. If the source must be asked, that happens inside `admit`.
 
-        `allow` is None for a caller without restrictions; else it is applied before anything about the flight is said.
+        `restrict` is None for a caller without restrictions. Else it is called before anything is returned.
         """
 
         def describe(request: Request, known: Estimate) -> flight.FlightInfo:
             return listing.info(request, known, self._catalog, descriptor)
 
-        return self._described(self._infos, describe, descriptor, call, allow)
+        return self._cached(self._infos, describe, descriptor, admit, restrict)
 
-    def schema(self, descriptor: flight.FlightDescriptor, call: Calling, allow: Allowing | None) -> flight.SchemaResult:
-        """The schema of the answer that `descriptor` means; arguments as for `info`."""
+    def schema(
+        self, descriptor: flight.FlightDescriptor, admit: Admit, restrict: Restrict | None
+    ) -> flight.SchemaResult:
+        """Return the schema of the flight that `descriptor` means; arguments as for `info`."""
 
         def describe(request: Request, known: Estimate) -> flight.SchemaResult:
             return flight.SchemaResult(listing.schema(request, known))
 
-        return self._described(self._schemas, describe, descriptor, call, allow)
+        return self._cached(self._schemas, describe, descriptor, admit, restrict)
 
-    def _described(
+    def _cached(
         self,
-        cached: Kept[D],
+        cache: ExpiringCache[D],
         describe: Callable[[Request, Estimate], D],
         descriptor: flight.FlightDescriptor,
-        call: Calling,
-        allow: Allowing | None,
+        admit: Admit,
+        restrict: Restrict | None,
     ) -> D:
         key = _key(descriptor)
-        asked = None if allow is None else allow(listing.asked_of(descriptor, self._asking))
-        narrowed = asked is not None and asked.narrowed
-        found = None if narrowed else cached.get(key)
-        if found is None:
-            asked = asked or listing.asked_of(descriptor, self._asking)
-            with call(asked.device):
-                known = listing.estimate(asked.request, self._catalog)
-            found = describe(asked.request, known)
-            if not narrowed and _is_small(descriptor, found, known):
-                cached.put(key, found, known.keep_seconds)
-        return found
+        resolved = None if restrict is None else restrict(listing.resolve(descriptor, self._resolver))
+        narrowed = resolved is not None and resolved.narrowed
+        description = None if narrowed else cache.get(key)
+        if description is None:
+            resolved = resolved or listing.resolve(descriptor, self._resolver)
+            with admit(resolved.device):
+                known = listing.estimate(resolved.request, self._catalog)
+            description = describe(resolved.request, known)
+            if not narrowed and _is_small(descriptor, description, known):
+                cache.put(key, description, known.keep_seconds)
+        return description
 
 
 def _is_small(
-    descriptor: flight.FlightDescriptor, described: flight.FlightInfo | flight.SchemaResult, known: Estimate
+    descriptor: flight.FlightDescriptor, description: flight.FlightInfo | flight.SchemaResult, known: Estimate
 ) -> bool:
-    """Whether the description and its descriptor are small enough to cache, or need not be cached at all."""
+    """Whether the description and its descriptor are small enough to cache. True if the source forbids to cache it."""
     if not known.keep_seconds:
         return True
-    return len(descriptor.serialize()) + len(described.serialize()) <= MAX_KEPT_DESCRIPTION_BYTES
+    return len(descriptor.serialize()) + len(description.serialize()) <= MAX_KEPT_DESCRIPTION_BYTES
 
 
 def _key(descriptor: flight.FlightDescriptor) -> Hashable:

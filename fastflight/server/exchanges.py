@@ -1,12 +1,13 @@
-"""do_exchange: a client's batches in, the source's batches out, at the same time.
+"""do_exchange: receives a client's batches and sends the source's batches, at the same time.
 
-The handler's thread sends the answer, as do_get's does, to its trailer; another thread takes what the client sends,
-validated as do_put's is. The call ends when the client has ended its side: Flight gives a server no way to end it
-first, and leaving a reader while a thread is in it would crash. So a client that sees the trailer ends its side, or
-what stands in its place where the answer failed, `{"refused": true}`: the call has the error then. One that does not is
-read and ignored until it leaves, or has sent nothing for too long (`server.deadlines`). The same limit holds for a
-client that does not send its schema, without which nothing can be answered. In between a client may send nothing for as
-long as it likes: one that only listens to a device has nothing to send.
+The handler's thread sends the answer and its trailer, as for do_get. Another thread receives and validates the client's
+batches, as for do_put. The call ends when the client has ended its side: Flight gives a server no way to end the call
+first, and the process would crash if the handler left the reader while a thread is in it. So a client must end its side
+when it gets the trailer. If the answer fails, the client gets `{"refused": true}` instead of the trailer, and the error
+when it ends its side. If it does not end its side, the server reads and ignores what it sends, until the client leaves
+or has sent nothing for too long (`server.deadlines`). The same limit holds until the client has sent its schema,
+without which no answer can begin. Between these two points a client may send nothing for as long as it likes, because a
+client that only listens to a device has nothing to send.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def talk(
     writer: flight.MetadataRecordBatchWriter,
     shard: Shard,
 ) -> None:
-    """Carry the exchange out. Returns when both sides have ended."""
+    """Run the exchange. Return when both sides have ended."""
     sync = dispatch.exchanger(source) if request.mode == "sync" else None
     asynchronous = dispatch.async_exchanger(source) if request.mode == "async" else None
     incoming = Incoming(reader, stream)
@@ -54,10 +55,10 @@ def talk(
         opening = partial(asynchronous, request, incoming.schema, batches)
         schema, messages = answers.async_messages(opening, stream, shard)
     wait = partial(shard.wait, still_wanted=stream.check)
-    taking = threading.Thread(target=_take, args=(incoming, batches, wait), name="exchange-input", daemon=True)
+    receiver = threading.Thread(target=_receive, args=(incoming, batches, wait), name="exchange-input", daemon=True)
     try:
-        taking.start()
-        # Whoever shuts down must know of a client that does not end its side.
+        receiver.start()
+        # The stream must stay registered until the client ends its side: a shutdown has to wait for that.
         stream.lasting = True
         writer.begin(schema)
         for message in messages:
@@ -73,32 +74,32 @@ def talk(
         batches.close()
         if stream.lasting:
             with stream.waiting_for_client():
-                taking.join()
+                receiver.join()
             stream.lasting = False
 
 
 def _write(write: Callable[..., None], *message: Any) -> None:
     try:
         write(*message)
-    except pa.ArrowException as error:  # what is written was checked: only who reads it can be missing
+    except pa.ArrowException as error:  # the batches were validated, so only a client that has left can cause this
         raise Stopped("the client has left") from error
 
 
 def _refuse(writer: flight.MetadataRecordBatchWriter, schema: pa.Schema, stream: Stream) -> None:
-    """Tell a client that waits for rows that no more will come."""
+    """Tell a client that waits for rows that there will be no more."""
     stream.offer()
     with contextlib.suppress(pa.ArrowException, OSError):  # it has left
         writer.write_with_metadata(empty(schema), pa.py_buffer(REFUSED))
     stream.taken()
 
 
-def _take(incoming: Incoming, batches: Channel[pa.RecordBatch], wait: Wait) -> None:
-    """Hand the client's batches to the source. Whatever fails here is the source's error: it would wait for ever."""
+def _receive(incoming: Incoming, batches: Channel[pa.RecordBatch], wait: Wait) -> None:
+    """Hand the client's batches to the source. Pass on every failure, or the source would wait for ever."""
     try:
         for batch in incoming:
             batches.put(batch, held_bytes(batch, pa.ipc.get_record_batch_size(batch)), wait)
     except Stopped:
-        batches.finish()  # the client has left, or the source takes no more: both know by themselves
+        batches.finish()  # the client has left, or the source takes no more batches: that side knows it already
     except BaseException as error:
         batches.fail(failure_of(error))
     else:

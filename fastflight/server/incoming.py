@@ -1,7 +1,7 @@
 """The batches that a client sends, in do_put and do_exchange.
 
-Every batch is validated before anything uses it: a bad offset would crash the process. A client whose rows fail
-half-way sends the app metadata `ABORT` without a batch; the write has failed then.
+Every batch is validated before anything uses it: a bad offset would crash the process. If a client cannot send all its
+rows, it sends the app metadata `ABORT` without a batch; the write then fails.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from fastflight.errors import DataError, FastFlightError, Stopped
 from fastflight.runtime.stream import Stream
 from fastflight.tables.vetting import vet_batch, vet_schema
 
-# App metadata by which a client ends an upload as a failure: in Flight a stream of batches can only end.
+# App metadata by which a client aborts an upload. Flight itself has no way to say that a stream of batches has failed.
 ABORT = b'{"abort": true}'
-# The app metadata of batches; except `ABORT` it is ignored.
+# The limit for the app metadata of a batch. All app metadata except `ABORT` is ignored.
 MAX_APP_METADATA_BYTES = 64 * 1024
-# What waits between the handler and the source. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
+# How much waits between the handler and the source. A board at 115200 baud needs more than a minute for 1 MiB, so more
+# would only wait longer.
 WAITING_BYTES = 1024 * 1024
 
 
@@ -31,14 +32,14 @@ class Incoming(Iterator[pa.RecordBatch]):
     def __init__(self, reader: flight.MetadataRecordBatchReader, stream: Stream) -> None:
         self._reader = reader
         self._stream = stream
-        # Entered around each wait for the client.
+        # The context that is entered around each wait for the client.
         self.waiting: Callable[[], AbstractContextManager[object]] = stream.waiting_for_client
         try:
             with self.waiting():
                 self.schema: pa.Schema = reader.schema
         except (pa.ArrowException, OSError) as error:
             stream.check()
-            raise DataError("what is sent does not begin with a schema", where="do_put") from error
+            raise DataError("the stream of batches does not begin with a schema", where="do_put") from error
         vet_schema(self.schema, "do_put")
 
     def __next__(self) -> pa.RecordBatch:
@@ -47,7 +48,7 @@ class Incoming(Iterator[pa.RecordBatch]):
             if batch is None:
                 self._stream.check()
                 raise StopIteration
-            # Nothing else checks an upload that never waits: its client's token may have been revoked.
+            # Nothing else checks an upload that never waits, and its client's token may have been revoked.
             self._stream.passing()
             if batch.app_metadata is not None:
                 self._check_metadata(batch.app_metadata)
@@ -71,7 +72,7 @@ class Incoming(Iterator[pa.RecordBatch]):
                 where="do_put",
             )
         if metadata.to_pybytes() == ABORT:
-            raise Stopped("the client gave the upload up", hint="What was there before is still there")
+            raise Stopped("the client aborted the upload", hint="What was there before is still there")
 
     def _read(self) -> flight.FlightStreamChunk | None:
         try:
@@ -89,7 +90,7 @@ class Incoming(Iterator[pa.RecordBatch]):
 
 
 def _fault(batch: pa.RecordBatch) -> str:
-    """What is wrong with a batch; as text, because an error would keep its frames, and so the batch, in memory."""
+    """Return what is wrong with a batch, or "". Text, because an error would keep the batch in memory."""
     try:
         vet_batch(batch)
     except pa.ArrowException as error:

@@ -1,12 +1,12 @@
-"""Iterators over a source's items, for Flight, which steps through them in threads of its own.
+"""Iterators over a source's items, for Flight, which iterates in threads of its own.
 
-`InContext` keeps the context variables of the handler that made it: Flight runs each step of a generator in a fresh
-thread state, without what the handler has set.
+`InContext` keeps the context variables of the handler that created it. Flight runs each step of a generator in a new
+thread state, without the variables that the handler has set.
 
 `Interruptible` can also be ended from outside. A handler that waits in C++ for its client to read cannot be
-interrupted, and its source, which stands between two batches, has the device meanwhile. `interrupt` closes the source
-there, in a thread of its own, since a board's recovery takes seconds. If the handler comes back, it gets `Stopped`,
-never what looks like the end.
+interrupted. Meanwhile its source waits between two batches and holds the device. `interrupt` closes the source at that
+point, in a thread of its own, because a board's recovery takes seconds. If Flight asks for another item after that, it
+gets `Stopped`, never a normal end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from fastflight.runtime.failure import numbered
+from fastflight.runtime.failure import log_unexpected
 from fastflight.runtime.outgoing import close
 from fastflight.runtime.stream import Stream
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class InContext(Iterator[T], Generic[T]):
-    """`items`, each step of them and their end, in a copy of the maker's context."""
+    """Iterates and closes `items` in a copy of the creator's context."""
 
     __slots__ = ("_items", "_run")
 
@@ -41,7 +41,7 @@ class InContext(Iterator[T], Generic[T]):
 
 
 class Interruptible(Iterable[T], Generic[T]):
-    """The items of `stream`'s source, in the maker's context. To be iterated once."""
+    """The items of `stream`'s source, iterated in a copy of the creator's context. Iterate it once."""
 
     __slots__ = ("_interrupted", "_items", "_run", "_stepping", "_stream")
 
@@ -49,12 +49,12 @@ class Interruptible(Iterable[T], Generic[T]):
         self._items = items
         self._run = contextvars.copy_context().run
         self._stream = stream
-        # Held while the source runs, in whichever thread.
+        # Held while the source runs, in any thread.
         self._stepping = threading.Lock()
         self._interrupted = False
 
     def __iter__(self) -> Iterator[T]:
-        # A generator: a step of it is no call (`docs/architecture.md`, "Flight's threads").
+        # A generator, because a step of a generator calls no function (`docs/architecture.md`, "Flight's threads").
         while True:
             with self._stepping:
                 if self._interrupted:
@@ -70,10 +70,10 @@ class Interruptible(Iterable[T], Generic[T]):
             self._close()
 
     def interrupt(self) -> None:
-        """The stream was stopped: close the items once they are between two steps. Returns at once, in any thread."""
+        """Close the items as soon as no step runs, because the stream was stopped. Return at once. For any thread."""
         try:
             threading.Thread(target=self._interrupt, name="interruption", daemon=True).start()
-        except RuntimeError:  # the system has no thread left: the caller waits, and stops other streams afterwards
+        except RuntimeError:  # the system cannot start a thread: the caller has to wait
             self._interrupt()
 
     def _interrupt(self) -> None:
@@ -82,7 +82,7 @@ class Interruptible(Iterable[T], Generic[T]):
             try:
                 self._close()
             except BaseException as error:  # the client gets the reason why the stream was stopped
-                numbered(error, self._stream.trace)
+                log_unexpected(error, self._stream.trace)
 
     def _close(self) -> None:
         self._run(close, self._items)

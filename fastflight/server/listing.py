@@ -1,9 +1,9 @@
-"""What there is: list_flights, get_flight_info, get_schema.
+"""Builds the answers of list_flights, get_flight_info and get_schema.
 
-A flight has one endpoint, or several where its source says what can be read side by side: each a ticket, and no
-location, which means this server, or those that serve it best. Its descriptor is `[device, path]` for a file with
-default settings, else the request as a command. Its app metadata, where there is any, is JSON: what is to be known of
-the device, such as `{"busy": "who has it"}`.
+A flight has one endpoint, or several if its source divides it into parts that can be read in parallel. An endpoint has
+a ticket, and the locations that serve it best; no location means this server. The flight's descriptor is
+`[device, path]` for a file with default settings, else the request as a command. Its app metadata, if any, is JSON with
+the state of the device, such as `{"busy": "the name of its holder"}`.
 """
 
 from __future__ import annotations
@@ -28,38 +28,41 @@ from fastflight.service.source import Estimate, Part, Parts
 
 # A glob over names. Matching is linear in it for each name.
 MAX_GLOB_BYTES = 1024
-# A glob without them before its first slash names the device, or the type, before that of `name`.
+# A glob without these before its first slash begins with a device's name, or with a request type, as in `name`.
 _MAGIC = re.compile(r"[*?\[]")
 
 
-def asked_of(descriptor: flight.FlightDescriptor, asking: RequestResolver) -> ResolvedRequest:
-    """What a descriptor asks for."""
+def resolve(descriptor: flight.FlightDescriptor, resolver: RequestResolver) -> ResolvedRequest:
+    """Return the request of a descriptor, or raise `RequestError`."""
     if descriptor.descriptor_type == flight.DescriptorType.PATH:
-        return asking.of_path(descriptor.path)
+        return resolver.of_path(descriptor.path)
     if descriptor.descriptor_type == flight.DescriptorType.CMD:
-        return asking.of(descriptor.command)
+        return resolver.of(descriptor.command)
     raise RequestError("neither a path nor a command", where="descriptor", hint="Give [device, path] or a request")
 
 
 def flights(criteria: bytes, catalog: Catalog, authority: Authority, identity: Identity) -> Iterator[flight.FlightInfo]:
-    """Flights that `identity` may have and that fit `criteria`: empty for all, a glob (`demo/*.csv`), or a request."""
+    """Yield the flights that `identity` may have and that match `criteria`.
+
+    `criteria` is empty for all flights, a glob (`demo/*.csv`), or a request.
+    """
     if criteria.lstrip().startswith(b"{"):
         request = authority.authorize(identity, decode(criteria, catalog), "describe")
         yield info(request, estimate(request, catalog), catalog)
         return
     glob = _glob(criteria)
-    existing = Listing(authority, identity)
+    visible = Listing(authority, identity)
     for source in catalog:
         if source.requests is not None:
-            for request, known in source.requests(partial(_takes, existing, source.request, glob)):
-                if existing.has(request) and fnmatchcase(name(request), glob):
+            for request, known in source.requests(partial(_takes, visible, source.request, glob)):
+                if visible.has(request) and fnmatchcase(name(request), glob):
                     yield info(request, known, catalog)
 
 
 def name(request: Request) -> str:
-    """What a glob is matched with: `demo/readings.csv` for a file of a device, else the request's type.
+    """Return the name that globs are matched with: `demo/readings.csv` for a device's file, else the request's type.
 
-    The session of a device is `demo/device.session`, what is kept of it `demo/recording`, and a file of the fleet
+    A device's session is `demo/device.session`, its recording `demo/recording`, and a file of the fleet
     `fleet.file/readings.csv`.
     """
     device, path = getattr(request, "device", None), getattr(request, "path", None)
@@ -70,21 +73,21 @@ def name(request: Request) -> str:
     return f"{device or request.type}/{path.lstrip('/')}"
 
 
-def _takes(existing: Listing, kind: type[Request], glob: str, device: str) -> bool:
-    """Whether a device is to be asked what it has of a kind: whose names cannot fit is asked nothing."""
+def _takes(visible: Listing, kind: type[Request], glob: str, device: str) -> bool:
+    """Whether to ask a device for its flights of a kind. Devices whose names cannot match are not asked."""
     head, _, _ = glob.partition("/")
     wanted = _MAGIC.search(head) is not None or head == (FleetFile.type if kind is FleetFile else device)
-    return wanted and existing.takes(kind, device)
+    return wanted and visible.takes(kind, device)
 
 
 def estimate(request: Request, catalog: Catalog) -> Estimate:
-    """What the request's source knows of the answer."""
+    """Return what the request's source knows of the answer without reading it."""
     describe = catalog.source_of(request).describe
     return Estimate(None) if describe is None else describe(request)
 
 
 def schema(request: Request, known: Estimate) -> pa.Schema:
-    """The columns of the answer; `RequestError` where only reading would tell."""
+    """Return the answer's schema. Raise `RequestError` if it is known only by reading."""
     if known.schema is None:
         raise RequestError("the schema is known only by reading", where=name(request), hint="Use do_get")
     return plain(known.schema)
@@ -93,7 +96,7 @@ def schema(request: Request, known: Estimate) -> pa.Schema:
 def info(
     request: Request, known: Estimate, catalog: Catalog, descriptor: flight.FlightDescriptor | None = None
 ) -> flight.FlightInfo:
-    """A flight, with an endpoint for each part that can be read by itself."""
+    """Return the flight of a request, with an endpoint for each part that can be read by itself."""
     divide = catalog.source_of(request).parts
     divided: Parts[Any] = Parts([Part(request)]) if divide is None else divide(request, known)
     return flight.FlightInfo(

@@ -1,16 +1,18 @@
-"""The middlewares of Flight calls: who makes a call, and which request id and trace it has.
+"""The middlewares of Flight calls: they identify the caller, and read the call's request id and trace.
 
-`Authentication` runs before the handler, and before what a stream brings is read. It looks at the `Authorization`
+`Authentication` runs before the handler, and before the messages of a stream are read. It checks the `Authorization`
 header of each call: `Bearer TOKEN`, or `Basic` with a name and a token, as browsers and Flight's own
-`authenticate_basic_token` send it; the handshake answers with the token as a bearer. A client without the header is
-known by its certificate, where the server asks for one. TLS has proven that then, and Arrow gives its first alternative
-name (its common name, if it has none) to the handler alone, which therefore decides.
+`authenticate_basic_token` send it. The handshake answers with the token as a bearer header. A client without the header
+is identified by its certificate, if the server asks for certificates. TLS has verified the certificate by then. Arrow
+gives its first alternative name (or else its common name) only to the handler, so that case is decided there, by
+`Authentication.identity`.
 
-A call for an action passes without a proof, as nobody's: `health` is for load balancers. Its body has been read before,
-as that of every call that is one message: gRPC does so before any middleware runs.
+A do_action call without a valid proof passes as `NOBODY`, because load balancers need `health`. Its body has been read
+before: gRPC reads the message of every call with a single request message before any middleware runs.
 
-Every answer has `x-request-id` (`begin`). The ids and traces that clients send are read only where the server was told
-to read them (`Headers`): that takes a middleware, and to enter Python once more takes a tenth of a small answer.
+Every answer has an `x-request-id` header (`begin`). The ids and traces that clients send are read only if the server is
+configured to do so (`Headers`): that takes a middleware, and one more call into Python costs a tenth of the time of a
+small answer.
 """
 
 from __future__ import annotations
@@ -21,19 +23,22 @@ from pyarrow import flight
 
 from fastflight.access.authenticator import Authenticator
 from fastflight.access.identity import NOBODY, Identity, unproven
-from fastflight.access.tokens import bearer, shown
+from fastflight.access.tokens import bearer, parse_authorization
 from fastflight.errors import Unauthenticated
-from fastflight.runtime import tracing as trace
+from fastflight.runtime import tracing
 from fastflight.runtime.tracing import Trace
 from fastflight.server.status import flight_error
 
-# Under which the handlers find the middleware.
+# The name under which the handlers find the middleware.
 KEY = "identity"
 HEADER = "authorization"
 
 
 class Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Proves who makes each call. `by_certificate`: who shows nothing else is left to the handler."""
+    """Authenticates the caller of each call.
+
+    With `by_certificate`, a call without an `Authorization` header is left to the handler.
+    """
 
     def __init__(self, authenticator: Authenticator, by_certificate: bool) -> None:
         self._authenticator = authenticator
@@ -41,25 +46,25 @@ class Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> Proof:
         proof = self._proof(info, headers.get(HEADER, []))
-        proof.trace = trace.of(headers)
+        proof.trace = tracing.from_headers(headers)
         return proof
 
-    def _proof(self, info: flight.CallInfo, given: list[str]) -> Proof:
+    def _proof(self, info: flight.CallInfo, values: list[str]) -> Proof:
         for_action = info.method == flight.FlightMethod.DO_ACTION
         try:
-            if not given and self._by_certificate:
+            if not values and self._by_certificate:
                 return Proof(None, for_action=for_action)
-            if len(given) != 1:
+            if len(values) != 1:
                 raise unproven()
-            identity = self._authenticator.authenticate(given[0])
+            identity = self._authenticator.authenticate(values[0])
         except Unauthenticated as error:
             if for_action:
                 return Proof(NOBODY)
             raise flight_error(error) from None
-        return Proof(identity, _as_bearer(given[0]) if info.method == flight.FlightMethod.HANDSHAKE else "")
+        return Proof(identity, _as_bearer(values[0]) if info.method == flight.FlightMethod.HANDSHAKE else "")
 
     def identity(self, context: flight.ServerCallContext) -> Identity:
-        """Who makes the call of a handler. `Unauthenticated`."""
+        """Return the caller of a handler's call. Raise `Unauthenticated` if there is no valid proof."""
         proof: Proof = context.get_middleware(KEY)
         if proof.identity is not None:
             return proof.identity
@@ -72,36 +77,37 @@ class Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class Proof(flight.ServerMiddleware):  # type: ignore[misc]
-    """What was shown of one call: None for nothing but, perhaps, a certificate."""
+    """The identity that the header of one call proved; None if it had no header, but perhaps a certificate."""
 
-    # What request it is, which is read here because headers are.
+    # The request id and trace of the call.
     trace: Trace
 
-    def __init__(self, identity: Identity | None, answered: str = "", *, for_action: bool = False) -> None:
+    def __init__(self, identity: Identity | None, answer: str = "", *, for_action: bool = False) -> None:
+        """`answer` is the value of the `Authorization` header of the answer; empty for none."""
         self.identity = identity
         self.for_action = for_action
-        self._answered = answered
+        self._answer = answer
 
     def sending_headers(self) -> dict[str, str]:
-        return {HEADER: self._answered} if self._answered else {}
+        return {HEADER: self._answer} if self._answer else {}
 
     def call_completed(self, exception: BaseException | None) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
 
 def _as_bearer(authorization: str) -> str:
-    _, token = shown(authorization)
+    _, token = parse_authorization(authorization)
     return bearer(token)
 
 
 class Handshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Lets the handshake come to its end: the middleware has proven who makes it. Flight has it only with a handler."""
+    """Makes Flight offer the handshake, which it does only with a handler. The middleware authenticates the caller."""
 
     def authenticate(self, outgoing: Any, incoming: Any) -> None:
-        """The header said it all."""
+        """Do nothing: the middleware has authenticated the caller."""
 
     def is_valid(self, token: bytes) -> str:
-        """Asked at each call of what a handler's own login gave: nothing here."""
+        """Accept every call: the middleware has authenticated the caller."""
         return ""
 
 
@@ -111,21 +117,23 @@ class Headers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     NAME: ClassVar[str] = "fastflight.headers"
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> CallTrace:
-        return CallTrace(trace.of(headers))
+        return CallTrace(tracing.from_headers(headers))
 
 
 class CallTrace(flight.ServerMiddleware):  # type: ignore[misc]
     """The request id and trace of one call."""
 
-    def __init__(self, given: Trace) -> None:
-        self.trace = given
+    def __init__(self, call_trace: Trace) -> None:
+        self.trace = call_trace
 
 
-def begin(context: flight.ServerCallContext, read_by: str | None) -> None:
+def begin(context: flight.ServerCallContext, trace_middleware: str | None) -> None:
     """Enter the trace of the handler's call, and send its request id to the client.
 
-    `read_by`: the name of the middleware that has the `trace` of each call, if there is one.
+    `trace_middleware` is the name of the middleware that has the `trace` of each call, if there is one.
     """
-    given: Trace = trace.made() if read_by is None else context.get_middleware(read_by).trace
-    context.add_header(trace.REQUEST_ID, given.request_id)
-    trace.enter(given)
+    call_trace: Trace = (
+        tracing.new_trace() if trace_middleware is None else context.get_middleware(trace_middleware).trace
+    )
+    context.add_header(tracing.REQUEST_ID, call_trace.request_id)
+    tracing.enter(call_trace)

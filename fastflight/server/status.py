@@ -1,9 +1,10 @@
-"""Errors as Flight errors: one table, for every RPC.
+"""Maps errors to Flight errors, by one table for every RPC.
 
-A typed error keeps its text. `extra_info` carries the same as JSON (`code`, `what`, `where`, `hint` and the error's own
-attributes), on the classes that can carry it. Anything else is "internal error" with the request's id: the traceback
-goes to the server's log under that id and never to the peer. How INVALID_ARGUMENT and NOT_FOUND are made without
-leaking one: `docs/decisions/0002-status-codes-without-tracebacks.md`.
+An error of `fastflight.errors` keeps its text. `extra_info` carries the same as JSON (`code`, `what`, `where`, `hint`
+and the error's own attributes), on the Flight classes that can carry it. Every other error becomes "internal error"
+with the request's id. Its traceback goes to the server's log under that id and never to the client.
+`docs/decisions/0002-status-codes-without-tracebacks.md` says how INVALID_ARGUMENT and NOT_FOUND are raised without
+sending a traceback.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from fastflight.errors import (
     Unauthenticated,
     UnknownName,
 )
-from fastflight.runtime.failure import described, numbered
+from fastflight.runtime.failure import error_json, log_unexpected
 from fastflight.runtime.tracing import Trace
 
-# Both travel in gRPC trailers, of which peers take 8 KiB: base64 makes 4/3 of extra_info, and percent-encoding up to 3
-# bytes of one in the text, which Arrow sends twice.
+# Both travel in gRPC trailers, which peers limit to 8 KiB. Base64 makes extra_info a third longer. Percent-encoding
+# makes up to 3 bytes of each byte of the text, which Arrow sends twice.
 MAX_EXTRA_INFO_BYTES = 2000
 MAX_TEXT_BYTES = 800
 
 
 class _Untraceable(Exception):
-    """An exception that Arrow cannot format: it falls back to the type's name instead of sending a traceback."""
+    """An exception that Arrow cannot format. Arrow then sends the type's name instead of a traceback."""
 
     @property
     def __cause__(self) -> BaseException | None:  # type: ignore[override]
@@ -61,7 +62,7 @@ class Unknown(_Untraceable):
     """UNKNOWN."""
 
 
-# The first class that fits, so the special ones stand first.
+# The first class that matches counts, so subclasses come before their base classes.
 STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
     (UnknownName, NotFound),
     (FileMissing, NotFound),
@@ -80,28 +81,28 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
 
 
 def flight_error(error: BaseException, trace: Trace | None = None) -> Exception:
-    """What to raise from a handler in place of `error`, with `from None`; `trace` as for `numbered`."""
+    """Return the exception to raise `from None` in a handler instead of `error`; `trace` as for `log_unexpected`."""
     error = failure_of(error)
     for kind, status in STATUS:
         if isinstance(error, kind):
             if issubclass(status, _Untraceable):
                 return _named(status, type(error))(_text(error))
-            mapped_error: Exception = status(_text(error), described(error, MAX_EXTRA_INFO_BYTES))
+            mapped_error: Exception = status(_text(error), error_json(error, MAX_EXTRA_INFO_BYTES))
             return mapped_error
     if isinstance(error, _Untraceable) or (isinstance(error, flight.FlightError) and error.extra_info):
-        return error  # the messages of an exchange are mapped by themselves
-    text = numbered(error, trace)
+        return error  # already mapped, by the generator of an exchange's messages
+    text = log_unexpected(error, trace)
     internal: Exception = flight.FlightInternalError(text, json.dumps({"code": "internal", "what": text}).encode())
     return internal
 
 
 class _Mapped:
-    """The context that `mapped` gives. Not a generator: every call passes through it."""
+    """The context that `mapped` returns. A class, which is faster than a generator: every call uses it."""
 
     __slots__ = ()
 
     def __enter__(self) -> None:
-        """Nothing has been raised yet."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is not None and not isinstance(error, GeneratorExit):
@@ -112,13 +113,13 @@ _MAPPED = _Mapped()
 
 
 def mapped() -> _Mapped:
-    """Around a handler's body: what leaves it is a Flight error."""
+    """Return a context for a handler's body, which maps the errors that leave it to Flight errors."""
     return _MAPPED
 
 
 @contextmanager
 def mapped_plainly() -> Iterator[None]:
-    """`mapped` for get_schema, from where pyarrow sends Flight's own errors with a traceback: they become UNKNOWN."""
+    """`mapped` for get_schema. There pyarrow sends Flight's own errors with a traceback, so they become UNKNOWN."""
     try:
         with mapped():
             yield
@@ -132,5 +133,5 @@ def _text(error: FastFlightError) -> str:
 
 
 def _named(status: type[Exception], kind: type[Exception]) -> type[Exception]:
-    """`status` under the name of our error: the type's name is what Arrow tells the client."""
+    """Return a subclass of `status` with the name of our error, because Arrow sends the type's name to the client."""
     return type(kind.__name__, (status,), {})

@@ -1,15 +1,21 @@
 """do_put: writes a client's batches to a source.
 
-The handler's thread waits for the client. A sync writer runs in a thread beside it, an async one on the shard; a
-channel between them is bounded by bytes. So a write can be ended while its client sends nothing (`server.deadlines`).
-The end of the stream counts only while the client is connected: a killed client looks like one that has finished.
+The handler's thread receives the client's batches. A sync writer runs in another thread, an async writer on the shard.
+A channel between them is bounded by bytes. So a write can be ended while its client sends nothing (`server.deadlines`).
+The end of the client's stream counts only while the client is connected, because Flight reports a killed client as one
+that has finished.
 
-Each accepted batch is acknowledged with `{"rows", "bytes"}`, cumulative; the last message is the writer's summary and
-`"done": true`. Before the first, a source that can resume an interrupted upload says what is left of it:
-`{"resume": {"bytes", "algorithm", "digest"}}`. If a write fails while its client sends nothing, the client gets
-`{"refused": true}`: it ends its side then, and the call raises the error. Acknowledgements have a thread of their own,
-so that a client that never reads them cannot stop its upload (Flight's `write` blocks once its window is full); if too
-many wait, they are replaced by the newest.
+The client gets these JSON messages:
+
+- `{"resume": {"bytes", "algorithm", "digest"}}`, before all others: what an interrupted upload has left on the device,
+  if the source can resume it.
+- `{"rows", "bytes"}` after each accepted batch: the totals so far.
+- `{"refused": true}` if the write fails while the client sends nothing. The client must end its side; the call then
+  raises the error.
+- The writer's summary and `"done": true`, as the last message.
+
+A thread of its own writes these messages, so that a client that never reads them cannot stop its upload (Flight's
+`write` blocks once its window is full). If too many messages wait, only the newest is kept.
 """
 
 from __future__ import annotations
@@ -34,13 +40,14 @@ from fastflight.runtime.stream import Stream
 from fastflight.server.incoming import WAITING_BYTES, Incoming
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncWriter, Kept, Progress, Refused, Source, Summary, Writer, held_bytes
+from fastflight.service.source import AsyncWriter, PartialUpload, Progress, Refused, Source, Summary, Writer, held_bytes
 
-# The last message of a call that has failed while its client sends nothing.
+# The last message of a call that fails while its client sends nothing.
 REFUSED = b'{"refused": true}'
-# Acknowledgements waiting for a client that does not read them, beyond which only the newest is kept.
+# How many acknowledgements may wait for a client that does not read them. Beyond that, only the newest is kept.
 MAX_WAITING_ACKS = 1024
-# How long a failed upload waits for its acknowledgements to be written before it reads on to make room for them.
+# How long the end of an upload waits for its acknowledgements to be written, before it reads and drops what the client
+# still sends.
 ACKS_SECONDS = 0.02
 # How long a writer may clean up (remove its temporary file) after the upload was interrupted.
 ABORT_SECONDS = 5.0
@@ -54,7 +61,7 @@ def take(
     writer: flight.FlightMetadataWriter,
     shard: Shard,
 ) -> None:
-    """Carry the upload out. Returns when the source has all rows and the client has the result."""
+    """Run the upload. Return when the source has all rows and the result was written to the client."""
     incoming = Incoming(reader, stream)
     sync = dispatch.writer(source) if request.mode == "sync" else None
     with _Acks(writer, incoming) as acks:
@@ -74,12 +81,12 @@ Writing = concurrent.futures.Future[Summary]
 def _on_loop(
     write: AsyncWriter[Any], request: Request, schema: pa.Schema, acks: _Acks, shard: Shard
 ) -> tuple[Batches, Callable[[], Writing]]:
-    """The channel for the batches, and a function that starts the writer on the shard."""
+    """Return the channel for the batches, and a function that starts the writer on the shard."""
     batches = Channel[pa.RecordBatch](WAITING_BYTES)
 
     async def consume() -> Summary:
         try:
-            return await write(request, schema, _each(batches), acks.tell)
+            return await write(request, schema, _each(batches), acks.send)
         finally:
             await batches.aclose()
 
@@ -89,15 +96,15 @@ def _on_loop(
 def _in_thread(
     write: Writer[Any], request: Request, schema: pa.Schema, acks: _Acks
 ) -> tuple[Batches, Callable[[], Writing]]:
-    """The same in a thread of its own: the one that waits for the client could not be ended meanwhile."""
+    """The same for a writer in a thread of its own: the handler's thread cannot be ended while it waits."""
     batches = Channel[pa.RecordBatch](WAITING_BYTES)
     ended: Writing = concurrent.futures.Future()
-    # A thread cannot be cancelled: one that is abandoned ends by itself.
+    # From here on `cancel` has no effect on the future: a thread cannot be cancelled, and ends by itself.
     ended.set_running_or_notify_cancel()
 
     def consume() -> None:
         try:
-            summary = write(request, schema, batches, acks.tell)
+            summary = write(request, schema, batches, acks.send)
         except BaseException as error:
             batches.close()
             ended.set_exception(failure_of(error))
@@ -125,11 +132,11 @@ def _carry_out(
     writing = start()
     ended = threading.Event()
     writing.add_done_callback(lambda _: ended.set())
-    # The handler may wait for a batch then, and the client for an acknowledgement.
-    writing.add_done_callback(lambda ended: acks.tell(Refused()) if _failed(ended) else None)
+    # At that time the handler may wait for a batch, and the client for an acknowledgement.
+    writing.add_done_callback(lambda ended: acks.send(Refused()) if _failed(ended) else None)
     stream.client_waits = lambda: not writing.done() and (not batches.starving or acks.rows < stream.rows)
-    # A stopped stream frees its device at once, whatever its client and this thread wait for. A writer that is busy
-    # with a batch notices when it calls `check`, or is cancelled on its loop after `ABORT_SECONDS`.
+    # A stopped stream frees its device at once, even if its client or this thread waits. A writer that is busy with a
+    # batch notices it when it calls `check`, or is cancelled on its loop after `ABORT_SECONDS`.
     stream.when_stopped(lambda: batches.cancel(Stopped(stream.why_stop, hint="Ask again")))
     try:
         for batch in incoming:
@@ -150,7 +157,7 @@ def _carry_out(
 
 
 async def _each(batches: Batches) -> AsyncIterator[pa.RecordBatch]:
-    """A generator, so that a writer may close what it is given."""
+    """Yield the batches. A generator, because a writer may call `aclose` on its input."""
     async for batch in batches:
         yield batch
 
@@ -184,18 +191,18 @@ class _Acks:
         self._waiting: deque[bytes] = deque()
         self._ended = False
         self._writing = False
-        # How many rows were acknowledged.
+        # How many rows were acknowledged so far.
         self.rows = 0
         self._thread = threading.Thread(target=self._run, name="acks", daemon=True)
 
-    def tell(self, state: Progress | Kept | Refused) -> None:
-        """Acknowledge a batch, offer to resume an upload, or report that this one has failed. Never blocks."""
+    def send(self, state: Progress | PartialUpload | Refused) -> None:
+        """Acknowledge a batch, offer to resume an upload, or report that this upload has failed. Never blocks."""
         if isinstance(state, Progress):
             self.rows = state.rows
         if isinstance(state, Refused):
             self._put(REFUSED)
         else:
-            self._add({"resume": asdict(state)} if isinstance(state, Kept) else asdict(state))
+            self._add({"resume": asdict(state)} if isinstance(state, PartialUpload) else asdict(state))
 
     def done(self, summary: Summary) -> None:
         """Send the result, which is the last message."""
@@ -210,11 +217,11 @@ class _Acks:
             self._ended = True
             if kind is not None:
                 self._waiting.clear()
-                if self._writing:  # the client may be reading, and waiting for an answer
+                if self._writing:  # the client may be waiting for an acknowledgement
                     self._waiting.append(REFUSED)
             self._changed.notify()
-        # Flight's writer must stay until its thread has left it. A client that does not read yet is still sending: the
-        # handler takes what it sends, so that it comes to the end, where it reads.
+        # Flight's writer must exist until the thread has left it. A client that does not read yet is still sending. So
+        # this handler reads and drops what it sends: at the end of its batches the client reads the acknowledgements.
         self._thread.join(ACKS_SECONDS)
         while self._busy() and self._incoming.discard():
             pass
@@ -222,7 +229,7 @@ class _Acks:
             self._thread.join()
 
     def _busy(self) -> bool:
-        """Whether a message waits for the client. A thread without messages ends by itself."""
+        """Whether a message is being written or waits to be. A thread without messages ends by itself."""
         with self._changed:
             return self._thread.is_alive() and (self._writing or bool(self._waiting))
 
@@ -231,7 +238,7 @@ class _Acks:
 
     def _put(self, message: bytes) -> None:
         with self._changed:
-            if self._ended:  # the writer was abandoned
+            if self._ended:  # the handler has left; its writer may still report progress
                 return
             if len(self._waiting) >= MAX_WAITING_ACKS:
                 self._waiting.clear()
@@ -249,6 +256,6 @@ class _Acks:
                 self._writing = True
             try:
                 self._writer.write(pa.py_buffer(message))
-            except (pa.ArrowException, OSError):  # the client has left, which reading notices too
+            except (pa.ArrowException, OSError):  # the client has left, which the handler's thread notices too
                 with self._changed:
                     self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Requests, the catalog of sources that serve them, and the choice between sync and async."""
+"""Requests, the catalog of the sources that serve them, and the choice between sync and async."""
 
 from fastflight.service.catalog import Catalog
 from fastflight.service.source import Source

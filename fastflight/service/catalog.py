@@ -1,4 +1,4 @@
-"""The catalog: wire name -> source. The composition root fills it, the edges look requests up in it."""
+"""The catalog of a server's sources. `cli` fills it at start; the edges look up the source of each request in it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from fastflight.errors import RequestError, nearest
 from fastflight.service.requests import Request
 from fastflight.service.source import Source
 
-# The longest name that a message repeats.
+# How much of an unknown name an error message repeats.
 MAX_SHOWN_CHARACTERS = 80
 
 
 class Catalog:
-    """The sources of one server, by the wire name of their request type."""
+    """The sources of one server by the wire names of their request types."""
 
     def __init__(self) -> None:
         self._sources: dict[str, Source[Any]] = {}
 
     def add(self, source: Source[Any]) -> None:
-        """Serve `source.request` with `source`. A wire name can be added once."""
+        """Serve requests of type `source.request` with `source`. Raise `ValueError` for the second source of a type."""
         name = source.request.type
         if name in self._sources:
             raise ValueError(f"two sources for {name}")
@@ -35,14 +35,14 @@ class Catalog:
         return iter(self._sources.values())
 
     def source(self, name: str) -> Source[Any]:
-        """The source of a wire name, or `RequestError` with the nearest match."""
+        """Return the source of a wire name, or raise `RequestError` with the nearest match."""
         try:
             return self._sources[name]
         except KeyError:
-            shown = name[:MAX_SHOWN_CHARACTERS]
-            hint = nearest(shown, self._sources)
-            raise RequestError(f"no such request type: {shown!r}", where="type", hint=hint) from None
+            quoted = name[:MAX_SHOWN_CHARACTERS]
+            hint = nearest(quoted, self._sources)
+            raise RequestError(f"no such request type: {quoted!r}", where="type", hint=hint) from None
 
     def source_of(self, request: Request) -> Source[Any]:
-        """The source that serves `request`."""
+        """Return the source that serves `request`."""
         return self.source(request.type)

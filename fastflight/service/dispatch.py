@@ -1,4 +1,7 @@
-"""Which of a source's functions serves a request: decided by `mode` and by what was registered, before any runs."""
+"""Chooses the function of a source that serves a request, by `mode` and by the functions that the source has.
+
+Raises `RequestError` if the source has no such function; the function itself is not called here.
+"""
 
 from __future__ import annotations
 
@@ -20,32 +23,32 @@ F = TypeVar("F")
 
 
 def reader(source: Source[Any]) -> Reader[Any]:
-    """What serves a read with mode `sync`."""
+    """Return the function for reading with mode `sync`."""
     return _registered(source, "sync", "read", source.read, source.aread)
 
 
 def async_reader(source: Source[Any]) -> AsyncReader[Any]:
-    """What serves a read with mode `async`."""
+    """Return the function for reading with mode `async`."""
     return _registered(source, "async", "read", source.aread, source.read)
 
 
 def writer(source: Source[Any]) -> Writer[Any]:
-    """What serves a write with mode `sync`."""
+    """Return the function for writing with mode `sync`."""
     return _registered(source, "sync", "written", source.write, source.awrite)
 
 
 def async_writer(source: Source[Any]) -> AsyncWriter[Any]:
-    """What serves a write with mode `async`."""
+    """Return the function for writing with mode `async`."""
     return _registered(source, "async", "written", source.awrite, source.write)
 
 
 def exchanger(source: Source[Any]) -> Exchanger[Any]:
-    """What serves an exchange with mode `sync`."""
+    """Return the function for exchanges with mode `sync`."""
     return _registered(source, "sync", "exchanged", source.exchange, source.aexchange)
 
 
 def async_exchanger(source: Source[Any]) -> AsyncExchanger[Any]:
-    """What serves an exchange with mode `async`."""
+    """Return the function for exchanges with mode `async`."""
     return _registered(source, "async", "exchanged", source.aexchange, source.exchange)
 
 

@@ -1,7 +1,7 @@
 """Requests: the typed content of a ticket or a command descriptor.
 
-On the wire a request is UTF-8 JSON, `{"type": "<wire name>", ...}`. `decode` refuses unknown types, unknown keys and
-bad values with a `RequestError` that names the key, what is allowed and the nearest match.
+On the wire a request is UTF-8 JSON, `{"type": "<wire name>", ...}`. `service.wire.decode` refuses unknown types,
+unknown keys and bad values with a `RequestError` that names the key, the allowed values and the nearest match.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 
 class Verb(StrEnum):
-    """What may be done with a device, or with the server itself."""
+    """A right that can be granted on a device, or on the server itself."""
 
-    # Its files and listings, what the board says of itself.
+    # Read the files, listings and properties of a device.
     READ = "read"
-    # Its files changed. Whoever writes main.py has it run at the next reset.
+    # Change the files of a device. The board runs a new main.py at its next reset.
     WRITE = "write"
-    # Its live output and recordings heard.
+    # Read the live output and the recordings of a device.
     SESSION = "session"
-    # Code run or stopped: exec, reset, `interrupt`, bytes typed into a session (the raw REPL).
+    # Run and stop code on a device: exec, reset, `interrupt`, bytes sent to a session (the raw REPL).
     EXEC = "exec"
-    # The server: its statistics, recordings started and stopped, streams of others cancelled. Implies no other verb.
+    # Read the server's statistics, start and stop recordings, cancel streams of others. Implies no other verb.
     ADMIN = "admin"
 
 
@@ -32,36 +32,37 @@ Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
 SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
 OnError = Literal["skip", "fail"]
-# How the bytes of a file cross the line; `auto` is the fastest that the board can do.
+# How the bytes of a file are encoded on the line; `auto` is the fastest encoding that the board supports.
 Method = Literal["auto", "binary", "base64", "literal"]
-# What may be done with a request. Describing it takes what reading it does.
+# The operations on a request. To describe a request takes the same verb as to read it.
 Doing = Literal["read", "write", "exchange", "describe"]
-# The verb that each takes on the device that the request `concerns`; None: whoever has proven who they are may.
+# The verb that each operation requires on the device that the request `concerns`. None: every authenticated caller may.
 Demands = Mapping[Doing, Verb | None]
 
 # A ticket is a request, not a payload: the largest sensible one holds some code to execute.
 MAX_REQUEST_BYTES = 256 * 1024
-# FAT and littlefs allow 255 bytes per name; a path is a few of them.
+# FAT and littlefs allow 255 bytes for each name; a path is a few names.
 MAX_PATH_CHARACTERS = 1024
 # A glob over names, as in `FleetFile`. Matching is linear in it for each name.
 MAX_GLOB_CHARACTERS = 1024
 MAX_COLUMNS = 4096
 MAX_BATCH_ROWS = 1_000_000
 MAX_CODE_CHARACTERS = 128 * 1024
-# Names in one request: more do not fit into `MAX_REQUEST_BYTES` anyway. A larger tree is asked for in several.
+# Names in one request: more do not fit into `MAX_REQUEST_BYTES` anyway. A larger tree takes several requests.
 MAX_FILES = 10_000
-# How the names begin under which a device keeps what a write that broke off has left: no part of a tree.
+# The prefix of temporary files, which an interrupted write leaves on a device. They are not part of a tree.
 LEFT_BEHIND = ".fastflight-"
 # A year: longer than any server runs, short enough that times stay within what Arrow can hold.
 MAX_SECONDS = 366 * 86_400
 # Sequence numbers are uint64; JSON numbers are exact up to here.
 MAX_SEQ = 2**53
-# The largest file of littlefs and FAT (4 GiB less one byte) has no later offset.
+# No file of littlefs or FAT (at most 4 GiB less one byte) has a later offset.
 MAX_OFFSET = 2**32
 
-# The benchmark table is a few batches repeated; this many rows are 200 GB of the default one.
+# The benchmark table repeats a few batches; this many rows of the default table are 200 GB.
 MAX_MOCK_ROWS = 1_000_000_000
-# Parts of one flight: enough for a rolling window of small ones, and a FlightInfo far below what gRPC carries.
+# Parts of one flight: enough for clients that read many small parts, a few at a time. The FlightInfo stays far below
+# gRPC's limit for a message.
 MAX_ENDPOINTS = 1024
 
 DeviceName = Annotated[str, Field(min_length=1, max_length=255)]
@@ -70,9 +71,10 @@ BatchRows = Annotated[int, Field(ge=1, le=MAX_BATCH_ROWS)]
 
 
 class Request(BaseModel):
-    """What all requests share. `mode` says which path serves it: the asking thread, or an event loop.
+    """The base of all requests. `mode` says where it is served: in the calling thread, or on an event loop.
 
-    Each type declares what it `demands`; what it does not declare is granted to nobody, where identities are proven.
+    Each type declares the verb that each operation `demands`. With authentication, nobody may do an operation that is
+    not declared.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -84,31 +86,31 @@ class Request(BaseModel):
 
     @property
     def belongs_to(self) -> str | None:
-        """The device that it is about, on whose event loop it runs; None where it is about none, or about several."""
+        """The device on whose event loop the request runs; None if it is about no device, or about several."""
         device = getattr(self, "device", None)
         return device if isinstance(device, str) else None
 
     @property
     def concerns(self) -> str | None:
-        """The device on which who asks must have been granted what it `demands`; None as in `belongs_to`."""
+        """The device on which the caller needs the verb that the request `demands`; None as in `belongs_to`."""
         return self.belongs_to
 
 
-# Where the metadata of an answer's schema says what file is read, if the request wants it to `describe` that.
+# The key of the file's description in the metadata of an answer's schema, if the request has `describe`.
 FILE_DESCRIPTION = b"fastflight.file"
 
 
 class DeviceFile(Request):
-    """Rows of a file on a device, or rows to be written to it.
+    """Reads rows from a file on a device, or writes rows to it.
 
-    `transfer` and `deflate` say how the bytes cross the line. `deflate` compresses what shrinks, where the board can;
-    left out, only on a line whose speed is known and below 1 Mbaud. For format `raw` only: reading begins at `offset`
-    and ends after `limit` bytes, and `resume` lets a write go on where one that broke off has ended. `sha256` is what
-    the file that is written has to have; a write cannot go on without it.
+    `transfer` and `deflate` say how the bytes are sent over the line. `deflate` compresses data that shrinks, if the
+    board can decompress it. By default it does so only on a line whose speed is known and below 1 Mbaud. Some keys are
+    for format `raw` only: reading begins at `offset` and ends after `limit` bytes; `resume` lets a write continue an
+    interrupted one. `sha256` is the digest that the written file must have; `resume` needs it.
 
-    `describe` has the answer's schema say what is read: its metadata holds, under `fastflight.file`, a JSON object with
-    `kind`, `size` and `modified`, and for `digest` also `algorithm` and `digest` as the board takes it (empty where
-    it cannot). The board is asked just before the file is read, by the same owner of the line. A folder has no rows.
+    With `describe`, the metadata of the answer's schema has a JSON object under `fastflight.file`, with `kind`, `size`
+    and `modified` of the file. For `digest` it also has `algorithm` and `digest`, as computed by the board (empty if
+    the board cannot). The board is asked just before the file is read, under the same lease. A folder has no rows.
     """
 
     type: ClassVar[str] = "device.file"
@@ -134,11 +136,11 @@ class DeviceFile(Request):
 
 
 class FleetFile(Request):
-    """Rows of one file of many devices, with a leading column `device`.
+    """Reads the rows of one file from many devices, with a leading column `device`.
 
-    `devices` is a glob over their names. The columns are those of `schema`, or else of the first device that can be
-    read. With `on_error` `skip` rows that do not fit and devices that cannot be read are named in the metadata, with
-    `fail` the first of either ends the stream. `ordered`: device by device, else as the rows come.
+    `devices` is a glob over their names. The columns are those of `schema`, or else those of the first device that can
+    be read. With `on_error` `skip`, the metadata lists the rows that do not fit and the devices that cannot be read;
+    with `fail`, the first of these ends the stream. With `ordered`, rows come device by device, else as they arrive.
     """
 
     type: ClassVar[str] = "fleet.file"
@@ -157,24 +159,24 @@ class FleetFile(Request):
     transfer: Method = "auto"
     deflate: bool | None = None
     interrupt: bool = False
-    # Which of the devices whose names fit exist for who asks. Not on the wire: each server says so by itself.
-    _takes: Callable[[str], bool] | None = PrivateAttr(default=None)
+    # Whether a device is visible to the caller; None: all are. Not sent on the wire: each server decides by itself.
+    _is_visible: Callable[[str], bool] | None = PrivateAttr(default=None)
 
-    def narrowed(self, takes: Callable[[str], bool]) -> Self:
-        """The same for those devices only that `takes`; for the others it is as if they were not there."""
+    def narrowed(self, is_visible: Callable[[str], bool]) -> Self:
+        """Return the same request without the devices that are not visible: for the caller they do not exist."""
         narrowed = self.model_copy()
-        narrowed._takes = takes
+        narrowed._is_visible = is_visible
         return narrowed
 
     def existing(self, names: Iterable[str]) -> list[str]:
-        """Those of `names` that exist for who asks."""
-        return [name for name in names if self._takes is None or self._takes(name)]
+        """Return those of `names` that are visible to the caller."""
+        return [name for name in names if self._is_visible is None or self._is_visible(name)]
 
 
 class DeviceTree(Request):
-    """Every file below a folder on a device, or files to be written there: rows of `path, offset, data`.
+    """Reads all files below a folder on a device, or writes files there: rows of `path, offset, data`.
 
-    `path` in the rows is relative to the folder. `files` names those to read; left out, all of them.
+    `path` in the rows is relative to the folder. `files` are the names of the files to read; by default all are read.
     """
 
     type: ClassVar[str] = "device.tree"
@@ -189,7 +191,7 @@ class DeviceTree(Request):
 
 
 class DeviceListing(Request):
-    """One row per entry of a folder on a device."""
+    """Lists a folder on a device: one row for each entry."""
 
     type: ClassVar[str] = "device.listing"
     demands: ClassVar[Demands] = {"read": Verb.READ}
@@ -201,23 +203,24 @@ class DeviceListing(Request):
 
 
 class DeviceExec(Request):
-    """The output lines of a piece of code, as it runs."""
+    """Runs a piece of code on a device, and reads the lines of its output as they come."""
 
     type: ClassVar[str] = "device.exec"
     demands: ClassVar[Demands] = {"read": Verb.EXEC}
 
     device: DeviceName
     code: Annotated[str, Field(max_length=MAX_CODE_CHARACTERS)]
-    # Seconds of silence after which the code is taken to hang and is interrupted.
+    # The code is interrupted if it prints nothing for this many seconds.
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     interrupt: bool = False
 
 
 class Ticks(BaseModel):
-    """A column that tells when, by the board's clock.
+    """A column with the time of the board's clock.
 
-    It counts `unit`s and starts again after `period` of them; 0 if it never does. The board's clock and the host's
-    differ in rate by at most `drift_ppm` millionths; lines are compared over `window_seconds`.
+    The clock counts `unit`s and starts again at 0 after `period` of them; `period` is 0 if it never does. The rates of
+    the board's clock and of the host's differ by at most `drift_ppm` millionths. Lines are compared over
+    `window_seconds`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -226,24 +229,24 @@ class Ticks(BaseModel):
     unit: Literal["s", "ms", "us", "ns"] = "ms"
     # MicroPython's `ticks_ms` and `ticks_us` on most ports.
     period: Annotated[int, Field(ge=0, le=2**64)] = 2**30
-    # Crystals are within 50, and so are hosts' clocks; a resonator or an RC oscillator is not.
+    # Crystals and hosts' clocks are within 50 millionths; resonators and RC oscillators are not.
     drift_ppm: Annotated[int, Field(ge=1, le=100_000)] = 100
     window_seconds: Annotated[float, Field(ge=0.001, le=86_400)] = 10.0
 
 
-def _ticks(given: Any) -> Any:
-    """A column's name alone will do."""
-    return {"column": given} if isinstance(given, str) else given
+def _ticks(value: Any) -> Any:
+    """Accept the name of a column instead of an object."""
+    return {"column": value} if isinstance(value, str) else value
 
 
 class DeviceSession(Request):
-    """The live traffic of a device, or bytes to be sent to it.
+    """Reads the live traffic of a device, or sends bytes to it.
 
-    It begins now, at the number `since_seq`, or `since_seconds` back, as far as it is kept. `schema` is for `jsonl` and
-    `csv`, and needed there; `columns` are those to keep, of all columns. With `ticks` there is one more, `board_time`:
-    what that column tells, by the server's clock. Rows wait for their batch at most `flush_ms`. With `reconnect` it
-    goes on when the device is gone and comes back, else it ends. With `requests` it shows what requests say to the
-    device and what they are answered, too.
+    The traffic begins now, at the sequence number `since_seq`, or `since_seconds` ago, as far as it is still in memory.
+    Formats `jsonl` and `csv` need a `schema`; `columns` selects some of the columns. With `ticks` there is another
+    column, `board_time`: the time in the `ticks` column, converted to the server's clock. A row waits for its batch for
+    at most `flush_ms`. With `reconnect` the session goes on after the device was lost and has come back, else it ends.
+    With `requests` the traffic includes that of requests: what they send to the device, and its answers.
     """
 
     type: ClassVar[str] = "device.session"
@@ -265,11 +268,11 @@ class DeviceSession(Request):
 
 
 class Recording(Request):
-    """A kept session: the traffic of a device as it was recorded, whole or a range of it.
+    """Reads the recorded traffic of a device, all of it or a range.
 
-    Numbers are those of the live session, from `from_seq` to `to_seq`, both included. Times are those of the rows:
-    from `from_time` on, before `to_time`; `since_seconds` is `from_time` that far back. The other keys are as in
-    `device.session`.
+    Sequence numbers are those of the live session, from `from_seq` to `to_seq`, both included. Times are those of the
+    rows: `from_time` is included, `to_time` is not. `since_seconds` means a `from_time` that many seconds ago. The
+    other keys are as in `device.session`.
     """
 
     type: ClassVar[str] = "recording"
@@ -290,22 +293,22 @@ class Recording(Request):
 
     @property
     def concerns(self) -> str | None:
-        """What is kept of a device is heard as the device is."""
+        """The recorded device: a recording takes the same right as a live session."""
         return self.name
 
 
 class Mock(Request):
-    """The benchmark table: `total_rows` x 50 columns of int32 (`simple`), or of mixed types (`complex`).
+    """Reads the benchmark table: `total_rows` x 50 columns of int32 (`simple`), or of mixed types (`complex`).
 
-    It may begin at `first_row`: the rows are those that the whole table has there. get_flight_info divides it into up
-    to `endpoints` parts, between batches.
+    With `first_row`, the answer begins at that row of the whole table. get_flight_info divides the table into up to
+    `endpoints` parts, between batches.
     """
 
     type: ClassVar[str] = "mock"
     demands: ClassVar[Demands] = {"read": None, "write": None}
 
     rows_per_batch: BatchRows = 10_000
-    # Seconds that the source takes for each row.
+    # Seconds that the source waits for each row.
     delay_per_row: Annotated[float, Field(ge=0, le=1)] = 0.0
     variant: Literal["default", "simple", "complex"] = "default"
     total_rows: Annotated[int, Field(ge=0, le=MAX_MOCK_ROWS)] = 1_000_000

@@ -1,7 +1,7 @@
-"""What is made once and given again while it is true: decoded requests, schemas of answers, values with a lifetime.
+"""Caches for decoded requests, for the schemas of their answers, and for values that are true for a known time.
 
-Nothing here knows whether a value is still true: who puts it in says for how long it will be. Both are bounded by their
-entries and the size of one, and safe for threads.
+Nothing here checks whether a value is still true: the code that puts it in says for how long it will be. The caches are
+bounded and safe for threads.
 """
 
 from __future__ import annotations
@@ -23,40 +23,43 @@ from fastflight.service.wire import decode, decode_path, encode
 
 T = TypeVar("T")
 
-# Requests that are asked again and again are few: those of a dashboard's panels, a benchmark's cells.
+# Few requests are repeated: those of a dashboard's panels, or of a benchmark.
 MAX_KEPT_REQUESTS = 512
-# A request with paths and columns has some hundred bytes; one with code to execute is not worth keeping.
+# A request with paths and columns has some hundred bytes; a request with code to execute is not worth caching.
 MAX_KEPT_REQUEST_BYTES = 4096
 
 
 class AnswerSchema:
-    """What is sent of a source's schema, and what the types say of each batch."""
+    """The schema of an answer as it is sent, and the bytes of a row as far as the types tell."""
 
     __slots__ = ("of", "path", "row_bytes", "sent")
 
     def __init__(self, of: pa.Schema, ticket: bytes, path: Mode) -> None:
-        """`of` is the source's, `ticket` what was asked, and `path` served it."""
+        """`of` is the source's schema, `ticket` the request, and `path` the mode that serves it."""
         self.of = of
         self.path = path
-        said = {b"fastflight.request": ticket, b"fastflight.path": path.encode()}
-        self.sent = plain(of).with_metadata({**(of.metadata or {}), **said})
-        # What a row without nulls takes in columns of numbers and times; 0 where there are others.
+        metadata = {b"fastflight.request": ticket, b"fastflight.path": path.encode()}
+        self.sent = plain(of).with_metadata({**(of.metadata or {}), **metadata})
+        # The bytes of a row without nulls, if all columns are numbers or times; else 0.
         flat = all(pa.types.is_primitive(type_) and not pa.types.is_boolean(type_) for type_ in of.types)
         self.row_bytes: int = sum(type_.bit_width for type_ in of.types) // 8 if flat else 0
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """`schema` with dictionary columns as their values: Flight's generators cannot send them (apache/arrow#38480)."""
+    """Return `schema` with plain columns instead of dictionary columns.
+
+    Flight's generators cannot send dictionaries (apache/arrow#38480).
+    """
     fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
     return pa.schema(fields, schema.metadata)
 
 
 @dataclass(slots=True)
 class ResolvedRequest:
-    """A request, the source that serves it, its ticket in the server's own spelling, and the device it is about.
+    """A request, the source that serves it, its ticket in canonical form, and the device it is about.
 
-    One that is `narrowed` is not what others get who ask with the same ticket. `answered` is the schema that was sent
-    last, which the next answer most often has as well.
+    `narrowed` means that the caller gets less than others with the same ticket, so the answer must not be shared.
+    `last_schema` is the schema of the last answer: the next answer most often has the same one.
     """
 
     request: Request
@@ -64,55 +67,55 @@ class ResolvedRequest:
     ticket: bytes
     device: str | None
     narrowed: bool = False
-    answered: AnswerSchema | None = field(default=None, compare=False, repr=False)
+    last_schema: AnswerSchema | None = field(default=None, compare=False, repr=False)
 
     def answer_schema(self, schema: pa.Schema, path: Mode) -> AnswerSchema:
-        """What is sent of a source's `schema`; `path` serves the request."""
-        known = self.answered
+        """Return the schema to send for a source's `schema`. `path` is the mode that serves the request."""
+        known = self.last_schema
         if known is None or known.path != path or not known.of.equals(schema, check_metadata=True):
-            known = self.answered = AnswerSchema(schema, self.ticket, path)
+            known = self.last_schema = AnswerSchema(schema, self.ticket, path)
         return known
 
     @classmethod
     def with_(cls, request: Request, source: Source[Any]) -> ResolvedRequest:
-        """`request`, as it was decoded."""
+        """Return a decoded `request` with its source."""
         return cls(request, source, encode(request), request.belongs_to)
 
     def allowed(self, request: Request) -> ResolvedRequest:
-        """The same, of what of its request is allowed."""
+        """Return the same with `request`, the part of the request that the caller may have."""
         return self if request is self.request else replace(self, request=request, narrowed=True)
 
 
 class RequestResolver:
-    """Requests as they come. The same bytes are decoded once; what is refused is looked at each time."""
+    """Decodes requests and finds their sources. Results are cached by the bytes of the request; errors are not."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._kept = functools.lru_cache(MAX_KEPT_REQUESTS)(self._decoded)
-        self._kept_path = functools.lru_cache(MAX_KEPT_REQUESTS)(self._decoded_path)
+        self._cached = functools.lru_cache(MAX_KEPT_REQUESTS)(self._decode)
+        self._cached_path = functools.lru_cache(MAX_KEPT_REQUESTS)(self._decode_path)
 
     def of(self, ticket: bytes) -> ResolvedRequest:
-        """What a ticket or a command asks for, or `RequestError`."""
-        return self._kept(ticket) if len(ticket) <= MAX_KEPT_REQUEST_BYTES else self._decoded(ticket)
+        """Return the request in a ticket or a command, or raise `RequestError`."""
+        return self._cached(ticket) if len(ticket) <= MAX_KEPT_REQUEST_BYTES else self._decode(ticket)
 
     def of_path(self, path: Sequence[bytes]) -> ResolvedRequest:
-        """What a path descriptor asks for, or `RequestError`."""
+        """Return the request that a path descriptor means, or raise `RequestError`."""
         if sum(map(len, path)) + len(path) > MAX_KEPT_REQUEST_BYTES:
-            return self._decoded_path(tuple(path))
-        return self._kept_path(tuple(path))
+            return self._decode_path(tuple(path))
+        return self._cached_path(tuple(path))
 
-    def _decoded(self, ticket: bytes) -> ResolvedRequest:
-        return self._asked(decode(ticket, self._catalog))
+    def _decode(self, ticket: bytes) -> ResolvedRequest:
+        return self._resolve(decode(ticket, self._catalog))
 
-    def _decoded_path(self, path: tuple[bytes, ...]) -> ResolvedRequest:
-        return self._asked(decode_path(path))
+    def _decode_path(self, path: tuple[bytes, ...]) -> ResolvedRequest:
+        return self._resolve(decode_path(path))
 
-    def _asked(self, request: Request) -> ResolvedRequest:
+    def _resolve(self, request: Request) -> ResolvedRequest:
         return ResolvedRequest.with_(request, self._catalog.source_of(request))
 
 
-class Kept(Generic[T]):
-    """Values by key, each for as long as it was said to be true; of more than `entries`, the oldest go."""
+class ExpiringCache(Generic[T]):
+    """Values by key, each with a lifetime. If there are more than `entries`, the oldest are dropped."""
 
     def __init__(self, entries: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._entries = entries
@@ -121,14 +124,14 @@ class Kept(Generic[T]):
         self._values: dict[Hashable, tuple[T, float]] = {}
 
     def get(self, key: Hashable) -> T | None:
-        """The value, or None where there is none that is still true."""
+        """Return the value, or None if there is none or it has expired."""
         found = self._values.get(key)
         if found is None or (found[1] != math.inf and self._clock() >= found[1]):
             return None
         return found[0]
 
     def put(self, key: Hashable, value: T, seconds: float) -> None:
-        """Keep `value` for `seconds`: `math.inf` is for ever, 0 not at all. It replaces what was kept before."""
+        """Cache `value` for `seconds` instead of an earlier one: `math.inf` means for ever, 0 not at all."""
         with self._lock:
             self._values.pop(key, None)
             if seconds <= 0:

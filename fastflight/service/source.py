@@ -1,10 +1,10 @@
-"""What a source is: the functions behind one request type.
+"""Sources: a source has the functions that serve one request type.
 
-A sync reader runs in the thread that asks; an async one on an event loop. Which of the two a request takes is decided
-by its `mode` and by what was registered in the catalog, never by trying one and catching the failure.
+A sync function runs in the calling thread, an async one on an event loop. The request's `mode` and the functions that
+the source has decide which one is called (`service.dispatch`).
 
-Readers return only when the schema is known and errors before the first row have been raised. The iterator of lots owns
-whatever it holds (a device, a file): closing it, at any point, gives that back.
+A reader returns when the schema is known, and raises errors that come before the first row. It returns an iterator of
+lots, which owns the device or file that it reads from: closing the iterator, at any point, releases that.
 """
 
 from __future__ import annotations
@@ -22,48 +22,49 @@ R = TypeVar("R", bound=Request)
 R_contra = TypeVar("R_contra", bound=Request, contravariant=True)
 
 Summary = Mapping[str, Any]
-# Arrow and Python keep 600 to 950 bytes for each column of a batch (measured with pyarrow 26), however few its rows.
+# Arrow and Python use 600 to 950 bytes for each column of a batch (measured with pyarrow 26), however few its rows.
 COLUMN_BYTES = 768
 # The batch itself, and its place in a queue.
 BATCH_BYTES = 256
-# Whether a device, or a recording, of a name is one to list.
+# Whether to list the device or recording of a name.
 Takes = Callable[[str], bool]
 
 
 def no_summary() -> Summary:
-    """For sources with nothing to add to the counts that the server keeps."""
+    """Return an empty summary, for sources that have nothing to add to the server's counts."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A batch, and what is to be known at this place among the rows: before its rows, which may be none."""
+    """A batch with a note: information about this place among the rows, before the batch's own rows (if any)."""
 
     batch: pa.RecordBatch
     note: Mapping[str, Any]
 
 
 def held_bytes(batch: pa.RecordBatch, values: int | None = None) -> int:
-    """The memory that a batch takes while it waits: 4 KB for a line of a live session, which has 40 bytes of values.
+    """Return how many bytes of memory a batch takes while it waits.
 
-    `values`: the bytes of its values, where the caller knows them better than `nbytes`.
+    A line of a live session takes 4 KB, for 40 bytes of values. `values` is the number of bytes of the batch's values,
+    if the caller knows them better than `nbytes`.
     """
     return int((batch.nbytes if values is None else values) + BATCH_BYTES + COLUMN_BYTES * batch.num_columns)
 
 
 Item: TypeAlias = pa.RecordBatch | Noted
-# What a source has at once. An empty lot says that the source is alive and has nothing yet.
+# The items that a source has ready at the same time. An empty lot means that the source is alive and has nothing yet.
 Lot: TypeAlias = list[Item]
 Lots = TypeVar("Lots")
 
 
 def lot_bytes(lot: Lot) -> int:
-    """The memory that a lot takes while it waits."""
+    """Return how many bytes of memory a lot takes while it waits."""
     return sum(held_bytes(item.batch if isinstance(item, Noted) else item) for item in lot)
 
 
 class NoLots(Iterator[Lot], AsyncIterator[Lot]):
-    """No lots, for threads and coroutines."""
+    """An empty iterator of lots, for threads and coroutines."""
 
     def __next__(self) -> Lot:
         raise StopIteration
@@ -77,10 +78,10 @@ NO_LOTS: Any = NoLots()
 
 @dataclass(frozen=True, slots=True)
 class ReadingOf(Generic[Lots]):
-    """What a source answers: `first`, which came with the schema, then `lots`. Without `lots` it is all in `first`.
+    """The answer of a source: `first`, which came with the schema, then `lots`. Without `lots`, `first` is all of it.
 
-    Closing `lots` gives back what the source holds. `summary` may be called once they have ended. A live answer has a
-    `drain`, callable from any thread: its lots end soon then, with what came so far.
+    Closing `lots` releases the source's device or file. Call `summary` after the lots have ended. A live answer has a
+    `drain` function, for any thread: it makes the lots end soon, after the rows that have come so far.
     """
 
     schema: pa.Schema
@@ -91,27 +92,27 @@ class ReadingOf(Generic[Lots]):
 
     @property
     def is_whole(self) -> bool:
-        """Whether `first` is all of it."""
+        """Whether `first` is the whole answer."""
         return self.lots is NO_LOTS
 
 
 class Reading(ReadingOf[Iterator[Lot]]):
-    """Read in the thread that asks."""
+    """An answer that is read in the calling thread."""
 
     __slots__ = ()
 
     def all_lots(self) -> Iterator[Lot]:
-        """`first`, unless it is empty, and then `lots`."""
+        """Return an iterator over `first`, unless it is empty, and then `lots`."""
         return chain((self.first,) if self.first else (), self.lots)
 
 
 class AsyncReading(ReadingOf[AsyncIterator[Lot]]):
-    """Read on an event loop."""
+    """An answer that is read on an event loop."""
 
     __slots__ = ()
 
     async def all_lots(self) -> AsyncIterator[Lot]:
-        """`first`, unless it is empty, and then `lots`."""
+        """Yield `first`, unless it is empty, and then `lots`."""
         if self.first:
             yield self.first
         async for lot in self.lots:
@@ -120,17 +121,17 @@ class AsyncReading(ReadingOf[AsyncIterator[Lot]]):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a write has made durable so far, in all: rows taken, bytes on the device."""
+    """The totals of a write so far: rows accepted, bytes stored on the device."""
 
     rows: int
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What an earlier write left that this one may go on from: its first `bytes`, and their digest.
+class PartialUpload:
+    """The data that an interrupted write has left, and that this write may continue: its size and its digest.
 
-    `bytes` is 0, and the others empty, where nothing was left.
+    If nothing was left, `bytes` is 0 and the other fields are empty.
     """
 
     bytes: int = 0
@@ -140,12 +141,12 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A write has failed, and why is told at its end: who sends need not wait for more, but may end it."""
+    """The write has failed. The client should end its side, instead of waiting; the call then raises the reason."""
 
 
-# Called with `Progress` after each batch, once its rows are safe where they were sent; before the first one, with
-# what was `Kept` where the request asks for that. Never blocks and may be called on any thread.
-Acknowledge = Callable[[Progress | Kept | Refused], None]
+# Called with `Progress` after each batch, once its rows are stored. Called with a `PartialUpload` before the first
+# batch, if the request asks to resume. Never blocks, and may be called in any thread.
+Acknowledge = Callable[[Progress | PartialUpload | Refused], None]
 
 
 class Reader(Protocol[R_contra]):
@@ -157,9 +158,10 @@ class AsyncReader(Protocol[R_contra]):
 
 
 class Sent(Protocol):
-    """A client's batches on their way to a sync writer, whom nothing can interrupt.
+    """A client's batches, as a sync writer gets them.
 
-    One that takes its time over a batch calls `check` now and then: it raises what ended them, once nobody wants more.
+    Nothing can interrupt a sync writer. So one that works on a batch for long must call `check` now and then: it raises
+    the error that has ended the upload, if it was ended.
     """
 
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
@@ -170,7 +172,7 @@ class Sent(Protocol):
 
 
 class Writer(Protocol[R_contra]):
-    """Takes all of `batches` and returns the last acknowledgement: at least `rows`, `bytes`."""
+    """Writes all `batches` and returns the last acknowledgement, which has at least `rows` and `bytes`."""
 
     def __call__(
         self,
@@ -194,7 +196,7 @@ class AsyncWriter(Protocol[R_contra]):
 
 
 class Incoming(Protocol):
-    """A client's batches, as they come. Closed, from any thread, it ends for whoever iterates."""
+    """A client's batches as they come. `close`, from any thread, ends the iteration."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
 
@@ -210,7 +212,7 @@ class AsyncIncoming(Protocol):
 
 
 class Exchanger(Protocol[R_contra]):
-    """Answers while it takes `batches`; closes them when the answer ends or is closed."""
+    """Answers while it reads `batches`. Closes `batches` when the answer ends or is closed."""
 
     def __call__(self, request: R_contra, schema: pa.Schema, batches: Incoming) -> Reading: ...
 
@@ -223,10 +225,10 @@ class AsyncExchanger(Protocol[R_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What can be known of an answer without reading it: -1 where it cannot be known.
+    """What is known of an answer without reading it. `rows` and `bytes` are -1 if they are not known.
 
-    It may be given again for `keep_seconds`: 0 for what may change at any moment, `math.inf` for what cannot. `note`
-    says what a client that lists flights has to know: that the device is busy, say.
+    The estimate may be cached for `keep_seconds`: 0 if it may change at any moment, `math.inf` if it cannot. `note` has
+    information for clients that list flights, such as that the device is busy.
     """
 
     schema: pa.Schema | None
@@ -238,7 +240,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[R]):
-    """A request that answers with a part of another's rows, and where it is served best: nowhere named is here."""
+    """A request for a part of another request's rows, and the locations that serve it best; none means this server."""
 
     request: R
     locations: Sequence[str] = ()
@@ -246,9 +248,9 @@ class Part(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Parts(Generic[R]):
-    """Requests that may be read side by side, and together have the rows of one.
+    """Requests that may be read in parallel and together have the rows of one request.
 
-    `ordered`: one after another they have them in its order.
+    `ordered`: read one after another, they have the rows in the order of that request.
     """
 
     parts: Sequence[Part[R]]
@@ -257,11 +259,11 @@ class Parts(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Source(Generic[R]):
-    """A request type and the functions that serve it; a function that is None is not supported.
+    """A request type and the functions that serve it. If a function is None, the source does not support it.
 
-    `describe` answers get_flight_info and get_schema. `requests` lists what list_flights shows, of the devices that it
-    is to take: no other is asked anything. `parts`, given a request and what is known of it, divides it where reading
-    in parallel helps: there is at least one.
+    `describe` answers get_flight_info and get_schema. `requests` yields the flights for list_flights; it asks only the
+    devices that its argument accepts. `parts` takes a request and its estimate, and divides the request if reading in
+    parallel helps; it returns at least one part.
     """
 
     request: type[R]

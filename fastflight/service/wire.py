@@ -1,7 +1,7 @@
 """Requests as bytes: `decode` a ticket or a command, `encode` a request.
 
-`decode` takes what any peer may send and raises nothing but `RequestError` (`UnknownName` is one), which names the
-key, what was given, what is allowed and the nearest match. `encode` is canonical: equal requests have equal bytes.
+`decode` accepts any bytes and raises nothing but `RequestError` (or its subclass `UnknownName`), which names the key,
+its value, the allowed values and the nearest match. `encode` is canonical: equal requests have equal bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fastflight.service.requests import MAX_REQUEST_BYTES, DeviceFile, Request
 
 M = TypeVar("M", bound=BaseModel)
 
-# A refused value inside a message: enough to recognise it.
+# How much of a refused value an error message repeats: enough to recognise it.
 MAX_SHOWN_CHARACTERS = 80
 
 
 def decode(ticket: bytes, catalog: Catalog) -> Request:
-    """The request in `ticket`, of a type that `catalog` knows."""
+    """Return the request in `ticket`. Its type must be in `catalog`."""
     content = parse(ticket, "request")
     name = content.pop("type", None)
     if not isinstance(name, str):
@@ -33,7 +33,7 @@ def decode(ticket: bytes, catalog: Catalog) -> Request:
 
 
 def decode_path(path: Sequence[bytes]) -> DeviceFile:
-    """The request that the path descriptor `[device, path]` means."""
+    """Return the request that the path descriptor `[device, path]` means."""
     try:
         parts = [part.decode() for part in path]
     except UnicodeDecodeError:
@@ -46,14 +46,14 @@ def decode_path(path: Sequence[bytes]) -> DeviceFile:
 
 
 def encode(request: Request) -> bytes:
-    """The canonical JSON of `request`: a ticket or a command."""
-    # Not sorted: the keys stand as the model declares them, and those of a `schema` as the columns do.
+    """Return the canonical JSON of `request`: a ticket or a command."""
+    # Not sorted: keys are in the order of the model, and those of a `schema` in the order of the columns.
     keys = request.model_dump_json(by_alias=True, exclude_none=True)
     return f'{{"type":"{request.type}",{keys[1:]}'.encode()
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in `data`."""
+    """Return the JSON object in `data`. `where` names the data in errors."""
     if len(data) > MAX_REQUEST_BYTES:
         raise RequestError(f"{len(data)} bytes are too many: {MAX_REQUEST_BYTES} are allowed", where=where)
     hint = 'Send UTF-8 JSON: {"key": value, ...}'
@@ -63,21 +63,21 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
         raise RequestError("not UTF-8", where=where, hint=hint) from None
     except json.JSONDecodeError as error:
         raise RequestError(f"not JSON: {error.msg} at character {error.pos}", where=where, hint=hint) from None
-    except (ValueError, RecursionError):  # a number of thousands of digits; thousands of brackets
+    except (ValueError, RecursionError):  # a number with thousands of digits; thousands of nested brackets
         raise RequestError("not JSON that can be read: numbers too long or nested too deep", where=where) from None
     if not isinstance(content, dict):
-        raise RequestError(f"a JSON object is needed, not {shown(content)}", where=where, hint=hint)
+        raise RequestError(f"a JSON object is needed, not {format_value(content)}", where=where, hint=hint)
     return content
 
 
 def validate(model: type[M], content: dict[str, Any]) -> M:
-    """`content` as a `model`; the first key that does not fit is named."""
+    """Return `content` as a `model`. The `RequestError` names the first key that does not fit."""
     keys = {field.alias or name for name, field in model.model_fields.items()}
     for key in content:
         if key not in keys:
             raise RequestError("unknown key", where=shortened(key), hint=nearest(key, keys))
     try:
-        # By way of JSON: only there is strict validation to JSON's types, where an array may be a tuple.
+        # From JSON, because strict validation of Python objects would not accept a list for a tuple.
         return model.model_validate_json(json.dumps(content), strict=True)
     except (ValidationError, RecursionError) as error:
         raise _refusal(error) from None
@@ -93,18 +93,18 @@ def _refusal(error: ValidationError | RecursionError) -> RequestError:
     if first["type"] == "extra_forbidden":
         return RequestError("unknown key", where=where)
     allowed = _allowed(first.get("ctx", {}).get("expected", ""))
-    given = first["input"]
-    hint = nearest(given, allowed) if allowed and isinstance(given, str) else first["msg"]
-    return RequestError(f"{shown(given)} is not allowed", where=where, hint=hint)
+    value = first["input"]
+    hint = nearest(value, allowed) if allowed and isinstance(value, str) else first["msg"]
+    return RequestError(f"{format_value(value)} is not allowed", where=where, hint=hint)
 
 
 def _allowed(expected: object) -> Iterable[str]:
-    """The names in pydantic's text for a literal: `'csv', 'jsonl' or 'raw'`."""
+    """Return the names in pydantic's text for a literal: `'csv', 'jsonl' or 'raw'`."""
     return str(expected).split("'")[1::2]
 
 
-def shown(value: object) -> str:
-    """`value` as JSON, shortened: for messages."""
+def format_value(value: object) -> str:
+    """Return `value` as JSON, shortened, for error messages."""
     try:
         return shortened(json.dumps(value, default=str))
     except (ValueError, RecursionError):
@@ -112,5 +112,5 @@ def shown(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """The beginning of `text`: for messages."""
+    """Return the beginning of `text`, for error messages."""
     return text if len(text) <= MAX_SHOWN_CHARACTERS else text[: MAX_SHOWN_CHARACTERS - 3] + "..."

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastflight.device import PartialWrite, Resumption, WrittenFile
 from fastflight.errors import DataError
-from fastflight.service.source import Acknowledge, Kept, Progress, Summary
+from fastflight.service.source import Acknowledge, PartialUpload, Progress, Summary
 from fastflight.tables import Layout, open_writer
 
 TEXT = ("csv", "jsonl")
@@ -49,7 +49,7 @@ class FileContent:
     def keep(self, part: PartialWrite | None) -> None:
         """Tell the client what an earlier write left."""
         self._part = part
-        self._acknowledge(Kept() if part is None else Kept(part.size, part.algorithm, part.digest))
+        self._acknowledge(PartialUpload() if part is None else PartialUpload(part.size, part.algorithm, part.digest))
 
     def start(self, first: pa.RecordBatch | None) -> None:
         """Take the first batch. From then on `resumption` says whether its bytes follow those that were kept."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
-from fastflight.service.resolve import Kept
+from fastflight.service.resolve import ExpiringCache
 from fastflight.service.source import AsyncReading, Estimate, Reading, Source, Takes
 
 # What the trailer of a kept listing says.
@@ -43,7 +43,7 @@ class DeviceListings:
 
     def __init__(self, inventory: Inventory, clock: Callable[[], float] = time.monotonic) -> None:
         self._inventory = inventory
-        self._kept: Kept[tuple[Hashable, pa.RecordBatch]] = Kept(MAX_KEPT_LISTINGS, clock)
+        self._kept: ExpiringCache[tuple[Hashable, pa.RecordBatch]] = ExpiringCache(MAX_KEPT_LISTINGS, clock)
 
     def source(self) -> Source[DeviceListing]:
         """For the catalog."""

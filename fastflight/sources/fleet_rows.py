@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.errors import DataError, FastFlightError, RequestError, Stopped
-from fastflight.runtime.failure import described
+from fastflight.runtime.failure import error_json
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.device_file import FileRows
@@ -78,7 +78,7 @@ class FleetRows:
             if self._request.on_error == "fail":
                 raise
             with self._lock:
-                told = json.loads(described(error, MAX_FAILURE_BYTES))
+                told = json.loads(error_json(error, MAX_FAILURE_BYTES))
                 self._failed[name] = {"device": name, "rows": self._rows[name], **told}
                 self._first_error = self._first_error or error
 

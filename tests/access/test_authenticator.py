@@ -123,7 +123,7 @@ def test_a_book_that_is_gone_is_logged_once(
     for _ in range(3):
         desk.ticks += LOOK_SECONDS
         assert authenticator.authenticate(bearer(TOKEN)).name == "ada"
-    assert capsys.readouterr().out.count("those that were known stay") == 1
+    assert capsys.readouterr().out.count("the last good ones stay in use") == 1
 
 
 def test_without_a_good_book_no_server_begins() -> None:

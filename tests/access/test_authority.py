@@ -9,7 +9,7 @@ import pytest
 
 from fastflight.access.action import Action, Body
 from fastflight.access.actions import Actions
-from fastflight.access.authority import Authority, Listing, shown
+from fastflight.access.authority import Authority, Listing, visible_part
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, scopes
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
@@ -227,17 +227,17 @@ def test_nobody_learns_which_actions_there_are(actions: dict[str, Any]) -> None:
 
 def test_of_devices_an_identity_gets_its_own_and_only_administrators_the_address(actions: dict[str, Any]) -> None:
     result = {"name": "demo", "url": "socket://10.0.0.7:2218", "open": True, "last_data": 1_000}
-    assert shown(actions["devices"], ANYBODY, result) == result
-    assert shown(actions["devices"], named("admin:*"), result) == {**result, "last_data": None}
-    assert shown(actions["devices"], named("session:demo"), result) == {**result, "url": "socket:"}
-    assert shown(actions["devices"], named("read:bench"), result) is None
+    assert visible_part(actions["devices"], ANYBODY, result) == result
+    assert visible_part(actions["devices"], named("admin:*"), result) == {**result, "last_data": None}
+    assert visible_part(actions["devices"], named("session:demo"), result) == {**result, "url": "socket:"}
+    assert visible_part(actions["devices"], named("read:bench"), result) is None
     bare = {**result, "url": "/dev/ttyACM0"}
-    assert shown(actions["devices"], named("read:demo"), bare) == {**result, "url": "serial:", "last_data": None}
-    assert shown(actions["recordings"], named("read:demo"), {"name": "bench"}) is None
-    assert shown(actions["recordings"], named("read:demo"), {"name": "demo"}) == {"name": "demo"}
+    assert visible_part(actions["devices"], named("read:demo"), bare) == {**result, "url": "serial:", "last_data": None}
+    assert visible_part(actions["recordings"], named("read:demo"), {"name": "bench"}) is None
+    assert visible_part(actions["recordings"], named("read:demo"), {"name": "demo"}) == {"name": "demo"}
     state = {"status": "serving", "devices": ["bench"]}
-    assert shown(actions["health"], named("read:demo"), state) == {"status": "serving"}
-    assert shown(actions["health"], named("admin:*"), state) == state
+    assert visible_part(actions["health"], named("read:demo"), state) == {"status": "serving"}
+    assert visible_part(actions["health"], named("admin:*"), state) == state
 
 
 def test_a_listing_has_what_may_be_read_and_asks_those_that_may_have_it() -> None:

@@ -111,7 +111,7 @@ def test_without_a_good_token_both_clients_are_told_what_to_do(
     server: tuple[str, str], credentials: Credentials
 ) -> None:
     location, _ = server
-    wanted = "this server wants to know who asks.*--token-file"
+    wanted = "this server requires authentication.*--token-file"
     with FastFlightClient(location, credentials=credentials) as client:
         for call in (client.devices, client.recordings, lambda: client.read("demo", "/readings.csv")):
             with pytest.raises(Unauthenticated, match=wanted):

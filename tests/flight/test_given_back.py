@@ -54,7 +54,7 @@ SYNC_STEPS: Steps = [
 ]
 ASYNC_STEPS: Steps = [
     (outgoing, "Packer"),
-    (answers, "held"),
+    (answers, "memory_of"),
 ]
 STEPS: Steps = [
     (reading, "_schema"),

@@ -34,7 +34,7 @@ def break_off(board: Board, content: bytes, **request: Any) -> list[dict[str, An
             told.append(json.loads(reader.read().to_pybytes()))
         writer.write_metadata(b'{"abort": true}')
         writer.done_writing()
-        with pytest.raises(flight.FlightUnavailableError, match="the client gave the upload up"):
+        with pytest.raises(flight.FlightUnavailableError, match="the client aborted the upload"):
             reader.read()
             writer.close()
     finally:

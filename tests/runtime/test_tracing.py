@@ -19,20 +19,20 @@ PARENT = f"00-{TRACE_ID}-{SPAN}-01"
 
 
 def test_a_request_id_is_taken_as_it_is() -> None:
-    found = trace.of({"x-request-id": ["7f3c:a/b=1"]})
+    found = trace.from_headers({"x-request-id": ["7f3c:a/b=1"]})
     assert found.headers() == [("x-request-id", "7f3c:a/b=1")]
     assert found.fields() == {"request_id": "7f3c:a/b=1"}
 
 
 @pytest.mark.parametrize("values", [[], [""], ["x" * 65], ["two words"], ["a\nb"], ['"'], ["é"], ["one", "two"]])
 def test_one_that_is_not_well_formed_is_replaced(values: list[str]) -> None:
-    made = trace.of({"x-request-id": values}).request_id
+    made = trace.from_headers({"x-request-id": values}).request_id
     assert re.fullmatch(r"[0-9a-f]{16}", made)
-    assert made != trace.of({"x-request-id": values}).request_id
+    assert made != trace.from_headers({"x-request-id": values}).request_id
 
 
 def test_a_traceparent_is_passed_on_with_a_span_of_our_own() -> None:
-    found = trace.of({"x-request-id": ["a"], "traceparent": [PARENT], "tracestate": ["congo=t61rcWkgMzE"]})
+    found = trace.from_headers({"x-request-id": ["a"], "traceparent": [PARENT], "tracestate": ["congo=t61rcWkgMzE"]})
     assert (found.trace_id, found.parent_id, found.flags) == (TRACE_ID, SPAN, 1)
     assert re.fullmatch(r"[0-9a-f]{16}", found.span_id) and found.span_id != SPAN
     assert found.headers() == [
@@ -59,44 +59,44 @@ def test_a_traceparent_is_passed_on_with_a_span_of_our_own() -> None:
     ],
 )
 def test_a_malformed_traceparent_is_ignored_and_its_state_with_it(values: list[str]) -> None:
-    found = trace.of({"x-request-id": ["a"], "traceparent": values, "tracestate": ["a=b"]})
+    found = trace.from_headers({"x-request-id": ["a"], "traceparent": values, "tracestate": ["a=b"]})
     assert found.headers() == [("x-request-id", "a")]
 
 
 @pytest.mark.parametrize("text", ["cc" + PARENT[2:], "cc" + PARENT[2:] + "-what the future brings"])
 def test_a_later_version_is_read_as_this_one(text: str) -> None:
-    found = trace.of({"traceparent": [text]})
+    found = trace.from_headers({"traceparent": [text]})
     assert (found.trace_id, found.parent_id) == (TRACE_ID, SPAN)
     assert found.headers()[1][1].startswith("00-")
 
 
 def test_flags_that_are_not_defined_are_not_passed_on() -> None:
-    assert trace.of({"traceparent": [PARENT[:-2] + "fe"]}).headers()[1][1].endswith("-00")
+    assert trace.from_headers({"traceparent": [PARENT[:-2] + "fe"]}).headers()[1][1].endswith("-00")
 
 
 def test_states_are_joined_and_dropped_whole_when_too_long() -> None:
     both = {"traceparent": [PARENT], "tracestate": ["a=1", "b=2"]}
-    assert trace.of(both).state == "a=1,b=2"
-    assert trace.of({**both, "tracestate": ["a=" + "x" * (MAX_STATE_CHARACTERS - 2)]}).state
-    assert trace.of({**both, "tracestate": ["a=" + "x" * (MAX_STATE_CHARACTERS - 1)]}).state == ""
-    assert trace.of({**both, "tracestate": ["a=\r\nevil: 1"]}).state == ""
+    assert trace.from_headers(both).state == "a=1,b=2"
+    assert trace.from_headers({**both, "tracestate": ["a=" + "x" * (MAX_STATE_CHARACTERS - 2)]}).state
+    assert trace.from_headers({**both, "tracestate": ["a=" + "x" * (MAX_STATE_CHARACTERS - 1)]}).state == ""
+    assert trace.from_headers({**both, "tracestate": ["a=\r\nevil: 1"]}).state == ""
 
 
 @given(st.dictionaries(st.sampled_from(sorted(trace.NAMES)), st.lists(st.text(max_size=80), max_size=3)))
 def test_whatever_comes_what_is_passed_on_is_well_formed(headers: dict[str, list[str]]) -> None:
-    found = trace.of(headers)
-    again = trace.of({name: [value] for name, value in found.headers()})
+    found = trace.from_headers(headers)
+    again = trace.from_headers({name: [value] for name, value in found.headers()})
     assert again.request_id == found.request_id and again.trace_id == found.trace_id
     assert all(value.isascii() and value.isprintable() for name, value in found.headers() if name != "tracestate")
 
 
 def test_a_program_passes_its_own_span_on() -> None:
-    asked = trace.given(PARENT, tracestate="a=1", request_id="mine")
+    asked = trace.client_trace(PARENT, tracestate="a=1", request_id="mine")
     assert asked.headers() == [("x-request-id", "mine"), ("traceparent", PARENT), ("tracestate", "a=1")]
     with pytest.raises(RequestError, match="traceparent: not a traceparent"):
-        trace.given(PARENT.upper())
+        trace.client_trace(PARENT.upper())
     with pytest.raises(RequestError, match="x-request-id: not one that is passed on"):
-        trace.given(request_id="two words")
+        trace.client_trace(request_id="two words")
 
 
 def test_a_line_of_the_log_says_whose_it_is_unless_it_says_so_itself() -> None:
@@ -123,5 +123,5 @@ def test_it_crosses_to_a_shard_and_from_there_to_threads() -> None:
 
 def test_what_is_asked_of_another_server_has_the_same_id() -> None:
     with trace.within(Trace("a")):
-        assert trace.passed_on() == [(b"x-request-id", b"a")]
-    assert trace.passed_on() != trace.passed_on()
+        assert trace.outgoing_headers() == [(b"x-request-id", b"a")]
+    assert trace.outgoing_headers() != trace.outgoing_headers()

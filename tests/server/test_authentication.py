@@ -180,7 +180,9 @@ def test_without_a_proof_every_call_is_refused_in_the_same_words(server: Guarded
     with server.client() as client:
         told = {refusal(call, client, attempt) for attempt in attempts}
     assert len(told) == 1
-    assert next(iter(told)).startswith("this server wants to know who asks, and was shown nothing that it knows")
+    assert next(iter(told)).startswith(
+        "this server requires authentication, and the request has no valid token or certificate"
+    )
 
 
 def test_an_upload_is_refused_before_it_is_read(server: Guarded) -> None:
@@ -399,7 +401,7 @@ def test_a_certificate_is_known_by_its_first_alternative_name_or_else_its_common
             with server.client(**with_certificate(certificate)) as client:
                 for name, call in EVERY_CALL.items():
                     if name != "handshake":  # without tokens there is none
-                        with pytest.raises(pa.ArrowException, match="was shown nothing that it knows"):
+                        with pytest.raises(pa.ArrowException, match="has no valid token or certificate"):
                             call(client, showing(None))
                 assert act(client, showing(None), "health") == [b'{"status": "serving"}']
 

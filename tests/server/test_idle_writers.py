@@ -35,7 +35,7 @@ def test_a_client_that_is_there_is_told_and_ends(running: Running, mode: str) ->
     assert running.trials.broke_off == []
     later.after(SILENT_SECONDS / 2)
     assert json.loads(reader.read().to_pybytes()) == {"refused": True}
-    with pytest.raises(flight.FlightUnavailableError, match="the client has said nothing for 60 s") as raised:
+    with pytest.raises(flight.FlightUnavailableError, match="the client has sent nothing for 60 s") as raised:
         writer.close()
     assert isinstance(typed(raised.value, ""), Stopped)
     assert running.settled()
@@ -47,7 +47,7 @@ def test_a_server_checks_by_itself(mode: str) -> None:
     with serving(Limits(silent_seconds=0.1)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         assert json.loads(reader.read().to_pybytes()) == {"refused": True}
-        with pytest.raises(flight.FlightUnavailableError, match="the client has said nothing for 0.1 s"):
+        with pytest.raises(flight.FlightUnavailableError, match="the client has sent nothing for 0.1 s"):
             writer.close()
         assert running.settled()
 
@@ -174,7 +174,7 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
         later.after(SILENT_SECONDS / 2)
         assert json.loads(reader.read().to_pybytes()) == {"refused": True}
         assert broke_off.wait(SOON)
-        with pytest.raises(flight.FlightUnavailableError, match="the client has said nothing for 60 s"):
+        with pytest.raises(flight.FlightUnavailableError, match="the client has sent nothing for 60 s"):
             writer.close()
         assert running.settled()
 
@@ -290,7 +290,7 @@ def test_our_own_client_raises_what_the_server_said(running: Running) -> None:
         running.trials.ended = released.set
         passing = threading.Thread(target=pass_time)
         passing.start()
-        with pytest.raises(Stopped, match="the client has said nothing"):
+        with pytest.raises(Stopped, match="the client has sent nothing"):
             upload.run()
         passing.join()
     assert running.settled()

@@ -17,7 +17,7 @@ from fastflight.errors import (
     ResourceExhausted,
     SequenceConflict,
 )
-from fastflight.runtime.failure import described
+from fastflight.runtime.failure import error_json
 from fastflight.server.status import MAX_EXTRA_INFO_BYTES, flight_error, mapped
 
 
@@ -48,7 +48,7 @@ def test_what_is_mapped_already_stays() -> None:
 
 def test_a_long_error_fits_a_trailer() -> None:
     error = DeviceException("x" * 50_000, kind="ValueError", traceback="y" * 50_000, where="demo")
-    data = described(error, MAX_EXTRA_INFO_BYTES)
+    data = error_json(error, MAX_EXTRA_INFO_BYTES)
     assert len(data) <= MAX_EXTRA_INFO_BYTES
     content = json.loads(data)
     assert content["kind"] == "ValueError"

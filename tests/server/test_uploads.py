@@ -272,7 +272,7 @@ def test_a_writer_that_needs_longer_than_it_is_given_ends_by_itself(mode: str, m
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert reader.read() is not None
-        with pytest.raises(flight.FlightUnavailableError, match="the client gave the upload up"):
+        with pytest.raises(flight.FlightUnavailableError, match="the client aborted the upload"):
             writer.write_metadata(ABORT)
             writer.close()
         go_on.set()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.requests import Mode
-from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, Kept, RequestResolver
+from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, ExpiringCache, RequestResolver
 from fastflight.sources import mock
 
 
@@ -88,7 +88,7 @@ def test_a_value_is_given_while_it_is_true_and_no_more_are_kept_than_may_be(
     steps: list[tuple[str, int, float]],
 ) -> None:
     now = [0.0]
-    kept: Kept[int] = Kept(3, clock=lambda: now[0])
+    kept: ExpiringCache[int] = ExpiringCache(3, clock=lambda: now[0])
     model: dict[int, tuple[int, float]] = {}
     for number, (step, key, seconds) in enumerate(steps):
         if step == "later":
@@ -105,7 +105,7 @@ def test_a_value_is_given_while_it_is_true_and_no_more_are_kept_than_may_be(
 
 
 def test_what_is_not_true_for_any_time_replaces_what_was_kept_before() -> None:
-    kept: Kept[str] = Kept(3)
+    kept: ExpiringCache[str] = ExpiringCache(3)
     kept.put("key", "old", math.inf)
     kept.put("key", "new", 0)
     assert kept.get("key") is None

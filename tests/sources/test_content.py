@@ -11,7 +11,7 @@ import pytest
 
 from fastflight.device import PartialWrite, Resumption
 from fastflight.errors import DataError, Stopped
-from fastflight.service.source import Kept, Progress
+from fastflight.service.source import PartialUpload, Progress
 from fastflight.sources.content import LOOK_BYTES, TEXT_VALUES, FileContent, while_wanted
 from fastflight.tables import Layout, open_writer
 
@@ -30,22 +30,22 @@ async def each(batches: list[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
         yield batch
 
 
-def content(told: list[Progress | Kept], sha256: str | None = SHA256) -> FileContent:
+def content(told: list[Progress | PartialUpload], sha256: str | None = SHA256) -> FileContent:
     return FileContent(Layout("raw"), SCHEMA, told.append, sha256)
 
 
 def test_a_part_is_gone_on_with() -> None:
-    told: list[Progress | Kept] = []
+    told: list[Progress | PartialUpload] = []
     file = content(told)
     file.keep(PART)
     file.start(row(2, b"cd"))
     assert file.resumption == Resumption(PART, SHA256)
     assert b"".join(file.pieces(iter([row(4, b"ef")]))) == b"cdef"
-    assert told == [Kept(2, "crc32", "9e83486d"), Progress(1, 4), Progress(2, 6)]
+    assert told == [PartialUpload(2, "crc32", "9e83486d"), Progress(1, 4), Progress(2, 6)]
 
 
 def test_a_part_is_left_alone() -> None:
-    told: list[Progress | Kept] = []
+    told: list[Progress | PartialUpload] = []
     file = content(told)
     file.keep(PART)
     file.start(row(0, b"abcd"))
@@ -55,19 +55,19 @@ def test_a_part_is_left_alone() -> None:
 
 
 def test_there_may_be_no_part_and_no_rows() -> None:
-    told: list[Progress | Kept] = []
+    told: list[Progress | PartialUpload] = []
     file = content(told, None)
     file.keep(None)
     file.start(None)
     assert b"".join(file.pieces(iter([]))) == b""
-    assert told == [Kept()]
+    assert told == [PartialUpload()]
 
 
 @pytest.mark.parametrize("format_", ["csv", "jsonl"])
 def test_a_large_batch_becomes_text_bit_by_bit(format_: str) -> None:
     """As text it takes seconds, in which nothing else would run on a loop; nulls and flags far more room as well."""
     batch = pa.record_batch([pa.nulls(3 * TEXT_VALUES), pa.array([True] * (3 * TEXT_VALUES))], ["n", "b"])
-    told: list[Progress | Kept] = []
+    told: list[Progress | PartialUpload] = []
 
     def file() -> FileContent:
         made = FileContent(Layout(format_), batch.schema, told.append, None)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.service.source import Kept, Noted, Progress
+from fastflight.service.source import Noted, PartialUpload, Progress
 from fastflight.sources.tree_rows import FLUSH_SECONDS, SCHEMA, TreeContent, TreeRows
 
 names = st.text(alphabet="abü ", min_size=1, max_size=4)
@@ -42,7 +42,7 @@ async def each(batches: list[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
 @given(tree=trees)
 def test_what_was_read_can_be_written(tree: dict[str, list[bytes]]) -> None:
     batches = rows_of(tree)
-    told: list[Progress | Kept] = []
+    told: list[Progress | PartialUpload] = []
     content = TreeContent(SCHEMA, told.append)
     files = {path: b"".join(pieces) for path, pieces in content.files(iter(batches))}
     assert files == {path: b"".join(pieces) for path, pieces in tree.items()}
@@ -55,18 +55,18 @@ def test_what_was_read_can_be_written(tree: dict[str, list[bytes]]) -> None:
 def test_both_worlds_take_the_same_files(tree: dict[str, list[bytes]]) -> None:
     batches = rows_of(tree)
 
-    async def main() -> tuple[list[tuple[str, list[bytes]]], list[Progress | Kept]]:
-        told: list[Progress | Kept] = []
+    async def main() -> tuple[list[tuple[str, list[bytes]]], list[Progress | PartialUpload]]:
+        told: list[Progress | PartialUpload] = []
         content = TreeContent(SCHEMA, told.append)
         return [(path, [piece async for piece in pieces]) async for path, pieces in content.afiles(each(batches))], told
 
-    told: list[Progress | Kept] = []
+    told: list[Progress | PartialUpload] = []
     content = TreeContent(SCHEMA, told.append)
     assert asyncio.run(main()) == ([(path, list(pieces)) for path, pieces in content.files(iter(batches))], told)
 
 
 def test_a_batch_is_acknowledged_when_the_next_piece_is_asked_for() -> None:
-    told: list[Progress | Kept] = []
+    told: list[Progress | PartialUpload] = []
     batches = [pa.record_batch([["a"], [offset], [b"x"]], schema=SCHEMA) for offset in range(2)]
     files: Iterator[tuple[str, Iterator[bytes]]] = TreeContent(SCHEMA, told.append).files(iter(batches))
     _, pieces = next(files)

@@ -33,7 +33,7 @@ from fastflight.gateway.content.formats import BodyEncoder, encoder_of
 from fastflight.gateway.content.streaming import while_connected
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
 from fastflight.gateway.errors import HttpRefusal
-from fastflight.service.wire import shown
+from fastflight.service.wire import format_value
 from fastflight.tables import Layout, format_of
 
 # What a file may be asked for as.
@@ -100,7 +100,7 @@ class Files:
         content = Content(request.receive)
         on_error = keys.pop("on_error", "fail")
         if on_error not in ("skip", "fail"):
-            raise RequestError(f"{shown(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
+            raise RequestError(f"{format_value(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
         self._backend.decode(_json({"type": "device.file", **place, **keys, "format": declared}))
         rows = UploadedRows(content, Layout(given, on_error=on_error))
         asked = self._backend.decode(_json({"type": "device.file", **place, **keys, "format": target}))
@@ -163,7 +163,7 @@ def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
 def _flag(query: dict[str, str], name: str) -> bool:
     text = query.pop(name, "false").lower()
     if text not in ("true", "false", "1", "0"):
-        raise RequestError(f"{shown(text)} is not allowed", where=name, hint="Known: true, false")
+        raise RequestError(f"{format_value(text)} is not allowed", where=name, hint="Known: true, false")
     return text in ("true", "1")
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError
 from fastflight.runtime.outgoing import Note
-from fastflight.service.wire import shown
+from fastflight.service.wire import format_value
 from fastflight.tables import Layout, open_writer
 from fastflight.tables.bare import empty
 from fastflight.tables.codec import RowWriter
@@ -207,7 +207,7 @@ def encoder_of(format_: str, formulas: str | None) -> Callable[[pa.Schema], Body
     if formulas is None:
         return ENCODERS[format_]
     if formulas != "escape":
-        raise RequestError(f"{shown(formulas)} is not allowed", where="formulas", hint="Known: escape")
+        raise RequestError(f"{format_value(formulas)} is not allowed", where="formulas", hint="Known: escape")
     if format_ != "csv":
         raise RequestError(
             "only CSV is opened in spreadsheets", where="formulas", hint="Ask for format=csv, or leave it out"

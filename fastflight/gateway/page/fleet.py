@@ -21,7 +21,7 @@ from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.page.columns import Columns, Point
 from fastflight.gateway.page.hearing import Ear, Hear
 from fastflight.gateway.page.view import PageView, PageViewer
-from fastflight.runtime.failure import numbered
+from fastflight.runtime.failure import log_unexpected
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
 TICK_SECONDS = 0.1
@@ -153,7 +153,7 @@ class Fleet:
         try:
             await self._hear_all(asking)
         except Exception as error:  # an edge: nobody waits for this task, and its viewers come back by themselves
-            numbered(error)
+            log_unexpected(error)
         finally:
             asking.cancel()
             self._running = None

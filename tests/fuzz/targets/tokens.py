@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from fastflight.access.authenticator import Authenticator
 from fastflight.access.identity import scope
-from fastflight.access.tokens import Book, Certificate, Token, bearer, digest_of, shown
+from fastflight.access.tokens import Book, Certificate, Token, bearer, digest_of, parse_authorization
 from fastflight.errors import RequestError, Unauthenticated
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
@@ -42,7 +42,7 @@ def run(data: bytes) -> None:
         header = "basic " + base64.b64encode(b"ann:" + text.encode("latin-1")).decode()
     elif kind & 16:
         header = text
-    name, token = shown(header)
+    name, token = parse_authorization(header)
     try:
         identity = KNOWN.authenticate(header)
     except Unauthenticated as error:

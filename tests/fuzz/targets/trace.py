@@ -11,8 +11,8 @@ from fastflight.runtime.tracing import (
     TRACEPARENT,
     TRACESTATE,
     Trace,
-    given,
-    of,
+    client_trace,
+    from_headers,
 )
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
@@ -27,7 +27,7 @@ def check(trace: Trace) -> None:
     passed = trace.headers()
     assert all("\r" not in value and "\n" not in value and value.isascii() for _, value in passed)
     # Who is asked next finds the same.
-    found = of({name: [value] for name, value in passed})
+    found = from_headers({name: [value] for name, value in passed})
     assert (found.request_id, found.trace_id, found.flags) == (trace.request_id, trace.trace_id, trace.flags)
     assert found.parent_id == trace.span_id and found.state == trace.state
     assert set(trace.fields()) <= {"request_id", "trace_id", "span_id", "parent_id"}
@@ -45,10 +45,12 @@ def run(data: bytes) -> None:
         if kind >= 0xF0:
             value *= 40
         headers.setdefault(name, []).append(value.decode("latin-1"))
-    check(of(headers))
+    check(from_headers(headers))
     one = {name: values[0] for name, values in headers.items()}
     try:
-        made = given(one.get(TRACEPARENT, ""), tracestate=one.get(TRACESTATE, ""), request_id=one.get(REQUEST_ID, ""))
+        made = client_trace(
+            one.get(TRACEPARENT, ""), tracestate=one.get(TRACESTATE, ""), request_id=one.get(REQUEST_ID, "")
+        )
     except RequestError as error:
         assert str(error)
     else:
