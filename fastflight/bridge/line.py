@@ -38,7 +38,10 @@ class Driven:
 
     @classmethod
     def at_first(cls, address: Address) -> Driven:
-        """Return them as opening `address` leaves them: both asserted unless its URL says otherwise, as servers do too."""
+        """Return the lines as opening `address` leaves them: both asserted, unless its URL says otherwise.
+
+        Remote servers open their ports in the same way.
+        """
         if isinstance(address, SerialAddress | Rfc2217Address):
             return cls(address.dtr is not False, address.rts is not False)
         return cls()
