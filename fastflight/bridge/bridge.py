@@ -298,8 +298,9 @@ def _refusal(connection: Connection) -> str:
     """Return the message for a browser; empty for a client that is not one."""
     if not connection.browser:
         return ""
-    hint = " (a line that begins with the name of a method: send Enter first)" if connection.browser == "HTTP" else ""
-    return f"this port is for serial tools, and {connection.browser} is what browsers begin with{hint}"
+    hint = ". To send a line that begins with the name of an HTTP method, send Enter first"
+    text = f"this port is for serial tools, and the connection begins like a browser's, with {connection.browser}"
+    return text + (hint if connection.browser == "HTTP" else "")
 
 
 def _taken_over(by: WriterClient) -> str:

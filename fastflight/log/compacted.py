@@ -94,7 +94,7 @@ class Compacted:
                     raise ValueError("a row group that is damaged")
                 _add_row_group(index, number, place, table, _schema(metadata))
             except UNREADABLE:
-                index.damaged(place.offset, place.size)
+                index.add_damage(place.offset, place.size)
         return index
 
     @property
@@ -120,7 +120,7 @@ class Compacted:
             if group is not None:
                 yield Read(entry, group.run(entry))
             else:
-                self.index.damaged(place.offset, place.size)
+                self.index.add_damage(place.offset, place.size)
                 yield Read(entry, None, f"{self.names[place.file]} is damaged at byte {place.offset}")
 
     def encode(self) -> Iterator[bytes]:
@@ -282,7 +282,7 @@ def _load_part(disk: Disk, first: int, last: int, names: list[str], index: str) 
         if len(start) < _TABLE.size:
             return None
         magic, size, count, crc = _TABLE.unpack(start)
-        table = file.read(_TABLE.size, Places.bytes_of(count))
+        table = file.read(_TABLE.size, Places.packed_size(count))
         if magic != _MAGIC or crc32(table, crc32(_TABLE.pack(magic, size, count, 0))) != crc:
             return None
         part = Compacted(disk, first, last, names, Places(table), size)
@@ -324,7 +324,7 @@ def rebuild_part(disk: Disk, first: int, last: int, names: list[str], listed: Co
     part.places = Places.of([*groups, *footers])
     part.index = part.derive_index()
     for place in damage:
-        part.index.damaged(*place)
+        part.index.add_damage(*place)
     return part
 
 
@@ -342,7 +342,7 @@ def _add_row_group(index: Index, number: int, place: Place, table: pa.Table, wid
     times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
     schema = pa.schema([field for field in wide if field.name not in (LOG_COLUMN, SEQ_COLUMN)], wide.metadata)
     # Which rows were trimmed is unknown; the rows that are here were not.
-    stream = index.state(LogState(0, numbers[0], name, Codec(schema).message))
+    stream = index.set_state(LogState(0, numbers[0], name, Codec(schema).message))
     ends = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
     for start, end in pairwise([0, *ends, len(numbers)]):
         size, run_times = share(place, end - start, len(numbers)), times[start:end]

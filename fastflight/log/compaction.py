@@ -259,7 +259,9 @@ class _Compaction:
                 shares = [s for segment in self._run if (s := segment.index.streams.get(state.stream)) is not None]
                 first = self._firsts[state.stream]
                 begin, next_ = max(shares[0].begin, first), max(max(s.next for s in shares), first)
-                stream = part.index.state(shares[-1].state._replace(name=state.name, schema=state.schema, first=first))
+                stream = part.index.set_state(
+                    shares[-1].state._replace(name=state.name, schema=state.schema, first=first)
+                )
                 stream.begin, stream.next = begin, next_
         groups: list[Place] = []
         footers: list[Place] = []

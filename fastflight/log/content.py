@@ -67,7 +67,7 @@ class Codec:
             raise RequestError(
                 f"a log needs a column {TIME_COLUMN!r} of {TIME_TYPE}",
                 where="schema",
-                hint="It is what reading by time goes by",
+                hint="Reads by time use this column",
             )
         self.schema = schema
         self._time = index

@@ -148,7 +148,7 @@ class Index:
         self.streams: dict[int, LogIndex] = {}
         self.damage: dict[tuple[int, int], None] = {}
 
-    def state(self, state: LogState) -> LogIndex:
+    def set_state(self, state: LogState) -> LogIndex:
         """Add or update the stream of `state`, and return it. An update never lowers the first or the next number."""
         stream = self.streams.get(state.stream)
         if stream is None:
@@ -158,11 +158,11 @@ class Index:
             stream.next = max(stream.next, state.next)
         return stream
 
-    def nameless(self, number: int, first: int) -> LogIndex:
+    def add_unnamed(self, number: int, first: int) -> LogIndex:
         """Add a stream whose state was damaged, and return it. Another part or `Store.open` supplies its name."""
         return self.streams.setdefault(number, LogIndex(LogState(0, 0, "", b""), first, first))
 
-    def damaged(self, offset: int, size: int) -> None:
+    def add_damage(self, offset: int, size: int) -> None:
         """Record a place that cannot be read."""
         self.damage[offset, size] = None
 
@@ -229,7 +229,7 @@ class Index:
             stored = (runs + run, count * _ENTRY_BYTES, run_crc)
             index.streams[number] = LogIndex(state, begin, next_, rows, size, low, high, None, None, stored)
         for place in _DAMAGE.iter_unpack(text[at : at + damage * _DAMAGE.size]):
-            index.damaged(*place)
+            index.add_damage(*place)
         return index
 
 

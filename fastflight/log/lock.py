@@ -30,7 +30,7 @@ class FileLock:
                 name = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace").strip()
                 other = name or "another process"
                 raise BusyError(
-                    f"{other} writes it", holder=other, where=path.parent.name, hint="End it there, or read only"
+                    f"{other} is writing to it", holder=other, where=path.parent.name, hint="Stop it, or only read"
                 )
             # The fixed length overwrites the name of the last holder. Truncating the file instead would sync it on some
             # file systems.

@@ -54,7 +54,7 @@ class Places:
         return cls(b"".join(_PLACE.pack(*place) for place in places))
 
     @staticmethod
-    def bytes_of(count: int) -> int:
+    def packed_size(count: int) -> int:
         """Return the packed size of `count` places."""
         return count * _PLACE.size
 

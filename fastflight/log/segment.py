@@ -167,7 +167,7 @@ class Segment:
                 for entry in span:
                     yield from self._read_span(file, [entry], number)
             else:
-                self.index.damaged(origin, span[0].size)
+                self.index.add_damage(origin, span[0].size)
                 yield span[0], None, f"{self.name} can not be read at byte {origin}"
             return
         view, buffer = memoryview(data), pa.py_buffer(data)
@@ -180,7 +180,7 @@ class Segment:
             if found is not None and _matches(found, entry, number):
                 yield entry, buffer.slice(at + RECORD_HEADER.size, found.header.length), ""
             else:
-                self.index.damaged(entry.offset, entry.size)
+                self.index.add_damage(entry.offset, entry.size)
                 yield entry, None, f"{self.name} is damaged at byte {entry.offset}"
 
     def _shift(self, offset: int) -> int:
@@ -279,7 +279,7 @@ def scan_segment(disk: Disk, name: str, *, closed: bool) -> Segment:
         if header is not None and header[:2] == (salt, ordinal):
             segment.index.created = header.created
         elif size > SEGMENT_HEADER.size:
-            segment.index.damaged(0, SEGMENT_HEADER.size)
+            segment.index.add_damage(0, SEGMENT_HEADER.size)
         broken, tail = _scan(file, segment, size)
         if segment.shifts or not is_unfinished(tail, salt, segment.end):
             segment.closed = True
@@ -287,7 +287,7 @@ def scan_segment(disk: Disk, name: str, *, closed: bool) -> Segment:
             for found in broken:
                 add_record(segment, found.offset, found.size, found.header, None)
             if segment.end < size:
-                segment.index.damaged(segment.end, size - segment.end)
+                segment.index.add_damage(segment.end, size - segment.end)
                 segment.end = size
         # If the header is damaged, retention uses the latest time in the segment instead.
         segment.index.created = segment.index.created or max(segment.index.last_time, 0)
@@ -351,15 +351,15 @@ def add_record(segment: Segment, offset: int, size: int, header: Header, body: b
     """Add a record at `offset` to the index of `segment`. `body` is None if only the header is intact."""
     index = segment.index
     if offset > segment.end:
-        index.damaged(segment.end, offset - segment.end)
+        index.add_damage(segment.end, offset - segment.end)
     segment.end = offset + size
     if body is None:
-        index.damaged(offset, size)
+        index.add_damage(offset, size)
     if header.kind == RecordKind.STATE:
         if body is not None:
-            index.state(decode_state(body))
+            index.set_state(decode_state(body))
         return
-    stream = index.streams.get(header.stream) or index.nameless(header.stream, header.first)
+    stream = index.streams.get(header.stream) or index.add_unnamed(header.stream, header.first)
     if header.first < stream.next and len(stream.entries or ()):
         return  # The record repeats numbers that are already there: each number is used once.
     batch = header.kind == RecordKind.BATCH

@@ -180,8 +180,8 @@ class RelayConnection:
 
     def credit(self, stream: int) -> int:
         """Return how many bytes may be sent on `stream` now; 0 for a stream that is unknown, ended or closed."""
-        known = self._streams.get(stream)
-        return 0 if known is None or known.closed or known.ended else known.credit
+        state = self._streams.get(stream)
+        return 0 if state is None or state.closed or state.ended else state.credit
 
     def open(self, stream: int, target: str) -> bytes:
         """Return a frame that asks for a stream to `target`. Its number must be free."""
@@ -194,8 +194,8 @@ class RelayConnection:
 
     def opened(self, stream: int) -> bytes:
         """Return the frame that reports that the target of a stream that the peer opened is connected."""
-        known = self._streams[stream]
-        known.connected, known.window = True, self._window
+        state = self._streams[stream]
+        state.connected, state.window = True, self._window
         return header(FrameType.OPENED, stream, _COUNT.size) + _COUNT.pack(self._window)
 
     def data(self, stream: int, size: int) -> bytes:
@@ -203,25 +203,25 @@ class RelayConnection:
 
         `size` must be within `credit` and `MAX_PAYLOAD_BYTES`.
         """
-        known = self._streams[stream]
-        assert 0 < size <= min(known.credit, MAX_PAYLOAD_BYTES) and not known.ended and not known.closed
-        known.credit -= size
+        state = self._streams[stream]
+        assert 0 < size <= min(state.credit, MAX_PAYLOAD_BYTES) and not state.ended and not state.closed
+        state.credit -= size
         return _HEADER.pack(FrameType.DATA, 0, stream, size)
 
     def end(self, stream: int) -> bytes:
         """Return the frame that ends this side's data on the stream."""
-        known = self._streams[stream]
-        assert known.connected and not known.ended and not known.closed
-        known.ended = True
+        state = self._streams[stream]
+        assert state.connected and not state.ended and not state.closed
+        state.ended = True
         return header(FrameType.END, stream, 0)
 
     def close(self, stream: int, reason: Reason = Reason.DONE, text: str = "") -> bytes:
         """Return the frame that ends the stream or answers `Closed`; empty if this side has already closed it."""
-        known = self._streams.get(stream)
-        if known is None or known.closed:
+        state = self._streams.get(stream)
+        if state is None or state.closed:
             return b""
-        known.closed = True
-        if known.peer_closed:
+        state.closed = True
+        if state.peer_closed:
             del self._streams[stream]
         return _close_frame(stream, reason, text)
 
@@ -230,14 +230,14 @@ class RelayConnection:
 
         Return a frame that grants new credit once half of the window has been consumed, else `b""`.
         """
-        known = self._streams.get(stream)
-        if known is None or known.closed or known.peer_ended or known.peer_closed:
+        state = self._streams.get(stream)
+        if state is None or state.closed or state.peer_ended or state.peer_closed:
             return b""
-        known.consumed += size
-        if known.consumed * 2 < self._window:
+        state.consumed += size
+        if state.consumed * 2 < self._window:
             return b""
-        granted, known.consumed = known.consumed, 0
-        known.window += granted
+        granted, state.consumed = state.consumed, 0
+        state.window += granted
         return header(FrameType.CREDIT, stream, _COUNT.size) + _COUNT.pack(granted)
 
     def end_connection(self, reason: Reason, text: str = "") -> bytes:
@@ -289,17 +289,17 @@ class RelayConnection:
         if kind is FrameType.OPEN:
             yield self._accept(stream, payload)
             return
-        known = self._streams.get(stream)
-        if known is None or known.peer_closed:
+        state = self._streams.get(stream)
+        if state is None or state.peer_closed:
             raise RelayViolation(f"{kind.name} for stream {stream}, which is not open")
         if kind is FrameType.CLOSE:
-            known.peer_closed = True
-            if known.closed:
+            state.peer_closed = True
+            if state.closed:
                 del self._streams[stream]
             else:
                 yield Closed(stream, flags, _text(payload))
-        elif not known.closed:  # else the peer sent it before it received this side's CLOSE
-            yield from _HANDLERS[kind](stream, known, payload)
+        elif not state.closed:  # else the peer sent it before it received this side's CLOSE
+            yield from _HANDLERS[kind](stream, state, payload)
 
     def _accept(self, stream: int, payload: memoryview) -> Event:
         if not self._accepts:
@@ -312,8 +312,8 @@ class RelayConnection:
             target = bytes(payload[_COUNT.size :]).decode()
         except UnicodeDecodeError as error:
             raise RelayViolation("a target that is not UTF-8") from error
-        known = self._streams[stream] = _Stream()
-        _grant(known, payload)
+        state = self._streams[stream] = _Stream()
+        _grant(state, payload)
         return Open(stream, target)
 
 
@@ -331,32 +331,32 @@ def _text(payload: memoryview) -> str:
     return bytes(payload).decode(errors="replace")
 
 
-def _opened(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
-    if known.connected or not known.ours:
+def _opened(stream: int, state: _Stream, payload: memoryview) -> Iterator[Event]:
+    if state.connected or not state.ours:
         raise RelayViolation(f"OPENED for stream {stream}, which does not wait for it")
-    known.connected = True
-    _grant(known, payload)
+    state.connected = True
+    _grant(state, payload)
     yield Opened(stream)
 
 
-def _data(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
-    if not known.connected or known.peer_ended:
-        raise RelayViolation(f"data on stream {stream} {'after its end' if known.connected else 'before it is open'}")
-    if len(payload) > known.window:
-        raise RelayViolation(f"{len(payload)} bytes on stream {stream}, and credit for {known.window}")
-    known.window -= len(payload)
+def _data(stream: int, state: _Stream, payload: memoryview) -> Iterator[Event]:
+    if not state.connected or state.peer_ended:
+        raise RelayViolation(f"data on stream {stream} {'after its end' if state.connected else 'before it is open'}")
+    if len(payload) > state.window:
+        raise RelayViolation(f"{len(payload)} bytes on stream {stream}, and credit for {state.window}")
+    state.window -= len(payload)
     yield RelayData(stream, payload)
 
 
-def _end(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
-    if not known.connected or known.peer_ended:
+def _end(stream: int, state: _Stream, payload: memoryview) -> Iterator[Event]:
+    if not state.connected or state.peer_ended:
         raise RelayViolation(f"an end of stream {stream} that is not open")
-    known.peer_ended = True
+    state.peer_ended = True
     yield End(stream)
 
 
-def _credited(stream: int, known: _Stream, payload: memoryview) -> Iterator[Event]:
-    _grant(known, payload)
+def _credited(stream: int, state: _Stream, payload: memoryview) -> Iterator[Event]:
+    _grant(state, payload)
     yield Credited(stream)
 
 
@@ -368,9 +368,9 @@ _HANDLERS = {
 }
 
 
-def _grant(known: _Stream, payload: memoryview) -> None:
-    known.credit += _COUNT.unpack_from(payload)[0]
-    if known.credit > MAX_CREDIT:
+def _grant(state: _Stream, payload: memoryview) -> None:
+    state.credit += _COUNT.unpack_from(payload)[0]
+    if state.credit > MAX_CREDIT:
         raise RelayViolation(f"credit for more than {MAX_CREDIT} bytes")
 
 
