@@ -24,7 +24,7 @@ class PortChannel:
     def __init__(self, port: Port, listener: Listener, driven: Driven) -> None:
         self._port = port
         self.driven = driven
-        self._listener: Listener | None = listener
+        self._listener = listener
         self._reading = asyncio.Event()
         self._reading.set()
         self.failure: TransportError | None = None
@@ -32,9 +32,6 @@ class PortChannel:
     @property
     def control(self) -> SerialControl | None:
         return self._port if isinstance(self._port, SerialControl) else None
-
-    def attach(self, listener: Listener | None) -> None:
-        self._listener = listener
 
     async def run(self) -> None:
         """Pass what the port receives to the listener."""
@@ -47,8 +44,7 @@ class PortChannel:
                     continue
                 # `pause` may have been called during the read: then the data waits here.
                 await self._reading.wait()
-                if self._listener is not None:
-                    self._listener.data_received(data)
+                self._listener.data_received(data)
                 # A device that floods its line is always ready: let the loop's other tasks run.
                 await asyncio.sleep(0)
         except TransportError as error:
@@ -73,5 +69,4 @@ class PortChannel:
     def _fail(self, error: TransportError) -> None:
         if self.failure is None:
             self.failure = error
-            if self._listener is not None:
-                self._listener.state_changed(State("lost", str(error)))
+            self._listener.state_changed(State("lost", str(error)))

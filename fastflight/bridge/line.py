@@ -68,9 +68,6 @@ class LineAccess(Protocol):
     def driven(self) -> Driven:
         """The control lines of the open port. Code that changes them must update this object."""
 
-    def attach(self, listener: Listener | None) -> None:
-        """Replace the line's listener. The new one does not get the present state."""
-
     async def write(self, data: bytes) -> None:
         """Write all of `data`, and wait while the line accepts no more. Make one call at a time.
 
@@ -98,6 +95,9 @@ class BridgedLine(LineAccess, Protocol):
     @property
     def state(self) -> State:
         """The present state of the line."""
+
+    def attach(self, listener: Listener | None) -> None:
+        """Replace the line's listener. The new one does not get the present state."""
 
     async def run(self) -> None:
         """Keep the line open until cancelled, then close it. A failure of the device does not end it."""
