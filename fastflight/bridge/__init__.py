@@ -1,4 +1,4 @@
-"""Network ports in front of a device, so that other tools share it: RFC 2217 and a raw socket."""
+"""Network ports in front of a device, so that other tools share it: RFC 2217, a raw socket, and one for viewers."""
 
 from fastflight.bridge.bridge import Bridge, Ports
 from fastflight.bridge.front import DeviceFront, LineFront

@@ -1,10 +1,11 @@
 """Network ports in front of a device: RFC 2217, a raw socket, and one for viewers.
 
-A client of the first two is the writer, if nobody else is: whoever comes second is told at once who has the device, and
-hung up on; with `takeover` it is the first who is. Viewers get what the device says, and what they send is ignored.
-A device that is lost ends its writer, with the reason; the ports stay, and viewers with them.
+A client of the first two ports becomes the device's writer. Only one writer is connected at a time: the bridge tells a
+second one at once who holds the device, and closes its connection. With `takeover` it closes the first one's instead.
+Viewers receive what the device sends, and the bridge ignores what they send. If the device is lost, the bridge tells
+the writer the reason and closes its connection; the ports stay open, and viewers stay connected.
 
-A browser that connects where a writer would is refused before a byte of it reaches the device, and counted (`refused`).
+A browser that connects to a writer's port is refused before any of its bytes reach the device, and counted (`refused`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Self
 
 import structlog
 
-from fastflight.bridge.acceptor import Acceptor, listening
-from fastflight.bridge.client import ViewerClient, WriterClient, notice, told
+from fastflight.bridge.acceptor import Acceptor, open_listener
+from fastflight.bridge.client import ViewerClient, WriterClient, bridge_message, notice
 from fastflight.bridge.connection import LINGER_SECONDS, Connection
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
 from fastflight.bridge.front import Front
@@ -31,33 +32,34 @@ from fastflight.errors import BusyError, FastFlightError, TransportClosed, Trans
 
 log = structlog.get_logger(__name__)
 
-# Connections at once, those counted that are just being told to go. A process often may have 1024 descriptors.
+# Connections at once, including those that are being closed. The limit of a process is often 1024 descriptors.
 MAX_CONNECTIONS = 512
-# Each costs a copy of what the device says.
+# Each viewer costs a copy of what the device sends.
 MAX_VIEWERS = 32
-# What clients get in all to be told of the end and to hang up.
+# How long clients have, when the bridge closes, to receive the reason and to close their connections.
 CLOSE_SECONDS = 0.5
 CLOSING = "the bridge is closing"
-# A tool that connects again at once would meet its own last connection, while the port's settings are put back. Nobody
-# notices that the answer comes so much later.
+# How long a new writer waits for the last one to leave. A tool that connects again at once would otherwise be refused
+# because of its own last connection, while the port's settings are being restored. The delay is too short to notice.
 LEAVING_SECONDS = 0.1
-# What a new writer gets to show by its first bytes that it is a browser, before it is given the device: a browser sends
-# at once. One that is silent for so long is looked at when it sends something.
+# How long to wait, before a new writer gets the device, for first bytes that show a browser: a browser sends at once.
+# The first bytes of a writer that is silent for longer are examined when they arrive.
 OPENING_SECONDS = 0.1
-# A tool in the middle of a transfer sends something oftener than this: what it waits for is a board that erases flash.
+# A writer that sends nothing for this long is not in the middle of a transfer. The longest pause in one is a board that
+# erases flash.
 QUIET_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """TCP ports; 0 takes a free one, None has no such port."""
+    """TCP port numbers of a bridge. 0 takes a free port, None opens no port of that kind."""
 
     rfc2217: int | None = None
     socket: int | None = None
     viewers: int | None = None
 
     def urls(self, host: str) -> dict[str, str]:
-        """What to connect to, by the kind of port."""
+        """Return the URL to connect to for each kind of port."""
         name = f"[{host}]" if ":" in host else host
         numbers = {"rfc2217": self.rfc2217, "socket": self.socket, "viewers": self.viewers}
         return {
@@ -68,7 +70,10 @@ class Ports:
 
 
 class Bridge:
-    """A bridge in front of `front`, on the running loop: `start` it, `aclose` it; also an async context manager."""
+    """A bridge in front of `front`, on the running loop.
+
+    Call `start`, and `aclose` at the end, or use it as an async context manager.
+    """
 
     def __init__(
         self,
@@ -79,9 +84,9 @@ class Bridge:
         takeover: bool = False,
         max_viewers: int = MAX_VIEWERS,
     ) -> None:
-        """`ports` is replaced by the ones that were had."""
+        """Prepare a bridge on `host`. `start` replaces the attribute `ports` by the numbers of the open ports."""
         self.ports = ports
-        # Connections of browsers, by the protocol that they began with.
+        # Counts refused connections of browsers, by the protocol that their first bytes show.
         self.refused: Counter[str] = Counter()
         self._front = front
         self._host = host
@@ -92,14 +97,14 @@ class Bridge:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[WriterClient] = set()
         self._newest: WriterClient | None = None
-        # In the order in which they came.
+        # A dict, to keep the order in which viewers connected.
         self._viewers: dict[ViewerClient, None] = {}
         self._linger = LINGER_SECONDS
         self._draining = False
         self._closing = False
 
     async def start(self) -> None:
-        """Listen. `TransportError` where a port cannot be had."""
+        """Listen on the ports. Raises `TransportError` if a port cannot be opened."""
         try:
             self.ports = Ports(
                 await self._listen(self.ports.rfc2217, lambda connection: self._write(connection, Rfc2217())),
@@ -112,25 +117,25 @@ class Bridge:
         self._running = asyncio.create_task(self._front.run(self._changed))
 
     async def drain(self, seconds: float) -> None:
-        """No new writer from now on. Returns when the one that is there has left or is quiet, or after `seconds`."""
+        """Refuse new writers from now on. Wait, at most `seconds`, until the connected writer has left or is quiet."""
         self._draining = True
         loop = asyncio.get_running_loop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 for writer in list(self._writers):
-                    while (rest := writer.heard + QUIET_SECONDS - loop.time()) > 0 and not writer.released.is_set():
+                    while (left := writer.active_at + QUIET_SECONDS - loop.time()) > 0 and not writer.released.is_set():
                         with contextlib.suppress(TimeoutError):
-                            async with asyncio.timeout(rest):
+                            async with asyncio.timeout(left):
                                 await writer.released.wait()
 
     async def aclose(self) -> None:
-        """Tell everybody, hang up, and give the ports back: done within about a second, whatever clients do.
+        """Tell all clients, close their connections, and close the ports, within about a second whatever clients do.
 
-        Cancelled, it does so all the same: half closed, it would keep the device.
+        This completes even if it is cancelled, because a half-closed bridge would keep the device.
         """
-        await unbroken(self._end())
+        await unbroken(self._close())
 
-    async def _end(self) -> None:
+    async def _close(self) -> None:
         self._linger = CLOSE_SECONDS
         self._closing = True
         await asyncio.gather(*(acceptor.aclose() for acceptor in self._acceptors))
@@ -156,23 +161,23 @@ class Bridge:
         if port is None:
             return None
         try:
-            listener = await listening(self._host, port)
+            listener = await open_listener(self._host, port)
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
+            in_use = error.errno == errno.EADDRINUSE
             raise TransportError(
                 "cannot listen there",
                 where=f"{self._host}:{port}",
-                hint="Another program has the port: choose another one, or 0 for a free one" if taken else str(error),
+                hint="Another program has the port: choose another one, or 0 for a free one" if in_use else str(error),
             ) from error
         acceptor = Acceptor(listener, lambda: Connection(lambda connection: self._accept(connection, serve)))
         self._acceptors.append(acceptor)
         return acceptor.port
 
     def _accept(self, connection: Connection, serve: Callable[[Connection], Awaitable[None]]) -> None:
-        if self._closing:  # it came in the moment before the port was closed
+        if self._closing:  # it was accepted just before the port was closed
             connection.abort()
         if self._closing or len(self._tasks) >= MAX_CONNECTIONS:
-            connection.send(told("too many connections"))
+            connection.send(bridge_message("too many connections"))
             task = asyncio.create_task(connection.finish(linger=0))
         else:
             task = asyncio.create_task(self._serve(connection, serve))
@@ -183,10 +188,10 @@ class Bridge:
         try:
             if not self._closing:
                 await serve(connection)
-            else:  # it came just before, and those that are told to go were told already
-                await connection.finish(told(CLOSING), self._linger)
+            else:  # it connected just before `aclose`, which has already told the other clients
+                await connection.finish(bridge_message(CLOSING), self._linger)
         except Exception:
-            # An edge: what goes wrong with one client is not the end of the others.
+            # An edge: the failure of one client must not end the others.
             log.exception("client failed", device=self._front.name, client=connection.peer)
         finally:
             await connection.finish(linger=0)
@@ -194,22 +199,22 @@ class Bridge:
     async def _write(self, connection: Connection, dialect: Dialect) -> None:
         writer = WriterClient(connection, dialect)
         connection.send(dialect.greeting())
-        began = False
+        connected = False
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(OPENING_SECONDS):
-                    await connection.begun()
+                    await connection.wait_examined()
             if refusal := _refusal(connection):
                 raise TransportClosed(refusal)
             if self._takeover:
-                await self._make_room(writer)
+                await self._replace_writer(writer)
             else:
-                await self._let_leave()
+                await self._wait_for_leaving_writer()
             if self._draining or self._closing:
                 raise TransportClosed(CLOSING)
             self._writers.add(writer)
             async with self._front.hold(writer.name, writer) as channel:
-                began = True
+                connected = True
                 self._log("writer connected", writer)
                 reason = await writer.run(channel) or _refusal(connection)
         except FastFlightError as error:
@@ -221,31 +226,35 @@ class Bridge:
             self.refused[connection.browser] += 1
             log.warning("browser refused", device=self._front.name, client=connection.peer, protocol=connection.browser)
         else:
-            self._log("writer left" if began else "writer refused", writer, reason=reason)
-        last = (notice if began else told)(reason) if reason else b""
+            self._log("writer left" if connected else "writer refused", writer, reason=reason)
+        last = (notice if connected else bridge_message)(reason) if reason else b""
         await connection.finish(dialect.encode(last), self._linger)
 
-    async def _let_leave(self) -> None:
-        """Give a writer that may be on its way out the time for it."""
+    async def _wait_for_leaving_writer(self) -> None:
+        """Wait a moment for the present writer, which may be leaving."""
         leaving = [asyncio.ensure_future(writer.released.wait()) for writer in self._writers]
         if leaving:
             _, late = await asyncio.wait(leaving, timeout=LEAVING_SECONDS)
             for wait in late:
                 wait.cancel()
 
-    async def _make_room(self, newest: WriterClient) -> None:
+    async def _replace_writer(self, newest: WriterClient) -> None:
+        """End the present writer, and wait until it has released the device.
+
+        Raises `BusyError` if a newer writer connects meanwhile.
+        """
         self._newest = newest
         while self._writers and self._newest is newest:
             writer = next(iter(self._writers))
             writer.end(_taken_over(newest))
             await writer.released.wait()
-        if self._newest is not newest:  # who came while this one waited is newer
+        if self._newest is not newest:
             raise BusyError(_taken_over(self._newest), holder=self._newest.name)
 
     async def _view(self, connection: Connection) -> None:
-        if len(self._viewers) >= self._max_viewers and not self._put_out():
+        if len(self._viewers) >= self._max_viewers and not self._evict_viewer():
             text = f"all {self._max_viewers} places for viewers are taken"
-            await connection.finish(told(text), self._linger)
+            await connection.finish(bridge_message(text), self._linger)
             return
         viewer = ViewerClient(connection)
         self._viewers[viewer] = None
@@ -258,8 +267,11 @@ class Bridge:
             self._log("viewer left", viewer)
         await connection.finish(notice(reason) if reason else b"", self._linger)
 
-    def _put_out(self) -> bool:
-        """Whether a viewer had to go that may have gone long since: of a silent device nobody would learn that."""
+    def _evict_viewer(self) -> bool:
+        """End one viewer that may have disconnected, and return whether there was one.
+
+        While the device is silent, nothing is sent to viewers, so a broken connection is not noticed.
+        """
         viewer = next((viewer for viewer in self._viewers if viewer.may_be_gone), None)
         if viewer is None:
             return False
@@ -283,11 +295,12 @@ class Bridge:
 
 
 def _refusal(connection: Connection) -> str:
-    """What a browser is told; empty for a client that is none."""
+    """Return the message for a browser; empty for a client that is not one."""
     if not connection.browser:
         return ""
-    hint = " (a line that begins with the name of a method: send Enter first)" if connection.browser == "HTTP" else ""
-    return f"this port is for serial tools, and {connection.browser} is what browsers begin with{hint}"
+    hint = ". To send a line that begins with the name of an HTTP method, send Enter first"
+    text = f"this port is for serial tools, and the connection begins like a browser's, with {connection.browser}"
+    return text + (hint if connection.browser == "HTTP" else "")
 
 
 def _taken_over(by: WriterClient) -> str:

@@ -1,4 +1,4 @@
-"""A port as a channel: read for its listener for as long as somebody has it."""
+"""Reads an open port for its listener, and writes to it, while a client of a bridge holds the device."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from fastflight.transport import Port, SerialControl
 
 log = structlog.get_logger(__name__)
 
-# A quiet device is waited for again after this: a timer that fires once an hour.
+# The timeout of a read or a write that waits without limit: it is repeated once an hour.
 QUIET_SECONDS = 3600.0
-# A device that takes no byte for so long will not: its flow control is held, or it hangs.
+# A device that accepts no byte for this long has stopped: its flow control is on, or it hangs.
 WRITE_SECONDS = 30.0
 
 
 class PortChannel:
-    """An open port. `run` reads it until cancelled, or until the port fails: `failure` says how."""
+    """`LineAccess` to an open port. `run` reads it until it is cancelled or the port fails; `failure` has the error."""
 
     def __init__(self, port: Port, listener: Listener, driven: Driven) -> None:
         self._port = port
         self.driven = driven
-        self._listener: Listener | None = listener
+        self._listener = listener
         self._reading = asyncio.Event()
         self._reading.set()
         self.failure: TransportError | None = None
@@ -33,11 +33,8 @@ class PortChannel:
     def control(self) -> SerialControl | None:
         return self._port if isinstance(self._port, SerialControl) else None
 
-    def attach(self, listener: Listener | None) -> None:
-        self._listener = listener
-
     async def run(self) -> None:
-        """Read the port."""
+        """Pass what the port receives to the listener."""
         try:
             while True:
                 await self._reading.wait()
@@ -45,15 +42,14 @@ class PortChannel:
                     data = await self._port.aread(QUIET_SECONDS)
                 except TransportTimeout:
                     continue
-                # Paused while the read was on its way: the data waits here.
+                # `pause` may have been called during the read: then the data waits here.
                 await self._reading.wait()
-                if self._listener is not None:
-                    self._listener.data_received(data)
+                self._listener.data_received(data)
                 # A device that floods its line is always ready: let the loop's other tasks run.
                 await asyncio.sleep(0)
         except TransportError as error:
             self._fail(error)
-        except Exception as error:  # the task's edge: the client that has the line is told
+        except Exception as error:  # the task's edge: the failure is reported to the client that holds the line
             log.exception("reading a line failed")
             self._fail(TransportError.unexpected(error))
 
@@ -73,5 +69,4 @@ class PortChannel:
     def _fail(self, error: TransportError) -> None:
         if self.failure is None:
             self.failure = error
-            if self._listener is not None:
-                self._listener.state_changed(State("lost", str(error)))
+            self._listener.state_changed(State("lost", str(error)))

@@ -1,7 +1,7 @@
-"""Who is connected to a bridge: the writer, who has the line, and viewers, who see what the device says.
+"""The clients of a bridge: the writer, which holds the line, and viewers, which receive what the device sends.
 
-Both run until they leave, are told to go (`end`), or the line is lost; `run` gives the reason to tell them, empty when
-they left by themselves.
+`run` serves a client until it disconnects, `end` is called, or the line is lost. It returns the reason to send to the
+client; empty if the client disconnected.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from fastflight.bridge.line import LineAccess, State
 from fastflight.errors import TransportError
 from fastflight.transport.chunk_buffer import Gap, TapReader
 
-# What a client sent before it left still goes to the device, as with a serial port that is closed: for so long.
+# How long, after a writer's connection has closed, its last data may still take to reach the device, as when a serial
+# port is closed.
 DRAIN_SECONDS = 10.0
-# RFC 2217 lets a client suspend the flow. One that forgets to resume would keep the device from everybody, viewers too.
+# RFC 2217 lets a client suspend the flow. A client that forgets to resume it would block the device for all others,
+# viewers included.
 SUSPENDED_SECONDS = 60.0
 
 
@@ -30,12 +32,12 @@ class _Client:
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def end(self, reason: str) -> None:
-        """Let `run` return `reason`."""
+        """Make `run` return `reason`."""
         if not self._end.done():
             self._end.set_result(reason)
 
     async def _until_ended(self, *work: Coroutine[None, None, None]) -> str:
-        """Do `work` until one part of it is done or fails, or `end` is called."""
+        """Run the coroutines `work` until one of them finishes or fails, or `end` is called. Return the reason."""
         tasks = [asyncio.ensure_future(part) for part in work]
         ends: list[asyncio.Future[Any]] = [*tasks, self._end]
         try:
@@ -54,30 +56,30 @@ class _Client:
 
 
 class WriterClient(_Client):
-    """The client that has the line. As the line's listener it passes on what the device says."""
+    """The client that holds the line. It is the line's listener, and passes what the device sends to the connection."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         super().__init__(connection, dialect.name)
         self._dialect = dialect
         self._behind = False
         self._channel: LineAccess | None = None
-        self._patience: asyncio.TimerHandle | None = None
-        # When it last sent something, by the loop's clock.
-        self.heard = -math.inf
-        # Set when the line is free again.
+        self._suspend_timer: asyncio.TimerHandle | None = None
+        # When the client last sent something, by the loop's clock.
+        self.active_at = -math.inf
+        # Set when the client has released the line.
         self.released = asyncio.Event()
 
     async def run(self, channel: LineAccess) -> str:
-        """Carry bytes both ways."""
+        """Pass bytes in both directions."""
         self._channel = channel
-        self._connection.full = self._full
+        self._connection.full = self._on_full
         try:
             return await self._until_ended(
                 self._forward(channel), self._dialect.watch(channel, self._connection.send), self._drain()
             )
         finally:
             self._connection.full = lambda _: None
-            self._limit(False)
+            self._limit_suspension(False)
 
     def data_received(self, data: bytes) -> None:
         self._connection.send(self._dialect.encode(data))
@@ -88,43 +90,43 @@ class WriterClient(_Client):
 
     async def _forward(self, channel: LineAccess) -> None:
         while data := await self._connection.receive():
-            self.heard = asyncio.get_running_loop().time()
+            self.active_at = asyncio.get_running_loop().time()
             # Answers to a client that does not read them must not pile up.
             await self._connection.drained()
             await self._dialect.carry(data, channel, self._connection.send)
-            self._steer(channel)
+            self._update_flow(channel)
 
     async def _drain(self) -> None:
-        await self._connection.gone()
+        await self._connection.wait_closed()
         await asyncio.sleep(DRAIN_SECONDS)
 
-    def _full(self, behind: bool) -> None:
+    def _on_full(self, behind: bool) -> None:
         self._behind = behind
         if self._channel is not None:
-            self._steer(self._channel)
+            self._update_flow(self._channel)
 
-    def _steer(self, channel: LineAccess) -> None:
+    def _update_flow(self, channel: LineAccess) -> None:
         if self._behind or self._dialect.suspended:
             channel.pause()
         else:
             channel.resume()
-        self._limit(self._dialect.suspended)
+        self._limit_suspension(self._dialect.suspended)
 
-    def _limit(self, suspended: bool) -> None:
-        """End one that has suspended the flow, after a while."""
-        if not suspended and self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-        elif suspended and self._patience is None:
+    def _limit_suspension(self, suspended: bool) -> None:
+        """End the client if it keeps the flow suspended for `SUSPENDED_SECONDS`."""
+        if not suspended and self._suspend_timer is not None:
+            self._suspend_timer.cancel()
+            self._suspend_timer = None
+        elif suspended and self._suspend_timer is None:
             reason = f"the flow was suspended for {SUSPENDED_SECONDS:g} s and not resumed"
-            self._patience = asyncio.get_running_loop().call_later(SUSPENDED_SECONDS, self.end, reason)
+            self._suspend_timer = asyncio.get_running_loop().call_later(SUSPENDED_SECONDS, self.end, reason)
 
 
 class ViewerClient(_Client):
-    """A client that may look on. One that does not keep up loses a part, and sees where.
+    """A client that only receives. If it does not keep up, it loses data, and gets a notice in its place.
 
-    One that will send nothing (`nc ... </dev/null`) looks on all the same. That it has gone is seen when the device
-    next says something; until then, it `may_be_gone`.
+    A client that has closed its sending side (`nc ... </dev/null`) still receives. Whether it has disconnected shows
+    only when the device next sends something; until then, `may_be_gone` is true.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -133,17 +135,18 @@ class ViewerClient(_Client):
 
     @property
     def may_be_gone(self) -> bool:
+        """Whether the client has closed its sending side, and so may have disconnected."""
         return self._connection.ended
 
     async def run(self, reader: TapReader) -> str:
-        """Pass on what the device says."""
-        return await self._until_ended(self._show(reader), self._connection.gone())
+        """Pass on what the device sends."""
+        return await self._until_ended(self._forward(reader), self._connection.wait_closed())
 
     def note(self, text: str) -> None:
-        """Tell it something of the line, on a line of its own."""
+        """Send `text` about the device, on a separate line."""
         self._connection.send(notice(text))
 
-    async def _show(self, reader: TapReader) -> None:
+    async def _forward(self, reader: TapReader) -> None:
         while not reader.ended:
             for item in await reader.atake(None):
                 if isinstance(item, Gap):
@@ -153,11 +156,11 @@ class ViewerClient(_Client):
                 await self._connection.drained()
 
 
-def told(text: str) -> bytes:
-    """Words of the bridge, for a client that has not seen anything of the device: one line."""
+def bridge_message(text: str) -> bytes:
+    """Return a message of the bridge, one line, for a client that has received nothing from the device."""
     return f"fastflight: {' '.join(text.split())}\r\n".encode(errors="replace")
 
 
 def notice(text: str) -> bytes:
-    """Words of the bridge in the stream of a device: a line of its own, whatever stood before it."""
-    return b"\r\n" + told(text)
+    """Return a message of the bridge, on a separate line, for a client that receives data from the device."""
+    return b"\r\n" + bridge_message(text)

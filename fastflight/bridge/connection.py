@@ -1,11 +1,11 @@
-"""One client's TCP connection: bounded both ways, ended with a word, and never the reason that another waits.
+"""One client's TCP connection, with bounded buffers in both directions.
 
-`receive` takes what came, and what it does not take stays with the peer; `send` hands over without waiting, and says by
-`full` when the peer does not keep up. Nothing here runs by the clock unless a peer is stuck, is being told to go, or
-has begun as a browser does.
+`receive` returns what the peer sent; data that is not received stays with the peer. `send` never waits, and calls
+`full` when the peer does not keep up. `finish` ends the connection after a last message. Timers run only while a peer
+is stuck, is being disconnected, or has begun as a browser does.
 
-First bytes that may be a browser's (`opening`) are held until it shows whether they are. What a browser sent is never
-received: `browser` has the protocol.
+First bytes that may come from a browser (see `opening`) are held until this is decided. `receive` never returns what a
+browser sent, and `browser` names its protocol.
 """
 
 from __future__ import annotations
@@ -19,99 +19,99 @@ from typing import cast
 from fastflight.bridge.opening import browser_protocol
 from fastflight.transport.socket import tune
 
-# What a client may send ahead of its device: enough to keep a fast line busy between two turns of the loop.
+# The received data to buffer for the device: enough to keep a fast line busy between two turns of the loop.
 RECEIVE_BYTES = 512 * 1024
-# What waits for a slow client beside the system's own buffers; above it the source is paused.
+# The data to buffer for a slow client, besides the system's own buffers. Above this size its source is paused.
 SEND_BYTES = 256 * 1024
-# A client that takes nothing for so long has hung, or was stopped; its device is wanted by others.
+# A client that reads nothing for this long has hung or was stopped, while others may want its device.
 STALLED_SECONDS = 30.0
-# What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
+# How long a client has to read the reason why it is disconnected. Closing at once could destroy the text in transit.
 LINGER_SECONDS = 2.0
-# How long first bytes that could become a browser's are held for the next one. A browser sends all of them at once; a
-# person who types `GET ` takes longer between two keys than this, or begins with another one.
+# How long to hold first bytes that may be the beginning of a browser's. A browser sends all of them at once. A person
+# who types `GET ` takes longer than this between two keys.
 HOLD_SECONDS = 0.2
 
 
 class Connection(asyncio.Protocol):
-    """One accepted connection; `accepted` is told of it."""
+    """One accepted connection. `accepted` is called with it when it is set up."""
 
     def __init__(self, accepted: Callable[[Connection], None]) -> None:
         self._accepted = accepted
         self._loop = asyncio.get_running_loop()
         self._pieces: deque[bytes] = deque()
-        self._waiting = 0
+        self._buffered_bytes = 0
         self._paused = False
         self._discarding = False
         self._finishing = False
         self._ended = False
-        self._came = asyncio.Event()
+        self._received = asyncio.Event()
         self._drained = asyncio.Event()
         self._drained.set()
-        self._gone = asyncio.Event()
-        self._stall: asyncio.TimerHandle | None = None
-        # The first bytes, until it is known what they are.
-        self._first: bytes | None = b""
-        self._hold: asyncio.TimerHandle | None = None
-        self._begun = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._stall_timer: asyncio.TimerHandle | None = None
+        # The peer's first bytes; None once they have been examined.
+        self._opening: bytes | None = b""
+        self._hold_timer: asyncio.TimerHandle | None = None
+        self._examined = asyncio.Event()
         self._transport: asyncio.Transport
         self.peer = ""
-        # The protocol of a peer that is a browser.
+        # The protocol of a peer that is a browser, else empty.
         self.browser = ""
-        # Told when the peer falls behind (true) and when it has caught up (false).
+        # Called with True when the peer falls behind, and with False when it has caught up.
         self.full: Callable[[bool], None] = lambda _: None
 
-    async def begun(self) -> None:
-        """Wait until it is known what the peer began with, or it has ended."""
-        await self._begun.wait()
+    async def wait_examined(self) -> None:
+        """Wait until the peer's first bytes have been examined, or the peer has ended."""
+        await self._examined.wait()
 
     async def receive(self) -> bytes:
-        """At least one byte; none when the peer has ended or is a browser."""
+        """Return at least one byte; `b""` when the peer has ended or is a browser."""
         while not self._pieces:
             if self._ended or self.browser:
                 return b""
-            self._came.clear()
-            await self._came.wait()
+            self._received.clear()
+            await self._received.wait()
         data = self._pieces.popleft()
-        self._waiting -= len(data)
-        if self._paused and self._waiting < RECEIVE_BYTES // 2:
+        self._buffered_bytes -= len(data)
+        if self._paused and self._buffered_bytes < RECEIVE_BYTES // 2:
             self._paused = False
             self._transport.resume_reading()
         return data
 
     @property
     def ended(self) -> bool:
-        """The peer sends no more. Whether it still listens is not known until something is sent to it."""
+        """Whether the peer has ended its data. Only a send to it can show whether it still receives."""
         return self._ended
 
     def send(self, data: bytes) -> None:
-        """Hand `data` over; dropped when the connection is ending."""
+        """Send `data` without waiting. It is dropped when the connection is closing."""
         if data and not self._transport.is_closing():
             self._transport.write(data)
 
     async def drained(self) -> None:
-        """Wait until the peer keeps up."""
+        """Wait until the peer has caught up."""
         await self._drained.wait()
 
     def discard(self) -> None:
-        """Throw away what the peer sends from now on."""
+        """Drop the data that is buffered and all that the peer sends from now on."""
         self._discarding = True
-        self._begin()
+        self._accept_opening()
         self._pieces.clear()
-        self._waiting = 0
+        self._buffered_bytes = 0
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
 
-    async def gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the connection is closed."""
-        await self._gone.wait()
+        await self._closed.wait()
 
     def abort(self) -> None:
-        """End the connection without a word."""
+        """Close the connection at once, and drop unsent data."""
         self._transport.abort()
 
     async def finish(self, last: bytes = b"", linger: float = LINGER_SECONDS) -> None:
-        """End the connection after `last`, in `linger` seconds at most. The socket is closed when this returns."""
+        """Send `last` and close the connection, in `linger` seconds at most. The socket is closed when this returns."""
         self._finishing = True
         try:
             if not self._transport.is_closing():
@@ -120,18 +120,18 @@ class Connection(asyncio.Protocol):
                     self._transport.close()
                 else:
                     self.discard()
-                    with contextlib.suppress(OSError):  # the peer reset it, which was not noticed here yet
+                    with contextlib.suppress(OSError):  # the peer has reset the connection
                         self._transport.write_eof()
                 async with asyncio.timeout(linger):
-                    await self._gone.wait()
+                    await self._closed.wait()
         except TimeoutError:
             pass
         finally:
             self.abort()
-            await self._gone.wait()
+            await self._closed.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # libuv's transports are asyncio's by what they do, and not by their class.
+        # libuv's transports have the methods of `asyncio.Transport`, but are not subclasses of it.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=SEND_BYTES)
         tune(transport.get_extra_info("socket"))
@@ -142,75 +142,75 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._discarding:
             return
-        if self._first is not None:
-            self._look(self._first + data)
+        if self._opening is not None:
+            self._examine(self._opening + data)
         else:
-            self._take(data)
+            self._buffer(data)
 
-    def _look(self, first: bytes) -> None:
-        """Hold what the peer began with, take it, or refuse it."""
-        self._unhold()
-        protocol = browser_protocol(first)
+    def _examine(self, opening: bytes) -> None:
+        """Hold the peer's first bytes, accept them, or refuse them as a browser's."""
+        self._cancel_hold()
+        protocol = browser_protocol(opening)
         if protocol is None:
-            self._first = first
-            self._hold = self._loop.call_later(HOLD_SECONDS, self._begin)
+            self._opening = opening
+            self._hold_timer = self._loop.call_later(HOLD_SECONDS, self._accept_opening)
         elif protocol:
-            self._first = None
+            self._opening = None
             self.browser = protocol
             self.discard()
-            self._came.set()
+            self._received.set()
         else:
-            self._first = first
-            self._begin()
+            self._opening = opening
+            self._accept_opening()
 
-    def _begin(self) -> None:
-        """Take what was held: it is not a browser's."""
-        self._unhold()
-        first, self._first = self._first, None
-        if first and not self._discarding:
-            self._take(first)
-        self._begun.set()
+    def _accept_opening(self) -> None:
+        """Stop holding the first bytes, and buffer them as data unless data is dropped."""
+        self._cancel_hold()
+        opening, self._opening = self._opening, None
+        if opening and not self._discarding:
+            self._buffer(opening)
+        self._examined.set()
 
-    def _unhold(self) -> None:
-        if self._hold is not None:
-            self._hold.cancel()
-            self._hold = None
+    def _cancel_hold(self) -> None:
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
 
-    def _take(self, data: bytes) -> None:
+    def _buffer(self, data: bytes) -> None:
         self._pieces.append(data)
-        self._waiting += len(data)
-        if self._waiting >= RECEIVE_BYTES and not self._paused:
+        self._buffered_bytes += len(data)
+        if self._buffered_bytes >= RECEIVE_BYTES and not self._paused:
             self._paused = True
             self._transport.pause_reading()
-        self._came.set()
+        self._received.set()
 
     def eof_received(self) -> bool:
-        self._begin()
+        self._accept_opening()
         self._ended = True
-        self._came.set()
-        # It may still listen, and what it sent before is on its way to the device: `finish` closes. There it is the
-        # peer's answer.
+        self._received.set()
+        # Keep the transport open: the peer may still receive, and its last data is on the way to the device. `finish`
+        # closes it. During `finish` the end of the peer's data is its answer, and the transport may close.
         return not self._finishing
 
     def pause_writing(self) -> None:
         self._drained.clear()
-        self._stall = self._loop.call_later(STALLED_SECONDS, self._transport.abort)
+        self._stall_timer = self._loop.call_later(STALLED_SECONDS, self._transport.abort)
         self.full(True)
 
     def resume_writing(self) -> None:
         self._drained.set()
-        self._unstall()
+        self._cancel_stall()
         self.full(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._begin()
+        self._accept_opening()
         self._ended = True
-        self._unstall()
-        self._came.set()
+        self._cancel_stall()
+        self._received.set()
         self._drained.set()
-        self._gone.set()
+        self._closed.set()
 
-    def _unstall(self) -> None:
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
+    def _cancel_stall(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None

@@ -1,9 +1,9 @@
-"""What an RFC 2217 client asks of the serial line, done where there is one and acknowledged where there is none.
+"""Applies an RFC 2217 client's requests to the serial line, or acknowledges them where there is no serial line.
 
-A child process or a raw socket has no speed and no control lines: there the values asked for are said to be in force,
-with the modem lines as a device that is ready would drive them. So it is with the control lines of a port that has
-none, a pseudo-terminal say: tools would not go on without them. A speed that a port cannot do is answered with the one
-in force. Flow control never is: boards do not have it.
+A child process or a raw socket has no speed and no control lines. Tools would stop without them, so `LineControl`
+reports the requested values as in force, and the modem lines of a device that is ready. It does the same for the
+control lines of a port without any, such as a pseudo-terminal. For a speed that a port cannot set, the answer is the
+speed in force. The answer for flow control is always none, because boards do not have it.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from fastflight.transport import LineSettings, ModemLines, SerialControl
 
 # A remote serial port answers within a round trip or two.
 CONTROL_SECONDS = 5.0
-# One that has not told the modem lines by then does not. Clients wait meanwhile, pyserial's for 3 s in all.
+# A remote port that has not reported its modem lines by then does not report them. The client waits meanwhile;
+# pyserial's waits for 3 s in all.
 MODEM_SECONDS = 0.5
-# Telnet's own BREAK has no length; this is long enough at every speed.
+# Telnet's BREAK command has no length; this is long enough at every speed.
 BREAK_SECONDS = 0.25
-# A device that has no modem lines is there and ready.
+# The modem lines to report for a line that has none: the device is connected and ready.
 READY = ModemLines(cts=True, dsr=True, cd=True)
 
 
 class LineControl:
-    """The serial side of `channel`, for one client."""
+    """The serial control of `channel`, for one client."""
 
     def __init__(self, channel: LineAccess) -> None:
         self._channel = channel
-        # In force where the line has none of its own.
+        # The settings to report where the line has none.
         self._settings = LineSettings()
         self._break = False
-        # Whether there is any use in asking again.
+        # Whether the port can report its modem lines, as far as it is known.
         self.has_modem = True
 
     async def apply(self, request: Setting | Control | Purge) -> Setting | Control | Purge:
-        """Do what is asked, and give what is in force then. `TransportClosed` when the line is lost."""
+        """Apply `request` and return the value then in force. Raises `TransportClosed` when the line is lost."""
         try:
             match request:
                 case SetBaud() | SetDataBits() | SetParity() | SetStopBits():
@@ -74,18 +75,18 @@ class LineControl:
         except TransportClosed:
             raise
         except TransportError:
-            pass  # the port cannot
+            pass  # the port cannot do it
         return self._in_force(request)
 
     async def send_break(self) -> None:
-        """Hold the line in break for a moment."""
+        """Hold the line in break for `BREAK_SECONDS`."""
         with contextlib.suppress(TransportError):
             await self._assign(sending_break=True)
             await asyncio.sleep(BREAK_SECONDS)
             await self._assign(sending_break=False)
 
     async def modem(self) -> ModemLines:
-        """The lines that the device drives, now."""
+        """Return the modem lines that the device drives now; `READY` if the port does not report them."""
         control = self._channel.control
         if control is not None and self.has_modem:
             try:
@@ -93,7 +94,7 @@ class LineControl:
             except TransportClosed:
                 raise
             except TransportTimeout:
-                pass  # a remote port that does not tell them, or is slow
+                pass  # a remote port that does not report them, or is slow
             except TransportError:
                 self.has_modem = False  # a pseudo-terminal, or an adapter that cannot read them
         return READY
@@ -101,20 +102,20 @@ class LineControl:
     async def _configure(self, request: Setting) -> None:
         match request:
             case SetBaud(int(baud)):
-                wanted = replace(self._now, baud=baud)
+                settings = replace(self._now, baud=baud)
             case SetDataBits(int(bits)):
-                wanted = replace(self._now, data_bits=bits)
+                settings = replace(self._now, data_bits=bits)
             case SetParity(str(parity)):
-                wanted = replace(self._now, parity=parity)
+                settings = replace(self._now, parity=parity)
             case SetStopBits(float(stop_bits)):
-                wanted = replace(self._now, stop_bits=stop_bits)
+                settings = replace(self._now, stop_bits=stop_bits)
             case _:
                 return  # a question
         control = self._channel.control
         if control is None:
-            self._settings = wanted
-        elif wanted != control.settings:
-            await control.aconfigure(wanted, CONTROL_SECONDS)
+            self._settings = settings
+        elif settings != control.settings:
+            await control.aconfigure(settings, CONTROL_SECONDS)
 
     async def _assign(
         self, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None

@@ -1,7 +1,7 @@
-"""What a writer's port speaks: the bare bytes of the line, or RFC 2217.
+"""The protocol of a writer's port: the plain bytes of the line, or RFC 2217.
 
-A dialect belongs to one client. Before the client has the line, it can greet it and tell it something; afterwards
-`carry` takes what the client sent to the line, and `watch` tells the client what happens to the line unasked.
+A `Dialect` belongs to one client. `greeting` and `encode` work before the client holds the line. Afterwards `carry`
+passes what the client sent to the line, and `watch` reports changes of the line to the client.
 """
 
 from __future__ import annotations
@@ -16,43 +16,47 @@ from fastflight.protocol.rfc2217 import LineState, NotifyLine, NotifyModem, Resu
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
 from fastflight.protocol.telnet import Command, Negotiated, TelnetCode, TelnetData
 
-# What is taken apart at once: a flood of the shortest commands keeps the loop for some ten milliseconds.
+# How many bytes to parse in one turn of the loop: a flood of the shortest commands blocks it for about ten
+# milliseconds.
 FEED_BYTES = 64 * 1024
-# Not every system tells when a modem line changes, and none through every adapter: real ports are asked, while an
-# RFC 2217 client is there to be told.
+# How often to poll a port's modem lines while an RFC 2217 client is connected. Not every system, and no system with
+# every adapter, reports when a modem line changes.
 MODEM_SECONDS = 0.5
-# Both of the port's sending buffers: what was written has left.
+# The line state to report: both of the port's sending buffers are empty.
 SENT = LineState.HOLDING_EMPTY | LineState.SHIFT_EMPTY
 
 Send = Callable[[bytes], None]
 
 
 class Dialect(Protocol):
-    """One client's way to speak."""
+    """The protocol that one client of a writer's port speaks."""
 
     @property
     def name(self) -> str:
-        """The kind of port, for people."""
+        """The kind of port, for messages to people."""
 
     @property
     def suspended(self) -> bool:
-        """The client wants no data now."""
+        """Whether the client has asked to receive no data for now."""
 
     def greeting(self) -> bytes:
-        """What the client is sent first."""
+        """Return the first bytes to send to the client."""
 
     def encode(self, data: bytes) -> bytes:
-        """Bytes of the line, as the client gets them."""
+        """Return bytes of the line in the form to send to the client."""
 
     async def carry(self, data: bytes, channel: LineAccess, send: Send) -> None:
-        """What the client sent, taken to the line; answers go to `send`. `TransportError` when the line fails."""
+        """Pass what the client sent to the line, and call `send` with answers for the client.
+
+        Raises `TransportError` if the line fails.
+        """
 
     async def watch(self, channel: LineAccess, send: Send) -> None:
-        """Tell the client of the line, until cancelled."""
+        """Report changes of the line to the client with `send`, until cancelled."""
 
 
 class Raw:
-    """The bytes as they are."""
+    """The plain bytes of the line."""
 
     name = "raw socket"
     suspended = False
@@ -71,7 +75,7 @@ class Raw:
 
 
 class Rfc2217:
-    """Telnet, with the serial line's control in it."""
+    """Telnet with the commands of RFC 2217, which control the serial line."""
 
     name = "RFC 2217"
 
@@ -90,32 +94,32 @@ class Rfc2217:
         return self._server.encode(data)
 
     async def carry(self, data: bytes, channel: LineAccess, send: Send) -> None:
-        control = self._on(channel)
+        control = self._line_control(channel)
         for start in range(0, len(data), FEED_BYTES):
             if start:
-                await asyncio.sleep(0)  # the loop's other clients
+                await asyncio.sleep(0)  # let other clients run
             for event in self._server.feed(data[start : start + FEED_BYTES]):
                 if isinstance(event, TelnetData):
                     await channel.write(event.data)
                 else:
-                    await self._do(event, control)
+                    await self._handle(event, control)
                     send(self._server.take())
             send(self._server.take())
 
     async def watch(self, channel: LineAccess, send: Send) -> None:
-        control = self._on(channel)
+        control = self._line_control(channel)
         while channel.control is not None and control.has_modem:
             await self._tell_modem(control, force=False)
             send(self._server.take())
             await asyncio.sleep(MODEM_SECONDS)
         await asyncio.Event().wait()
 
-    def _on(self, channel: LineAccess) -> LineControl:
+    def _line_control(self, channel: LineAccess) -> LineControl:
         if self._control is None:
             self._control = LineControl(channel)
         return self._control
 
-    async def _do(self, event: Event, control: LineControl) -> None:
+    async def _handle(self, event: Event, control: LineControl) -> None:
         match event:
             case NotifyModem():
                 await self._tell_modem(control, force=True)

@@ -1,7 +1,8 @@
-"""Who may use a device's line: one holder at a time, whoever asks second is told at once who that is.
+"""Exclusive access to a device's line, for a bridge.
 
-A bridge stands in front of a line of its own (`LineFront`), or of a device that it shares with a Flight server
-(`DeviceFront`), whose requests and clients then keep each other out.
+One holder at a time has the line; another caller gets a `BusyError` at once that names the holder. The bridge either
+has its own line (`LineFront`), or shares a device with a Flight server (`DeviceFront`). In the second case the requests
+of the server and the writer of the bridge exclude each other.
 """
 
 from __future__ import annotations
@@ -24,34 +25,36 @@ from fastflight.transport.chunk_buffer import TapReader
 
 
 class Front(Protocol):
-    """A device's line, as a bridge's clients get at it."""
+    """A device's line, as the clients of a bridge use it."""
 
     @property
     def name(self) -> str:
-        """The device as people know it."""
+        """The name of the device, for people."""
 
     def hold(self, holder: str, listener: Listener) -> AbstractAsyncContextManager[LineAccess]:
-        """Have the line for an `async with` block; `holder` is what others are told meanwhile.
+        """Hold the line exclusively during an `async with` block. Errors for other callers name `holder`.
 
-        `BusyError`, at once, when somebody else has it. `TransportError` when it could not be opened, or was lost
-        meanwhile. Serial settings are put back as they were found.
+        Raises `BusyError` at once if the line has another holder, `TransportError` if it cannot be opened or is lost
+        during the block. Restores the serial settings at the end.
         """
 
     def watch(self) -> AbstractContextManager[TapReader]:
-        """See what crosses the line, for a `with` block; it is read meanwhile whether or not somebody holds it."""
+        """Read what crosses the line during a `with` block, whether or not somebody holds the line."""
 
     async def run(self, changed: Callable[[State], None]) -> None:
-        """Keep up what is behind until cancelled; `changed` is told how the line is, where that is known."""
+        """Keep the line running until cancelled. Call `changed` with each new state that becomes known."""
 
 
 class LineFront:
-    """A line of the bridge's own."""
+    """A line that belongs to the bridge alone."""
 
     def __init__(self, line: BridgedLine) -> None:
         self._line = line
         self._exclusive = Exclusive(line.name)
+        # Set when an attempt to open the line has succeeded or failed.
         self._settled = asyncio.Event()
-        self._holding: Listener | None = None
+        # The listener of the present holder.
+        self._listener: Listener | None = None
         self._changed: Callable[[State], None] = lambda _: None
 
     @property
@@ -71,12 +74,12 @@ class LineFront:
                     where=self.name,
                     hint="It will be opened as soon as it is back",
                 )
-            self._holding = listener
+            self._listener = listener
             try:
-                async with _as_found(self._line):
+                async with _restore_settings(self._line):
                     yield self._line
             finally:
-                self._holding = None
+                self._listener = None
                 self._line.resume()
 
     def watch(self) -> AbstractContextManager[TapReader]:
@@ -88,21 +91,21 @@ class LineFront:
         await self._line.run()
 
     def data_received(self, data: bytes) -> None:
-        """As the line's listener: what nobody holds the line for is seen by the tap alone."""
-        if self._holding is not None:
-            self._holding.data_received(data)
+        """Pass data of the line to the holder. While nobody holds the line, only its tap gets the data."""
+        if self._listener is not None:
+            self._listener.data_received(data)
 
     def state_changed(self, state: State) -> None:
-        """As the line's listener."""
+        """Report a new state of the line to the bridge and to the holder."""
         if state.phase != "connecting":
             self._settled.set()
         self._changed(state)
-        if self._holding is not None:
-            self._holding.state_changed(state)
+        if self._listener is not None:
+            self._listener.state_changed(state)
 
 
 class DeviceFront:
-    """A device that is shared with a server."""
+    """A device that the bridge shares with a server."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -118,7 +121,7 @@ class DeviceFront:
             channel = PortChannel(port, listener, self._driven.setdefault(port, Driven.at_first(self._device.address)))
             reading = asyncio.ensure_future(channel.run())
             try:
-                async with _as_found(channel):
+                async with _restore_settings(channel):
                     yield channel
             finally:
                 reading.cancel()
@@ -130,37 +133,40 @@ class DeviceFront:
         return self._device.listen()
 
     async def run(self, changed: Callable[[State], None]) -> None:
-        """Watch over the device, which looks after itself. That it is opened when it is first wanted is no news."""
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
-        told, outages = State("open"), self._device.outages
-        with self._device.tap.heeding(lambda: loop.call_soon_threadsafe(news.set)):
+        """Report the device's losses and recoveries until cancelled. The device itself opens its line.
+
+        The first opening of the device is not reported.
+        """
+        loop, wakeup = asyncio.get_running_loop(), asyncio.Event()
+        last, outages = State("open"), self._device.outages
+        with self._device.tap.heeding(lambda: loop.call_soon_threadsafe(wakeup.set)):
             while True:
                 states = []
-                # Lost and back again since the last look, it has no trouble any more.
+                # A device that was lost and is back again has no trouble, but one more outage.
                 if self._device.trouble or self._device.outages != outages:
                     states.append(State("lost", self._device.trouble))
                 outages = self._device.outages
                 if self._device.is_open:
                     states.append(State("open"))
                 for state in states:
-                    # While it cannot be opened, each attempt fails for the same reason.
-                    if state != told:
+                    # While the device cannot be opened, each attempt fails for the same reason: report it once.
+                    if state != last:
                         changed(state)
-                    told = state
-                await news.wait()
-                news.clear()
+                    last = state
+                await wakeup.wait()
+                wakeup.clear()
 
 
 @contextlib.asynccontextmanager
-async def _as_found(channel: LineAccess) -> AsyncIterator[None]:
-    """Put the serial settings back at the end: what comes next expects the speed that the device was opened with."""
+async def _restore_settings(channel: LineAccess) -> AsyncIterator[None]:
+    """Restore the serial settings at the end: the next holder expects the speed that the device was opened with."""
     before = channel.control.settings if channel.control is not None else None
     try:
         yield
     finally:
         control = channel.control
         if before is not None and control is not None:
-            with contextlib.suppress(TransportError):  # a port that has no break, or a server that does not answer
+            with contextlib.suppress(TransportError):  # a port without break, or a server that does not answer
                 await control.aassign(CONTROL_SECONDS, sending_break=False)
             with contextlib.suppress(TransportError):
                 if control.settings != before:

@@ -1,8 +1,8 @@
-"""The device line behind a bridge: it outlives its losses, and belongs to one event loop.
+"""The interfaces of the device line behind a bridge. A line belongs to one event loop: make all calls on that loop.
 
-`BridgedLine.run` opens the line, reads it, and opens it again after a loss, until it is cancelled. What the line
-receives goes to its tap first and then to its one `Listener`. A listener that cannot take more calls `pause`, and
-receives nothing further until it calls `resume`. All calls are made on the loop that runs the line.
+`BridgedLine.run` opens the line, reads it, and opens it again after a loss, until it is cancelled. Received data goes
+first to the line's tap and then to its one `Listener`. When a listener cannot accept more data, call `pause`; it
+receives nothing until `resume` is called.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Phase = Literal["connecting", "open", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the line is: `connecting` while an attempt to open it runs, `lost` between two attempts, with the reason."""
+    """The state of a line: `connecting` during an attempt to open it, `lost` between attempts, with the reason."""
 
     phase: Phase
     reason: str = ""
@@ -28,74 +28,79 @@ class State:
 
 @dataclass(slots=True)
 class Driven:
-    """How this side drives the control lines of an open port, which cannot be asked for it. They stay as one client
-    left them for the next one."""
+    """The control lines of an open port, as this side drives them: a port cannot be asked for them.
+
+    A client leaves them as they are, and the next client finds them so.
+    """
 
     dtr: bool = True
     rts: bool = True
 
     @classmethod
     def at_first(cls, address: Address) -> Driven:
-        """As opening `address` leaves them: both asserted, as servers have them too, unless its URL says otherwise."""
+        """Return the lines as opening `address` leaves them: both asserted, unless its URL says otherwise.
+
+        Remote servers open their ports in the same way.
+        """
         if isinstance(address, SerialAddress | Rfc2217Address):
             return cls(address.dtr is not False, address.rts is not False)
         return cls()
 
 
 class Listener(Protocol):
-    """Who is told what comes over the line. Neither method may block or raise."""
+    """Receives the data and the states of a line. Neither method may block or raise."""
 
     def data_received(self, data: bytes) -> None:
-        """At least one byte, in the order received. Not called while the line is paused."""
+        """Process at least one byte, in the order received. Not called while the line is paused."""
 
     def state_changed(self, state: State) -> None:
-        """The line's state is another one now."""
+        """Process a new state of the line."""
 
 
 class LineAccess(Protocol):
-    """A device line to read and write, while it is one's own."""
+    """Reads and writes a device line, for its holder."""
 
     @property
     def control(self) -> SerialControl | None:
-        """The port's serial control while the line is open and a serial one; else None."""
+        """The port's serial control while the line is open and is a serial one; else None."""
 
     @property
     def driven(self) -> Driven:
-        """The control lines of the port that is open now, for whoever changes them to note."""
-
-    def attach(self, listener: Listener | None) -> None:
-        """Tell `listener` from now on, and nobody else. The present state is not told."""
+        """The control lines of the open port. Code that changes them must update this object."""
 
     async def write(self, data: bytes) -> None:
-        """Hand all of `data` to the line, waiting while it takes no more. One call at a time.
+        """Write all of `data`, and wait while the line accepts no more. Make one call at a time.
 
-        `TransportClosed` while the line is not open, or when it is lost meanwhile.
+        Raises `TransportClosed` while the line is not open, or when it is lost meanwhile.
         """
 
     def pause(self) -> None:
-        """Read no further: what the device sends stays where it is. Nothing is told after this returns."""
+        """Stop reading; the device's data waits in its buffers. The listener gets no data after this returns."""
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
 
 
 class BridgedLine(LineAccess, Protocol):
-    """A device line that outlives its losses."""
+    """A device line that is opened again after each loss."""
 
     @property
     def name(self) -> str:
-        """The device as people know it: its URL or its name."""
+        """The name of the device, for people: its URL or its configured name."""
 
     @property
     def tap(self) -> Tap:
-        """Where everything that crosses the line is seen, both directions."""
+        """The tap, which gets everything that crosses the line, in both directions."""
 
     @property
     def state(self) -> State:
-        """How the line is now."""
+        """The present state of the line."""
+
+    def attach(self, listener: Listener | None) -> None:
+        """Replace the line's listener. The new one does not get the present state."""
 
     async def run(self) -> None:
-        """Keep the line open until cancelled; closes it then. Never ends by a failure of the device."""
+        """Keep the line open until cancelled, then close it. A failure of the device does not end it."""
 
     def retry(self) -> None:
-        """Somebody wants the device: open a lost line now, not later."""
+        """Open a lost line now instead of after the present wait, because a client needs the device."""

@@ -1,11 +1,12 @@
-"""The line of a bridge's own: opened, read, and opened again for as long as the bridge lives.
+"""A line that belongs to a bridge: opened, read, and opened again after each loss.
 
-An `Upstream` is a `BridgedLine` over any device address. A line that is lost is told as such, with the reason,
-and opened again after a wait that grows (`Backoff`), wherever the device is then (`whereabouts`). Nothing polls while
-it is open. While it is lost, something must: no portable call says that a port came back, or that a peer listens.
+An `Upstream` is a `BridgedLine` over any device address. When the line is lost, it reports the state `lost` with the
+reason. It opens the line again after a wait that grows (`Backoff`), at the device's present port (`whereabouts`).
+Nothing polls while the line is open. While it is lost, `Upstream` must poll, because no portable call reports that a
+port is back or that a peer listens.
 
-A child process (`exec:`) that dies again and again is given up: it would fail for ever, where a port only waits for its
-cable. `retry` begins anew.
+After several quick deaths of a child process (`exec:`) in a row, `Upstream` stops trying: the child would fail for
+ever, while a port only waits for its cable. `retry` starts again.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from fastflight.transport.tap import Tap
 
 log = structlog.get_logger(__name__)
 
-# Connecting, starting a simulated board, or enumerating what a slow hub gives.
+# Allows for connecting, starting a simulated board, or enumerating the ports of a slow hub.
 OPEN_SECONDS = 10.0
-# A line that stood this long was up: its next loss is a new one, and is followed up quickly.
+# A line that was open for this long was stable: after its next loss the waits start short again.
 STABLE_SECONDS = 10.0
-# Deaths of a child in a row, none of which stood that long, until it is given up.
+# How many failures of a child process in a row, each before STABLE_SECONDS, end the attempts.
 QUICK_DEATHS = 5
 
 
-# A board that resets its own USB is back within this; asking at once would find the port half gone.
+# The first wait. A board that resets its own USB is back after it; an attempt at once would find a half-removed port.
 FIRST_SECONDS = 0.25
 GROWTH = 2.0
-# Somebody who plugs a board back in, or starts it again, waits at most this long; asking once in two seconds costs a
-# list of ports or a refused connection, and nothing that shows.
+# The longest wait, for a person who has plugged a board in again or restarted it. An attempt every two seconds only
+# costs a list of ports or a refused connection.
 CAP_SECONDS = 2.0
-# The boards of one hub go away together: this part of each wait is left to chance, so that they do not come back so.
+# The boards of one hub are lost together. This part of each wait is random, so that they are not opened all at once.
 JITTER = 0.25
 
 
@@ -61,12 +62,12 @@ class Backoff:
         self._chance = chance
 
     def next(self) -> float:
-        """Seconds to wait now; the next wait is longer."""
+        """Return the seconds to wait now, and make the next wait longer."""
         seconds, self._seconds = self._seconds, min(self._seconds * GROWTH, self._cap)
         return seconds * (1 - JITTER * self._chance())
 
     def reset(self) -> None:
-        """An attempt has succeeded: the next wait is short again."""
+        """Make the next wait short again, after a success."""
         self._seconds = self._first
 
 
@@ -74,17 +75,17 @@ class PortStream(Protocol):
     """The part of a port that a line needs."""
 
     async def aread(self, timeout: float) -> bytes:
-        """At least one byte."""
+        """Return at least one byte."""
 
     async def awrite(self, data: bytes, timeout: float) -> None:
-        """Hand all of `data` over."""
+        """Write all of `data`."""
 
     async def aclose(self) -> None:
-        """Give it back."""
+        """Close the port."""
 
 
 class Upstream:
-    """The device at `address`, as people know it by `name`. Whoever made the address disposes of it."""
+    """The line to the device at `address`; `name` is for people. The caller disposes of the address."""
 
     def __init__(
         self, address: Address, *, name: str = "", tap: Tap | None = None, backoff: Backoff | None = None
@@ -93,28 +94,28 @@ class Upstream:
         self._name = name or address.url
         self._tap = tap or Tap()
         self._backoff = backoff or Backoff()
-        self._place = Whereabouts(address)
+        self._whereabouts = Whereabouts(address)
         self._state = State("connecting")
         self._listener: Listener | None = None
         self._stream: PortStream | None = None
         self._driven = Driven.at_first(address)
         self._reading = asyncio.Event()
         self._reading.set()
-        self._wanted = asyncio.Event()
+        self._retry_requested = asyncio.Event()
 
     @property
     def name(self) -> str:
-        """The device as people know it."""
+        """The name of the device, for people."""
         return self._name
 
     @property
     def tap(self) -> Tap:
-        """Where everything that crosses the line is seen."""
+        """The tap, which gets everything that crosses the line."""
         return self._tap
 
     @property
     def state(self) -> State:
-        """How the line is now."""
+        """The present state of the line."""
         return self._state
 
     @property
@@ -124,27 +125,27 @@ class Upstream:
 
     @property
     def driven(self) -> Driven:
-        """How the control lines of the open port were left."""
+        """The control lines of the open port, as they were last set."""
         return self._driven
 
     def attach(self, listener: Listener | None) -> None:
-        """Tell `listener` from now on, and nobody else."""
+        """Replace the line's listener."""
         self._listener = listener
 
     def pause(self) -> None:
-        """Read no further; nothing is told after this returns."""
+        """Stop reading; the listener gets no data after this returns."""
         self._reading.clear()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         self._reading.set()
 
     def retry(self) -> None:
-        """Try now what would be tried later, or not any more."""
-        self._wanted.set()
+        """Open a lost line now, even if the attempts have ended."""
+        self._retry_requested.set()
 
     async def write(self, data: bytes) -> None:
-        """Hand all of `data` to the line, waiting while it takes no more. `TransportClosed` while it is lost."""
+        """Write all of `data`, and wait while the line accepts no more. Raises `TransportClosed` while it is lost."""
         stream = self._stream
         if stream is None:
             raise TransportClosed(
@@ -153,32 +154,32 @@ class Upstream:
                 hint="It is opened as soon as it is back",
             )
         self._tap.feed("tx", data)
-        # A device that takes no byte may do so later: whoever writes waits, or gives up by cancelling.
+        # A device that accepts no byte now may accept it later: the caller waits, or cancels this call.
         await stream.awrite(data, QUIET_SECONDS)
 
     async def run(self) -> None:
-        """Keep the line open until cancelled. No failure of the device ends it."""
+        """Keep the line open until cancelled. A failure of the device does not end it."""
         failures = 0
         while True:
-            failure, stood = await self._once()
-            if stood >= STABLE_SECONDS:
+            failure, open_seconds = await self._open_and_read()
+            if open_seconds >= STABLE_SECONDS:
                 self._backoff.reset()
                 failures = 0
             failures += 1
-            self._wanted.clear()
+            self._retry_requested.clear()
             given_up = isinstance(self._address, ExecAddress) and failures >= QUICK_DEATHS
             reason = f"given up after {failures} failures in a row: {failure.what}" if given_up else failure.what
-            self._tell(State("lost", reason))
+            self._set_state(State("lost", reason))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if given_up else self._backoff.next()):
-                    await self._wanted.wait()
+                    await self._retry_requested.wait()
                     self._backoff.reset()
                     failures = 0
 
-    async def _once(self) -> tuple[TransportError, float]:
-        """Open the line and read it until it fails: how it failed, and how many seconds it stood."""
+    async def _open_and_read(self) -> tuple[TransportError, float]:
+        """Open the line and read it until it fails. Return the failure, and how many seconds the line was open."""
         clock = asyncio.get_running_loop().time
-        self._tell(State("connecting"))
+        self._set_state(State("connecting"))
         try:
             stream = await self._open()
         except TransportError as error:
@@ -187,11 +188,11 @@ class Upstream:
         self._stream = stream
         self._driven = Driven.at_first(self._address)
         try:
-            self._tell(State("open"))
+            self._set_state(State("open"))
             await self._read(stream)
         except TransportError as error:
             return error, clock() - opened
-        except Exception as error:  # the task's edge: clients are told, and the line is opened again
+        except Exception as error:  # the task's edge: the line is reported as lost, and opened again
             log.exception("reading a line failed", device=self._name)
             return TransportError.unexpected(error), clock() - opened
         finally:
@@ -200,7 +201,7 @@ class Upstream:
                 await stream.aclose()
 
     async def _open(self) -> PortStream:
-        return await off_loop(self._place.open, OPEN_SECONDS, discard=lambda port: port.close())
+        return await off_loop(self._whereabouts.open, OPEN_SECONDS, discard=lambda port: port.close())
 
     async def _read(self, stream: PortStream) -> NoReturn:
         while True:
@@ -210,14 +211,14 @@ class Upstream:
             except TransportTimeout:
                 continue
             self._tap.feed("rx", data)
-            # Paused while the read was on its way: the data waits here.
+            # `pause` may have been called during the read: then the data waits here.
             await self._reading.wait()
             if self._listener is not None:
                 self._listener.data_received(data)
             # A device that floods its line is always ready: let the loop's other tasks run.
             await asyncio.sleep(0)
 
-    def _tell(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         if state != self._state:
             self._state = state
             if self._listener is not None:

@@ -1,8 +1,9 @@
-"""Where a device is now: a port that was pulled may come back under another name.
+"""Opens a device again after its port has got another name.
 
-What a USB port keeps is its serial number, or the socket that it is in. It is noted at the first opening; from then on
-the device is looked up by it, so that another board under the old name is not taken for this one. An address that
-cannot move is opened as it is. Blocking, as listing the ports of a computer is.
+A USB port that is unplugged may come back under another name. It keeps its serial number, or the USB socket that it is
+in. `Whereabouts` reads this identity at the first opening and finds the device by it from then on, so it does not take
+another board under the old name for this one. An address that cannot move is opened as it is. All calls block, because
+listing the ports of a computer does.
 """
 
 from __future__ import annotations
@@ -15,27 +16,30 @@ from fastflight.transport import Address, Port
 
 @runtime_checkable
 class Movable(Protocol):
-    """An address whose device has an identity of its own, as a serial port has."""
+    """An address whose device has an identity besides its name, as a serial port has."""
 
     def identity(self) -> Any | None:
-        """What the device keeps wherever it is; None when it keeps nothing. Asked while it is there."""
+        """Return what identifies the device under any name; None if nothing does. Call it while the device is there."""
 
     def find(self, identity: Any) -> str | None:
-        """The name that the device has now; None while it is not there."""
+        """Return the present name of the device; None while it is not there."""
 
     def at(self, name: str) -> Address:
-        """The same address under another name."""
+        """Return the same address with another name."""
 
 
 class Whereabouts:
-    """Opens the device of `address`, wherever it is."""
+    """Opens the device of `address` under its present name."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._identity: Any | None = None
 
     def open(self, timeout: float) -> Port:
-        """As the address does. `TransportClosed` while a device that was there is not."""
+        """Open the device within `timeout` seconds.
+
+        Raises `TransportClosed` while a device with a known identity is not there.
+        """
         if not isinstance(self._address, Movable):
             return self._address.open(timeout)
         if self._identity is None:

@@ -1,12 +1,13 @@
-"""The durable batch log that recordings are kept in.
+"""The durable batch log that stores recordings.
 
     with Store(folder) as store:
-        log = store.open("weather", schema)          # a column `time`: timestamp[us, UTC]
-        log.append(batch).result()                   # kept, whatever happens next
-        for item in log.read(Range(from_seq=100)):   # Rows, and Missing where rows are not
+        log = store.open("weather", schema)          # the schema has a column `time`: timestamp[us, UTC]
+        log.append(batch).result()                   # returns when the rows are durable
+        for item in log.read(Range(from_seq=100)):   # NumberedRows, and Missing where rows are absent
 
-`batch_log` is the contract, which a replicated engine can carry too; `Store` is the embedded engine, `AsyncStore` the
-same on an event loop, `StoreReader` reads beside a writer, `FolderOwners` says who has which device.
+`batch_log` defines the interface, which a replicated engine can implement too. `Store` is the embedded engine.
+`AsyncStore` is the same on an event loop. `StoreReader` reads a folder while another process writes it. `FolderOwners`
+records which owner has which device.
 """
 
 from fastflight.log.aio import AsyncLog, AsyncStore

@@ -1,7 +1,8 @@
-"""The log on an event loop: what waits for the disk waits elsewhere.
+"""The log on an event loop: waits for the disk happen in other threads.
 
-Appending needs no thread: the batch is encoded where it is, and the store's own thread writes it. Reading, opening and
-looking go through `off_loop`, reading in lots, so that a small batch does not cost a hop.
+`append` encodes the batch on the loop, and the store's own thread writes it. Reading, statistics and maintenance go to
+a thread through `off_loop`. Reading fetches several items at a time, so that a small batch does not cost a thread
+switch each.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fastflight.log.commit import CommitTicket
 from fastflight.log.compaction import compact
 from fastflight.log.store import Log, Store
 
-# What one hop fetches: enough to make the hop cheap, little enough to hold.
+# How much one thread switch fetches: enough to make its cost small, and little enough for memory.
 LOT_BYTES = 2 * 1024 * 1024
 LOT_ITEMS = 256
 
@@ -49,24 +50,27 @@ class AsyncLog:
     async def append(
         self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
     ) -> CommitTicket:
-        """Keep `batch`: await the ticket to know that it is. Awaits room where too much waits for the disk."""
+        """Append `batch`: await the returned ticket until it is durable.
+
+        Waits first while too much data waits for the disk. Arguments and errors are those of `BatchLog.append`.
+        """
         return await self._log.append_soon(batch, expected, first, paused_until)
 
     async def read(self, wanted: Range = EVERYTHING) -> AsyncGenerator[NumberedRows | Missing, None]:
-        """As `BatchLog.read`. Close it where it is left early."""
+        """As `BatchLog.read`. Close the generator if you stop before its end."""
         items = self._log.read(wanted)
         fetching = False
         try:
             while True:
                 fetching = True
-                lot = await off_loop(_lot, items, discard=lambda _: items.close())
+                lot = await off_loop(_next_lot, items, discard=lambda _: items.close())
                 fetching = False
                 if not lot:
                     return
                 for item in lot:
                     yield item
         finally:
-            if not fetching:  # a lot that is still being fetched is discarded where it is
+            if not fetching:  # else `discard` closes them after the fetch
                 items.close()
 
     async def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
@@ -83,7 +87,7 @@ class AsyncLog:
 
 
 class AsyncStore:
-    """A `Store` used from event loops, of which there may be several. Made by `await AsyncStore.create(folder)`."""
+    """A `Store` for use from one or several event loops. Create it with `await AsyncStore.create(folder)`."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -116,7 +120,7 @@ class AsyncStore:
         return await off_loop(compact, self.store)
 
     async def aclose(self) -> None:
-        """Keep what waits, and end."""
+        """Write the appends that wait, and close the store."""
         await off_loop(self.store.close)
 
     async def __aenter__(self) -> AsyncStore:
@@ -126,7 +130,8 @@ class AsyncStore:
         await self.aclose()
 
 
-def _lot(items: Iterator[NumberedRows | Missing]) -> list[NumberedRows | Missing]:
+def _next_lot(items: Iterator[NumberedRows | Missing]) -> list[NumberedRows | Missing]:
+    """Return the next items, up to `LOT_ITEMS` or about `LOT_BYTES`; an empty list at the end."""
     lot: list[NumberedRows | Missing] = []
     size = 0
     for item in items:

@@ -1,15 +1,15 @@
-"""What a durable batch log is, whichever engine keeps it.
+"""The interface of a durable batch log, for any storage engine.
 
-A store holds logs by name. A log is rows of one schema, numbered from 0 in the order they were appended; a batch of n
-rows takes n numbers. Numbers are given once: rows that were lost before they came here, cut off by a trim, or damaged
-on the disk leave a hole that reading reports as `Missing`. Every row has a time (the column `time`, us UTC), which
-need not ascend.
+A store holds logs by name. A log holds rows of one schema, numbered from 0 in the order of appending; a batch of n
+rows takes n numbers. Each number is used once. Rows that were lost before the append, deleted by a trim, or damaged on
+the disk leave a hole, which reading reports as `Missing`. Every row has a time (the column `time`, us UTC); times need
+not ascend.
 
-`append` returns at once with a `Ticket`; the rows are acknowledged, that is kept whatever happens next, when the ticket
-is done, and not before. A log has many readers and, at a time, one writer: the `expected` number makes a second one
-notice, and a lease of `Owners` keeps it from trying. Ranges include both ends.
+`append` returns a `Ticket` at once. The rows are durable when the ticket is done, and not before. A log has many
+readers but only one writer at a time: a second writer notices the first one by the `expected` number, and a lease of
+`Owners` prevents two writers. Ranges of numbers include both ends.
 
-What is here can be carried by a replicated log as well (docs/decisions/0014-a-replicated-log.md); `store.Store` is the
+A replicated log can implement this interface as well (docs/decisions/0014-a-replicated-log.md); `store.Store` is the
 embedded engine.
 """
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Rows that are kept, by their numbers."""
+    """The numbers of the first and the last row that an append has made durable."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class NumberedRows:
-    """Rows of a log; the first one has number `first`, the others follow."""
+    """Rows of a log. The first row has the number `first`, the others follow without a hole."""
 
     first: int
     batch: pa.RecordBatch
@@ -47,7 +47,7 @@ Reason = Literal["trimmed", "damaged", "never written", "not recorded"]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Numbers without rows: `first` to `last`. `where` is the place of damage, where there is one."""
+    """Numbers without rows: `first` to `last`, both included. `where` names the damaged place, if there is one."""
 
     first: int
     last: int
@@ -57,7 +57,10 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What to read. `from_time <= time < until_time`, us UTC; numbers from `from_seq` to `until_seq`, both included."""
+    """The rows to read: `from_time <= time < until_time` in us UTC, and `from_seq <= number <= until_seq`.
+
+    None means no limit.
+    """
 
     from_seq: int | None = None
     until_seq: int | None = None
@@ -70,7 +73,10 @@ EVERYTHING = Range()
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What a store lets go of, oldest first; None keeps it all. Whole segments go: a little more may be kept."""
+    """Limits of age and size, above which a store deletes its oldest rows; None means no limit.
+
+    A store deletes whole segments, so it may keep a little more than the limits.
+    """
 
     max_seconds: float | None = None
     max_bytes: int | None = None
@@ -78,7 +84,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A place in the store that cannot be read: bytes that were lost, or, at the end, a write that never finished."""
+    """A place in the store's files that cannot be read: damaged bytes, or (`torn`) an unfinished write at the end."""
 
     file: str
     offset: int
@@ -88,7 +94,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """One log: acknowledged rows that are kept, their bytes as stored, their numbers and times (us UTC)."""
+    """One log: its durable rows, their stored bytes, their numbers and their times (us UTC)."""
 
     rows: int
     bytes: int
@@ -96,17 +102,18 @@ class LogStatistics:
     next_seq: int
     first_time: int | None
     last_time: int | None
-    # Numbers without a row from `first_seq` on, as far as that is known without reading; pauses are not counted.
+    # Numbers without a row from `first_seq` on, as far as this is known without reading; pauses are not counted.
     lost: int = 0
-    # Places in the files that hold it; whether they held rows of this log is told by reading.
+    # Damaged places in the files that hold this log. Only reading shows whether they held rows of it.
     damage: tuple[Damage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Numbers `first` to `last` of a log that are kept in one place, and so are best read in one go.
+    """Numbers `first` to `last` of a log that are stored in one file or group of files: read them in one pass.
 
-    `rows`: how many of them are there, damage aside; `bytes`: as they are stored. With a time range, at most as many.
+    `rows` is the number of rows in it, `bytes` their stored size; both ignore damage. With a time range, both are
+    upper limits.
     """
 
     first: int
@@ -117,7 +124,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatistics:
-    """The whole store. `commits` counts syncs since it was opened, `failed` appends that were refused a place."""
+    """The whole store. `commits` counts the groups written since it was opened, `failed` the records that failed."""
 
     logs: int
     rows: int
@@ -131,11 +138,11 @@ class StoreStatistics:
 
 
 class Ticket(Protocol):
-    """An append on its way to the disk. Drop it where nobody waits for it: it is carried out all the same."""
+    """An append that may still wait for the disk. The append happens even if nobody waits for its ticket."""
 
     @property
     def first(self) -> int:
-        """The number that the first row has if the append succeeds."""
+        """The number that the first row gets if the append succeeds."""
 
     @property
     def last(self) -> int:
@@ -143,13 +150,16 @@ class Ticket(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether `result` returns, or raises, at once."""
+        """Whether the append has ended, so that `result` returns or raises at once."""
 
     def result(self, timeout: float | None = None) -> Appended:
-        """Wait until the rows are kept. `StorageError` where they are not, `TimeoutError` where it is not known yet."""
+        """Wait until the rows are durable.
+
+        Raises `StorageError` if the append failed, `TimeoutError` if it has not ended after `timeout` seconds.
+        """
 
     def __await__(self) -> Generator[Any, None, Appended]:
-        """As `result`, on any event loop. Cancelling gives up the waiting, not the append."""
+        """As `result`, on any event loop. Cancelling ends the wait, not the append."""
 
 
 class BatchLog(Protocol):
@@ -157,11 +167,11 @@ class BatchLog(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the store."""
+        """The name of the log in its store."""
 
     @property
     def schema(self) -> pa.Schema:
-        """What its batches have."""
+        """The schema of its batches."""
 
     @property
     def next_seq(self) -> int:
@@ -170,29 +180,31 @@ class BatchLog(Protocol):
     def append(
         self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
     ) -> Ticket:
-        """Keep `batch`. Waits only while too much waits for the disk already.
+        """Append `batch`, and return a ticket. Waits only while too much data already waits for the disk.
 
-        `expected`: the number that is thought to be next; `SequenceConflict` where it is not, and nothing is kept.
-        `first`: the number of the first row, where it is not the next: those between are reported as never written,
-        and count as lost. Those below `paused_until` are reported as not recorded, and do not.
-        `DataError` for a batch that does not fit.
+        `expected` is the number that the caller takes for `next_seq`. `first` is the number of the first row, if it
+        is larger than `next_seq`: the numbers left out are reported as "never written", and count as lost. Those of
+        them below `paused_until` are reported as "not recorded", and do not count as lost.
+
+        Raises `SequenceConflict`, and appends nothing, if `expected` is not `next_seq` or `first` is below it, and
+        `DataError` for a batch that does not fit the log.
         """
 
     def read(self, wanted: Range = EVERYTHING) -> Iterator[NumberedRows | Missing]:
-        """What is acknowledged, in the order of its numbers, up to where it ended when reading began."""
+        """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
-        """Where the rows of a range are kept now, in the order of their numbers."""
+        """Return where the rows of a range are stored now, in the order of their numbers."""
 
     def trim(self, before_seq: int) -> Ticket:
-        """Let go of the rows before a number. They are not served again; their room comes back by and by."""
+        """Delete the rows before a number. Reading does not return them again; their disk space is freed later."""
 
     def statistics(self) -> LogStatistics:
-        """What is kept now."""
+        """Return the present statistics of the log."""
 
 
 class AsyncBatchLog(Protocol):
-    """The same on an event loop, which it does not hold up: `append` awaits room, and the ticket the disk."""
+    """`BatchLog` on an event loop, which it does not block: `append` waits for room, its ticket for the disk."""
 
     @property
     def name(self) -> str: ...
@@ -220,27 +232,30 @@ class BatchStore(Protocol):
     """Logs by name."""
 
     def names(self) -> list[str]:
-        """The logs that there are, sorted."""
+        """Return the names of all logs, sorted."""
 
     def open(self, name: str, schema: pa.Schema) -> BatchLog:
-        """A log to append to, made if it is not there. `RequestError` where it has another schema."""
+        """Return a log to append to, and create it if it does not exist.
+
+        Raises `RequestError` if it has another schema.
+        """
 
     def log(self, name: str) -> BatchLog:
-        """A log that is there; `UnknownName` where it is not."""
+        """Return an existing log. Raises `UnknownName` if there is none of that name."""
 
     def statistics(self) -> StoreStatistics:
-        """What is kept, waiting and broken."""
+        """Return the present statistics of the store."""
 
     def close(self) -> None:
-        """Keep what waits, and end. Appending raises `Stopped` from then on."""
+        """Write the appends that wait, and close the store. `append` raises `Stopped` from then on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`owner` has `device` until `until` (seconds since 1970), if it is not renewed.
+    """`owner` has `device` until `until` (seconds since 1970), unless the lease is renewed.
 
-    `token` is larger than that of any lease of the device before it, and may grow when it is renewed: whoever remembers
-    the largest one seen refuses work that comes under a smaller one.
+    `token` is larger than the token of any earlier lease of the device, and may grow when the lease is renewed. A
+    component that remembers the largest token it has seen can refuse work under a smaller one.
     """
 
     device: str
@@ -250,16 +265,16 @@ class Lease:
 
 
 class Owners(Protocol):
-    """Who has which device. Leases end by themselves, so that a holder that died frees what it held."""
+    """Records which owner has which device. Leases expire, so a device becomes free when its owner dies."""
 
     def acquire(self, device: str, owner: str, seconds: float) -> Lease:
-        """Become the owner. `BusyError` names whoever is."""
+        """Become the owner. Raises `BusyError`, which names the present owner."""
 
     def renew(self, lease: Lease, seconds: float) -> Lease:
-        """Go on owning. `BusyError` where the lease ran out and somebody else took the device."""
+        """Extend the lease. Raises `BusyError` if it expired and another owner took the device."""
 
     def release(self, lease: Lease) -> None:
-        """Stop owning. Does nothing where the lease is no longer the newest."""
+        """Give up the device. Does nothing if the device has a newer lease."""
 
     def holder(self, device: str) -> Lease | None:
-        """The lease that holds now; None where the device is free."""
+        """Return the lease in force; None while the device is free."""

@@ -1,7 +1,7 @@
-"""Groups of appends that reach the disk together, and the tickets for them.
+"""Groups of appends that are written to the disk together, and their tickets.
 
-All appends of all logs that wait at one moment are one `Commit`: one write, one sync, one wake-up per event loop,
-whether they are of one board or of a thousand.
+All appends that wait at one moment, of all logs, share one `Commit`: one write, one sync, and one wake-up for each
+event loop, whether they come from one board or a thousand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fastflight.log.batch_log import Appended
 
 
 class Commit:
-    """Some appends with one fate. `finish` is called once, by whoever carries them out."""
+    """A group of appends that succeed or fail together. The committer calls `finish` once."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -30,17 +30,17 @@ class Commit:
         return self._ended.is_set()
 
     def finish(self, failure: Callable[[], FastFlightError] | None = None) -> None:
-        """It is kept; or it is not, and `failure` makes the error for each one who asks."""
+        """End the commit and wake its waiters. If it has failed, `failure` makes an error for each of them."""
         self._failure = failure
         with self._lock:
             self._ended.set()
             waiting, self._loops = self._loops, {}
         for loop, event in waiting.items():
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
                 loop.call_soon_threadsafe(event.set)
 
     def check(self) -> None:
-        """Raise where it failed."""
+        """Raise the error if the commit has failed."""
         if self._failure is not None:
             raise self._failure()
 
@@ -59,7 +59,7 @@ class Commit:
 
 
 class CommitTicket:
-    """One append of a commit."""
+    """The `Ticket` of one append in a commit."""
 
     __slots__ = ("commit", "first", "last")
 

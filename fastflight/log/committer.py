@@ -1,8 +1,8 @@
-"""Group commit: one thread that writes and syncs what all logs of a store append.
+"""Group commit: one thread writes and syncs the appends of all logs of a store.
 
-With `sync_ms` 0 it writes as soon as something waits; what comes in during a sync is the next group. Otherwise a group
-is written `sync_ms` after its first append, or when enough waits. When a group fails, so does everything that was
-numbered after it.
+With `sync_ms` 0 the thread writes as soon as an append waits; the appends that arrive during a sync form the next
+group. Otherwise it writes a group `sync_ms` after its first append, or earlier when `EAGER_BYTES` wait. When a group
+fails, all appends that were numbered after it fail too.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from fastflight.log.commit import Commit
 from fastflight.log.disk import failure
 from fastflight.log.writer import Item, SegmentWriter, WrittenRecord
 
-# Appending waits while this much waits for the disk: a second of a disk that takes 64 MB/s.
+# `append` waits while this much data waits for the disk: one second for a disk that writes 64 MB/s.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-# A group this large gains nothing by waiting for more.
+# A group of this size gains nothing from waiting for more.
 EAGER_BYTES = 8 * 1024 * 1024
 
 
-class Keeper(Protocol):
-    """Whose rows they are. Both are called with `changed` held."""
+class CommitListener(Protocol):
+    """Receives the outcome of each group. Both methods are called with `changed` held."""
 
-    def landed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
-        """A group is kept."""
+    def group_committed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
+        """A group is durable."""
 
-    def fell(self) -> None:
-        """Nothing of what was appended and has not landed is kept."""
+    def group_failed(self) -> None:
+        """A group has failed, and with it all appends that are not durable."""
 
 
 class Committer:
-    """The appends that wait, and the thread that carries them out. `changed` guards them."""
+    """The appends that wait, and the thread that writes them. `changed` guards both."""
 
-    def __init__(self, writer: SegmentWriter, keeper: Keeper, sync_ms: float, name: str) -> None:
+    def __init__(self, writer: SegmentWriter, listener: CommitListener, sync_ms: float, name: str) -> None:
         self.changed = threading.Condition()
         self.waiting_bytes = 0
         self.commits = 0
         self.failed = 0
         self._writer = writer
-        self._keeper = keeper
+        self._listener = listener
         self._seconds = sync_ms / 1000
         self._items: list[Item] = []
-        # The group that gathers, and the one that is being written.
+        # The group that new appends join, and the group that is being written.
         self._commit = Commit()
         self._running: Commit | None = None
         self._due = 0.0
@@ -59,19 +59,19 @@ class Committer:
         return self._closing
 
     def room(self) -> Commit | None:
-        """None where there is room; else the commit after which to ask again. `changed` is held."""
+        """Return None if there is room, else the commit to wait for before the next try. `changed` must be held."""
         self.check()
         if self.waiting_bytes < MAX_WAITING_BYTES:
             return None
         return self._commit if self._items else self._running
 
     def check(self) -> None:
-        """`Stopped` once it is closed."""
+        """Raise `Stopped` if the committer is closed."""
         if self._closing:
             raise Stopped("the recording log is closed", hint="Ask again when it is open")
 
     def put(self, items: Sequence[Item], *, urgent: bool = False) -> Commit:
-        """Have items written, all or none. `changed` is held."""
+        """Queue items to be written, all or none, and return their commit. `changed` must be held."""
         if not self._items:
             self._due = time.monotonic() + self._seconds
             self.changed.notify_all()
@@ -84,7 +84,7 @@ class Committer:
         return self._commit
 
     def close(self) -> None:
-        """Write what waits, and end the thread."""
+        """Write the items that wait, and end the thread."""
         with self.changed:
             self._closing = True
             self.changed.notify_all()
@@ -94,14 +94,14 @@ class Committer:
         while True:
             with self.changed:
                 while not self._ready():
-                    self.changed.wait(self._patience())
+                    self.changed.wait(self._seconds_until_due())
                 if not self._items:
                     return
                 items, self._items = self._items, []
                 commit, self._commit = self._commit, Commit()
                 self._running, self._urgent = commit, False
-            self._carry_out(items, commit)
-            del items, commit  # or they stay until there is more
+            self._write_group(items, commit)
+            del items, commit  # else they stay in memory until the next group
 
     def _ready(self) -> bool:
         if self._closing:
@@ -110,37 +110,37 @@ class Committer:
             self._urgent or self.waiting_bytes >= EAGER_BYTES or time.monotonic() >= self._due
         )
 
-    def _patience(self) -> float | None:
+    def _seconds_until_due(self) -> float | None:
         return max(self._due - time.monotonic(), 0) if self._items else None
 
-    def _carry_out(self, items: list[Item], commit: Commit) -> None:
+    def _write_group(self, items: list[Item], commit: Commit) -> None:
         error: Exception | None = None
         written: list[WrittenRecord] = []
         try:
             written = self._writer.write(items)
-        except Exception as problem:  # the thread's edge: whoever waits must be told, whatever it was
-            error = problem.with_traceback(None)  # its frames hold the group
+        except Exception as problem:  # the thread's edge: waiters must get an error, whatever went wrong
+            error = problem.with_traceback(None)  # the frames of a traceback would keep the group in memory
         with self.changed:
             self._running = None
             if error is None:
                 self.waiting_bytes -= sum(len(item.body) for item in items)
                 self.commits += 1
-                self._keeper.landed(items, written)
+                self._listener.group_committed(items, written)
                 later = None
             else:
-                # What was numbered after these rows cannot be kept without them.
+                # Appends that were numbered after these rows cannot be stored without them.
                 later, self._commit = self._commit, Commit()
                 self.failed += len(items) + len(self._items)
                 self._items, self.waiting_bytes, self._urgent = [], 0, False
-                self._keeper.fell()
+                self._listener.group_failed()
             self.changed.notify_all()
-        reason = _teller(error) if error is not None else None
-        commit.finish(reason)
+        make_error = _error_factory(error) if error is not None else None
+        commit.finish(make_error)
         if later is not None:
-            later.finish(reason)
+            later.finish(make_error)
 
 
-def _teller(error: Exception) -> Callable[[], FastFlightError]:
+def _error_factory(error: Exception) -> Callable[[], FastFlightError]:
     if isinstance(error, OSError):
         return lambda: failure(error, "recording")
     return lambda: StorageError(f"recording failed: {type(error).__name__}", hint="This is a defect: report it")

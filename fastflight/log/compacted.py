@@ -1,9 +1,10 @@
-"""Compacted parts: the rows of some closed segments as Parquet files, one per schema, for any tool to read.
+"""Compacted parts: the rows of several closed segments as Parquet files, one per schema, for any tool to read.
 
 A file has the columns of its logs and two more: the log's name and the row's number. A row group holds rows of one log,
-in order; an entry of the index is a run of them whose numbers have no hole, and names the group. Beside the files lies
-their index: the crc32 of each row group and of each footer, then a sidecar like a segment's. Where it is lost, the seal
-of each file has those crc32s. What is decoded is bytes that were read and summed first, as everywhere.
+in order. An index entry describes a run of rows whose numbers have no hole, and names their row group. An index file
+(`.parts`) is stored with the Parquet files: it has the crc32 of each row group and of each footer, then a sidecar like
+that of a segment. If the index file is lost, the seal of each Parquet file has the same checksums. Bytes are read and
+their checksum is verified before they are decoded, as everywhere in the log.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ import pyarrow.parquet as pq
 from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, LogState, stream_of
 from fastflight.log.disk import Disk
 from fastflight.log.index import MAX_SEQ, Entries, Index, IndexEntry, stored_entries
-from fastflight.log.places import FOOTER, Place, Places, sealed
-from fastflight.log.segment import SEGMENT_NAME, Read, named, read_exactly
+from fastflight.log.places import FOOTER, Place, Places, read_seal
+from fastflight.log.segment import SEGMENT_NAME, Read, parse_segment_name, read_exactly
 
 INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
 PARQUET_NAME = re.compile(r"(\d{12})-(\d{12})\.(\d+)of(\d+)\.parquet")
 LOG_COLUMN = "fastflight.log"
 SEQ_COLUMN = "fastflight.seq"
 
-# What tells which rows a row group holds.
+# The columns from which the index of a row group can be derived.
 DERIVED = [(LOG_COLUMN, pa.string()), (SEQ_COLUMN, pa.uint64()), (TIME_COLUMN, TIME_TYPE)]
-# What reading a file may raise that is not as it was written. Arrow's own errors of reading are `OSError` as well.
+# The errors of reading a damaged file. Arrow's own read errors include `OSError`.
 UNREADABLE = (pa.ArrowException, OSError, ValueError, struct.error)
 
 _TABLE = struct.Struct("<8sQII")
@@ -43,7 +44,7 @@ _MAGIC = b"FFPRT 1\n"
 
 @dataclass(slots=True, eq=False)
 class Compacted:
-    """A part made of Parquet files. `places`: every row group, then every footer."""
+    """A part made of Parquet files. `places` has the place of every row group, then of every footer."""
 
     disk: Disk
     ordinal: int
@@ -62,7 +63,7 @@ class Compacted:
         return [self.name, *self.names]
 
     def entries(self, number: int) -> Entries | None:
-        """The entries of a stream; None where it has none here. Only those that had to be derived are kept."""
+        """Return the entries of a stream; None if it has none here. Only entries that had to be derived are cached."""
         stream = self.index.streams.get(number)
         if stream is None:
             return None
@@ -70,12 +71,15 @@ class Compacted:
             return stream.entries
         entries = stored_entries(stream, self.disk, self.name, self._sidecar)
         if entries is None:
-            derived = self.derived().streams.get(number)
+            derived = self.derive_index().streams.get(number)
             entries = stream.entries = derived.entries if derived is not None else Entries()
         return entries
 
-    def derived(self) -> Index:
-        """The index as the row groups themselves give it. One that cannot be read is damage; holes are not known."""
+    def derive_index(self) -> Index:
+        """Derive the index from the row groups, without the entries of numbers that have no rows.
+
+        A row group that cannot be read becomes damage.
+        """
         index = Index()
         footers: dict[int, pq.FileMetaData | None] = {}
         for number, place in enumerate(self.places):
@@ -88,14 +92,14 @@ class Compacted:
             try:
                 if table is None or metadata is None:
                     raise ValueError("a row group that is damaged")
-                _derive(index, number, place, table, _schema(metadata))
+                _add_row_group(index, number, place, table, _schema(metadata))
             except UNREADABLE:
-                index.damaged(place.offset, place.size)
+                index.add_damage(place.offset, place.size)
         return index
 
     @property
     def _sidecar(self) -> int:
-        """Where the sidecar begins in the index file."""
+        """The offset of the sidecar in the index file."""
         return _TABLE.size + len(self.places.packed)
 
     def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
@@ -111,16 +115,16 @@ class Compacted:
                 footers[place.file] = self._footer(place.file)
             metadata = footers[place.file]
             if at != entry.offset:
-                at, group = entry.offset, None  # let go of one before the next
+                at, group = entry.offset, None  # free this row group before the next one is read
                 group = self._group(place, metadata, codec) if metadata is not None else None
             if group is not None:
                 yield Read(entry, group.run(entry))
             else:
-                self.index.damaged(place.offset, place.size)
+                self.index.add_damage(place.offset, place.size)
                 yield Read(entry, None, f"{self.names[place.file]} is damaged at byte {place.offset}")
 
     def encode(self) -> Iterator[bytes]:
-        """The index file."""
+        """Yield the content of the index file."""
         table = self.places.packed
         start = _TABLE.pack(_MAGIC, self.size, len(self.places), 0)
         yield _TABLE.pack(_MAGIC, self.size, len(self.places), crc32(table, crc32(start)))
@@ -129,7 +133,7 @@ class Compacted:
 
     def _footer(self, number: int) -> pq.FileMetaData | None:
         place = next(place for place in self.places if place.file == number and place.group == FOOTER)
-        data = self._verified(place)
+        data = self._read_verified(place)
         if data is None:
             return None
         return pq.read_metadata(pa.BufferReader(data))
@@ -139,25 +143,26 @@ class Compacted:
         if table is None:
             return None
         try:
-            return _Group(table.column(SEQ_COLUMN), conformed(table.drop_columns([SEQ_COLUMN]), codec.schema))
+            return _Group(table.column(SEQ_COLUMN), conform(table.drop_columns([SEQ_COLUMN]), codec.schema))
         except UNREADABLE:
             return None
 
     def _columns(self, place: Place, metadata: pq.FileMetaData, names: Sequence[str] = ()) -> pa.Table | None:
-        """Columns of a row group, all but the log's name where none are named; None where it is damaged."""
-        data = self._verified(place)
+        """Return the columns `names` of a row group, by default all but the log's name; None if it is damaged."""
+        data = self._read_verified(place)
         if data is None:
             return None
         size = metadata.serialized_size + place.offset + place.size
         try:
             window = _VerifiedBytes(place.offset, data, size)
             with pq.ParquetFile(window, metadata=metadata) as file:
-                wanted = list(names) or [name for name in file.schema_arrow.names if name != LOG_COLUMN]
-                return file.read_row_group(place.group, columns=wanted, use_threads=False)
+                columns = list(names) or [name for name in file.schema_arrow.names if name != LOG_COLUMN]
+                return file.read_row_group(place.group, columns=columns, use_threads=False)
         except UNREADABLE:
             return None
 
-    def _verified(self, place: Place) -> bytes | None:
+    def _read_verified(self, place: Place) -> bytes | None:
+        """Return the bytes at `place`; None if they cannot be read or their checksum is wrong."""
         file = self.disk.open(self.names[place.file])
         try:
             data = read_exactly(file, place.offset, place.size)
@@ -171,31 +176,35 @@ class Compacted:
 
 
 def _schema(metadata: pq.FileMetaData) -> pa.Schema:
-    """Not by `metadata.schema`: the two hold each other, and all of the footer, until Python looks for cycles."""
+    """Return the schema of a file.
+
+    This avoids `metadata.schema`: the two objects refer to each other, and so keep the footer until the next cyclic
+    garbage collection.
+    """
     with pq.ParquetFile(_VerifiedBytes(0, b"", metadata.serialized_size), metadata=metadata) as file:
         return file.schema_arrow
 
 
 class _Group(NamedTuple):
-    """A row group that was read: its rows, and their numbers."""
+    """The rows of a row group, and their numbers."""
 
     numbers: pa.ChunkedArray
     rows: pa.RecordBatch
 
     def run(self, entry: IndexEntry) -> pa.RecordBatch:
-        """The rows of one of its entries."""
+        """Return the rows of one of its entries."""
         if entry.rows == self.rows.num_rows:
             return self.rows
         return self.rows.slice(pc.index(self.numbers, entry.first).as_py(), entry.rows)
 
 
 def share(place: Place, rows: int, of: int) -> int:
-    """What so many rows of a row group take of it; never nothing, which would be numbers without rows."""
+    """Return the bytes that `rows` of the `of` rows in a row group take; at least 1: size 0 means no rows."""
     return max(1, place.size * rows // of)
 
 
-def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """A row group as one batch of exactly `schema`."""
+def conform(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a row group as one batch of exactly `schema`."""
     columns = [pa.concat_arrays(column.chunks) for column in table.columns]
     fitted = [
         column if column.type == field.type else column.cast(field.type)
@@ -205,7 +214,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _VerifiedBytes(io.RawIOBase):
-    """A file of which only bytes can be read that were verified, at their place in it."""
+    """A file object of which only the verified bytes `data`, at `offset`, can be read."""
 
     def __init__(self, offset: int, data: bytes, size: int = 0) -> None:
         self._offset = offset
@@ -237,29 +246,33 @@ class _VerifiedBytes(io.RawIOBase):
 
 
 def parquet_names(first: int, last: int, count: int) -> list[str]:
-    """The files of a part, in the order of the numbers that places know them by."""
+    """Return the names of a part's Parquet files. `Place.file` is an index into this list."""
     return [f"{first:012d}-{last:012d}.{number}of{count}.parquet" for number in range(1, count + 1)]
 
 
 def find_compacted(disk: Disk, names: Sequence[str]) -> list[Compacted]:
-    """The compacted parts of a folder, in order. One without its index counts where its segments are gone."""
+    """Return the compacted parts of a folder, in order.
+
+    A part without its index file counts only if it has all its Parquet files and its segments are gone.
+    """
     parts: dict[tuple[int, int, int], int] = {}
     for name in names:
         if match := PARQUET_NAME.fullmatch(name):
             key = int(match[1]), int(match[2]), int(match[4])
             parts[key] = parts.get(key, 0) + 1
     found: list[Compacted] = []
-    for (first, last, count), there in sorted(parts.items()):
+    for (first, last, count), present in sorted(parts.items()):
         index = f"{first:012d}-{last:012d}.parts"
-        segments = any(SEGMENT_NAME.fullmatch(name) and first <= named(name)[0] <= last for name in names)
-        if index in names or (there == count and not segments):
+        segments = any(SEGMENT_NAME.fullmatch(name) and first <= parse_segment_name(name)[0] <= last for name in names)
+        if index in names or (present == count and not segments):
             files = parquet_names(first, last, count)
-            part = _opened(disk, first, last, files, index) if index in names else None
-            found.append(part or rebuilt(disk, first, last, files, names))
+            part = _load_part(disk, first, last, files, index) if index in names else None
+            found.append(part or rebuild_part(disk, first, last, files, names))
     return found
 
 
-def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> Compacted | None:
+def _load_part(disk: Disk, first: int, last: int, names: list[str], index: str) -> Compacted | None:
+    """Load a part from its index file; None if that is damaged or cannot be read."""
     try:
         file = disk.open(index)
     except OSError:
@@ -269,7 +282,7 @@ def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> 
         if len(start) < _TABLE.size:
             return None
         magic, size, count, crc = _TABLE.unpack(start)
-        table = file.read(_TABLE.size, Places.bytes_of(count))
+        table = file.read(_TABLE.size, Places.packed_size(count))
         if magic != _MAGIC or crc32(table, crc32(_TABLE.pack(magic, size, count, 0))) != crc:
             return None
         part = Compacted(disk, first, last, names, Places(table), size)
@@ -284,8 +297,11 @@ def _opened(disk: Disk, first: int, last: int, names: list[str], index: str) -> 
         file.close()
 
 
-def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collection[str]) -> Compacted:
-    """A compacted part told from its Parquet files alone. One without its seal, or that is not `listed`, is damage."""
+def rebuild_part(disk: Disk, first: int, last: int, names: list[str], listed: Collection[str]) -> Compacted:
+    """Build a compacted part from its Parquet files alone.
+
+    A file without an intact seal, or that is not in `listed`, becomes damage.
+    """
     part = Compacted(disk, first, last, names, Places(), 0)
     damage: list[tuple[int, int]] = []
     groups: list[Place] = []
@@ -297,23 +313,23 @@ def rebuilt(disk: Disk, first: int, last: int, names: list[str], listed: Collect
         file = disk.open(name)
         try:
             part.size += file.size()
-            *of_file, footer = sealed(file, number)
+            *file_groups, footer = read_seal(file, number)
         except UNREADABLE:
             damage.append((0, file.size()))
         else:
-            groups += of_file
+            groups += file_groups
             footers.append(footer)
         finally:
             file.close()
     part.places = Places.of([*groups, *footers])
-    part.index = part.derived()
+    part.index = part.derive_index()
     for place in damage:
-        part.index.damaged(*place)
+        part.index.add_damage(*place)
     return part
 
 
-def _derive(index: Index, number: int, place: Place, table: pa.Table, wide: pa.Schema) -> None:
-    """Add to `index` what the row group at place `number` says; `ValueError` where it is not as it was written."""
+def _add_row_group(index: Index, number: int, place: Place, table: pa.Table, wide: pa.Schema) -> None:
+    """Add the row group at place `number` to `index`. Raises `ValueError` if it is not as it was written."""
     if [(field.name, field.type) for field in table.schema] != DERIVED:
         raise ValueError("other columns")
     if not table.num_rows or any(column.null_count for column in table.columns):
@@ -325,9 +341,9 @@ def _derive(index: Index, number: int, place: Place, table: pa.Table, wide: pa.S
         raise ValueError("numbers that do not ascend")
     times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
     schema = pa.schema([field for field in wide if field.name not in (LOG_COLUMN, SEQ_COLUMN)], wide.metadata)
-    # What was trimmed is not known: what is there was not.
-    stream = index.state(LogState(0, numbers[0], name, Codec(schema).message))
+    # Which rows were trimmed is unknown; the rows that are here were not.
+    stream = index.set_state(LogState(0, numbers[0], name, Codec(schema).message))
     ends = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
     for start, end in pairwise([0, *ends, len(numbers)]):
-        taken, of_run = share(place, end - start, len(numbers)), times[start:end]
-        stream.add(IndexEntry(number, taken, numbers[start], end - start, min(of_run), max(of_run)))
+        size, run_times = share(place, end - start, len(numbers)), times[start:end]
+        stream.add(IndexEntry(number, size, numbers[start], end - start, min(run_times), max(run_times)))

@@ -1,8 +1,9 @@
-"""Closed segments become Parquet: smaller, sorted by log, and open to other tools. `read` gives the same rows.
+"""Compaction: rewrites closed segments as Parquet, which is smaller, sorted by log, and readable by other tools.
 
-Segments that are damaged stay as they are: what can still be read of them is in them. The Parquet files are written,
-synced and read back against the segments before their index is put in place, which is the moment that they count;
-only then do the segments go. Stopped at any point before, the files are leftovers that the next one to open removes.
+Reading a log returns the same rows before and after. Damaged segments are not compacted, because their readable rows
+are only in them. Compaction writes and syncs the Parquet files, and compares them with the segments. Then it writes
+their index file, which makes the new part valid, and only then removes the segments. If it stops at any point before,
+the files are leftovers, which the next writer that opens the folder removes.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from fastflight.log.reading import StorePart
 from fastflight.log.segment import Read, Segment
 from fastflight.log.store import Store
 
-# So many segments become one part: enough that the rows of a slow board come together.
+# The most segments in one part: enough that a slow board gets many rows in it.
 MAX_SEGMENTS = 16
-# A row group is read whole: few enough rows that a small range is cheap.
+# A row group is always read whole, so it has few enough rows that a small range is cheap to read.
 GROUP_ROWS = 64 * 1024
 GROUP_BYTES = 8 * 1024 * 1024
 
-# Rows without a hole; None: numbers that no row ever had.
+# Rows whose numbers have no hole; None instead of a batch for numbers that were never written.
 Run: TypeAlias = tuple[IndexEntry, pa.RecordBatch | None]
 
 
 class _Unfit(Exception):
-    """A segment that must stay as it is."""
+    """A segment that cannot be compacted."""
 
     def __init__(self, segment: StorePart) -> None:
         super().__init__(segment.name)
@@ -44,18 +45,18 @@ class _Unfit(Exception):
 
 
 def compact(store: Store, turn: Callable[[], object] = lambda: None) -> list[str]:
-    """Compact what is closed; the names of the parts that were made. `StorageError` where the disk fails.
+    """Compact the closed segments, and return the names of the new parts.
 
-    Appending and reading go on meanwhile. `turn` is called after each batch that was read: it may take its time, so
-    that others have theirs, and what it raises ends the work with all segments as they were: so does closing the store,
-    with `Stopped`.
+    Other threads can append and read meanwhile. `turn` is called after each batch that is read. It may sleep, to leave
+    time to other work. If it raises, the exception ends the compaction, and the segments that are not replaced yet
+    stay. Raises `StorageError` if the disk fails, and `Stopped` if the store is closed.
     """
 
     def turn_if_open() -> None:
         store.check()
         turn()
 
-    with store.tidying:
+    with store.maintenance_lock:
         store.check()
         return _compact(store, turn_if_open)
 
@@ -77,7 +78,7 @@ def _compact(store: Store, turn: Callable[[], object]) -> list[str]:
 
 
 def _run(segments: Sequence[Segment], unfit: set[str]) -> list[Segment]:
-    """The first segments in a row that can be compacted together."""
+    """Return the first consecutive segments that can be compacted together."""
     run: list[Segment] = []
     for segment in segments:
         fit = segment.name not in unfit and not segment.index.damage
@@ -90,7 +91,7 @@ def _run(segments: Sequence[Segment], unfit: set[str]) -> list[Segment]:
 
 
 class _FileSink:
-    """The file object to which Arrow writes."""
+    """The file object that Arrow writes to."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -117,7 +118,10 @@ class _FileSink:
 
 
 class _Written(NamedTuple):
-    """A Parquet file: the entries of its logs by stream, whose offset is the number of their row group; its places."""
+    """A Parquet file: the entries of its logs by stream, its places, and its size.
+
+    The offset of an entry is the number of its row group in the file.
+    """
 
     located: dict[int, Entries]
     places: list[Place]
@@ -125,14 +129,14 @@ class _Written(NamedTuple):
 
 
 class _Compaction:
-    """One run of segments on its way to Parquet."""
+    """Rewrites one run of segments as Parquet."""
 
     def __init__(self, store: Store, run: Sequence[Segment], turn: Callable[[], object]) -> None:
         self._run = run
         self._turn = turn
         self._disk: Disk = run[0].disk
         self._firsts: dict[int, int] = {}
-        # Logs by their schema: a file each.
+        # The logs of each schema: each schema becomes one file.
         self._files: dict[bytes, list[tuple[LogState, Codec]]] = {}
         for number in sorted({number for segment in run for number in segment.index.streams}):
             state = next((s.state for part in run if (s := part.index.streams.get(number)) and s.state.name), None)
@@ -143,7 +147,7 @@ class _Compaction:
             self._files.setdefault(codec.message, []).append((state, codec))
 
     def part(self) -> Compacted:
-        """Write, read back, and put in place."""
+        """Write the Parquet files, verify them, write their index file, and return the new part."""
         first, last = self._run[0].ordinal, self._run[-1].ordinal
         names = parquet_names(first, last, len(self._files))
         part = Compacted(self._disk, first, last, names, Places(), 0)
@@ -165,7 +169,7 @@ class _Compaction:
         return part
 
     def _write(self, number: int, name: str, logs: Sequence[tuple[LogState, Codec]]) -> _Written:
-        """Parquet file `number` of the part."""
+        """Write Parquet file `number` of the part."""
         with suppress(FileNotFoundError):
             self._disk.remove(name)
         schema = logs[0][1].schema
@@ -178,22 +182,22 @@ class _Compaction:
         try:
             try:
                 sink = pa.PythonFile(_FileSink(file), "w")
-                # Checksums of pages are for other tools: here the seal has those of whole row groups.
+                # Page checksums are for other tools: this project uses the seal's checksums of whole row groups.
                 with pq.ParquetWriter(sink, wide, compression="zstd", write_page_checksum=True) as writer:
                     for state, codec in logs:
-                        for runs in _grouped(self._runs(state.stream, codec)):
+                        for runs in _group_runs(self._runs(state.stream, codec)):
                             batches = [
-                                _widened(batch, wide, state.name, entry.first)
+                                _add_log_columns(batch, wide, state.name, entry.first)
                                 for entry, batch in runs
                                 if batch is not None
                             ]
-                            for entry in [entry for entry, _ in runs]:  # no name that keeps the last batch
+                            for entry in [entry for entry, _ in runs]:  # no variable keeps the last batch in memory
                                 located[state.stream].add(entry._replace(offset=group))
-                            runs.clear()  # not to be held while the next ones are made
+                            runs.clear()  # free the batches before the next ones are made
                             if batches:
-                                writer.write_batch(_taken(batches), row_group_size=GROUP_ROWS * 2)
+                                writer.write_batch(_concat_and_clear(batches), row_group_size=GROUP_ROWS * 2)
                                 group += 1
-            except pa.ArrowNotImplementedError:  # a type that Parquet does not have
+            except pa.ArrowNotImplementedError:  # a type that Parquet does not support
                 raise _Unfit(self._run[0]) from None
             places = seal(file, number)
             file.sync()
@@ -202,14 +206,14 @@ class _Compaction:
             file.close()
 
     def _runs(self, number: int, codec: Codec) -> Iterator[Run]:
-        """A log's rows in lots that follow each other without a hole, and the holes that are known."""
+        """Yield a log's rows in runs without a hole, and the numbers that were never written."""
         waiting: list[pa.RecordBatch] = []
         lot = IndexEntry(0, 0, 0, 0, END_OF_TIME, BEGINNING)
         size = 0
         for piece, batch in self._pieces(number, codec):
             apart = batch is None or piece.first != lot.first + lot.rows
             if waiting and (apart or lot.rows + piece.rows > GROUP_ROWS or size >= GROUP_BYTES):
-                yield lot, _taken(waiting)
+                yield lot, _concat_and_clear(waiting)
                 size = 0
             if batch is None:
                 yield piece, None
@@ -222,16 +226,16 @@ class _Compaction:
             waiting.append(batch)
             size += piece.size
         if waiting:
-            yield lot, _taken(waiting)
+            yield lot, _concat_and_clear(waiting)
 
     def _pieces(self, number: int, codec: Codec) -> Iterator[Run]:
-        """The rows of a log that are not trimmed, in batches, none too long; None for rows that were never written."""
+        """Yield a log's rows that are not trimmed, at most `GROUP_ROWS` each; None for numbers never written."""
         start = self._firsts[number]
         for segment in self._run:
             entries = segment.entries(number)
             if entries is None:
                 continue
-            with closing(segment.joined(entries, entries.after(start), len(entries), number, codec)) as reads:
+            with closing(segment.read_joined(entries, entries.after(start), len(entries), number, codec)) as reads:
                 for entry, batch, reason in reads:
                     self._turn()
                     if reason:
@@ -249,13 +253,15 @@ class _Compaction:
                             yield IndexEntry(0, size, at, rows, *codec.times(piece)), piece
 
     def _describe(self, part: Compacted, written: Sequence[_Written]) -> None:
-        """Fill in the places and the index, from what was written."""
+        """Fill in the part's places and its index from the files that were written."""
         for logs in self._files.values():
             for state, _ in logs:
                 shares = [s for segment in self._run if (s := segment.index.streams.get(state.stream)) is not None]
                 first = self._firsts[state.stream]
                 begin, next_ = max(shares[0].begin, first), max(max(s.next for s in shares), first)
-                stream = part.index.state(shares[-1].state._replace(name=state.name, schema=state.schema, first=first))
+                stream = part.index.set_state(
+                    shares[-1].state._replace(name=state.name, schema=state.schema, first=first)
+                )
                 stream.begin, stream.next = begin, next_
         groups: list[Place] = []
         footers: list[Place] = []
@@ -279,21 +285,21 @@ class _Compaction:
         part.places = Places.of([*groups, *footers])
 
     def _verify(self, part: Compacted, state: LogState, codec: Codec) -> None:
-        """Compare what the files give with what the segments gave; `StorageError` where it is not the same."""
+        """Compare the rows in the files with those in the segments. Raises `StorageError` if they differ."""
         entries = part.entries(state.stream)
         assert entries is not None
         reads = part.read(entries, 0, len(entries), state.stream, codec)
         for entry, batch in self._runs(state.stream, codec):
             at, copy, reason = next(reads, Read(entry, None, "too few rows"))
-            same = batch is copy if batch is None or copy is None else _same(batch, copy)
+            same = batch is copy if batch is None or copy is None else _equal(batch, copy)
             if reason or not same or (entry.first, entry.rows) != (at.first, at.rows):
-                raise _changed(state, entry, reason or "other values")
-            del batch, copy  # not to be held while the next ones are read
+                raise _verification_error(state, entry, reason or "other values")
+            del batch, copy  # free them before the next ones are read
         if (more := next(reads, None)) is not None:
-            raise _changed(state, more.entry, "too many rows")
+            raise _verification_error(state, more.entry, "too many rows")
 
 
-def _changed(state: LogState, entry: IndexEntry, why: str) -> StorageError:
+def _verification_error(state: LogState, entry: IndexEntry, why: str) -> StorageError:
     return StorageError(
         f"rows {entry.first} to {entry.last} came back changed from Parquet: {why}",
         where=state.name,
@@ -301,14 +307,17 @@ def _changed(state: LogState, entry: IndexEntry, why: str) -> StorageError:
     )
 
 
-def _taken(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All of them as one, which may be large: nothing of them is held here, and one alone is not copied."""
+def _concat_and_clear(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return all `batches` as one, and clear the list, so that it keeps no copy in memory. One batch is not copied."""
     taken, batches[:] = tuple(batches), ()
     return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
 
 
-def _grouped(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Runs of one log that share a row group. Each group takes 6 kB of whoever opens the file, however few its rows."""
+def _group_runs(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """Yield the runs of one log that share a row group.
+
+    Each row group costs a reader 6 kB of memory when it opens the file, even with few rows, so runs are combined.
+    """
     group: list[Run] = []
     rows = size = 0
     for entry, batch in runs:
@@ -324,12 +333,12 @@ def _grouped(runs: Iterable[Run]) -> Iterator[list[Run]]:
         yield group
 
 
-def _widened(batch: pa.RecordBatch, schema: pa.Schema, name: str, first: int) -> pa.RecordBatch:
+def _add_log_columns(batch: pa.RecordBatch, schema: pa.Schema, name: str, first: int) -> pa.RecordBatch:
     names = pa.repeat(pa.scalar(name), batch.num_rows)
     numbers = pa.array(range(first, first + batch.num_rows), pa.uint64())
     return pa.RecordBatch.from_arrays([names, numbers, *batch.columns], schema=schema)
 
 
-def _same(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-    """Whether two batches have the same values; NaN is the same as NaN, which `equals` denies."""
+def _equal(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    """Return whether two batches have the same values. Unlike `equals`, this takes NaN as equal to NaN."""
     return bool(one.equals(other)) or repr(one.to_pylist()) == repr(other.to_pylist())

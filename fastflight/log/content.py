@@ -1,7 +1,8 @@
-"""What a record's body says: batches as Arrow IPC messages, and the state of a log.
+"""The content of a record's body: a batch as Arrow IPC messages, or the state of a log.
 
-A batch is its encapsulated message; one with dictionary columns is preceded by the messages of its dictionaries, so
-that each record can be read without any other. A state is two numbers, the log's name, and its schema's message.
+A batch is stored as its encapsulated message. If it has dictionary columns, the messages of its dictionaries come
+first, so that each record can be read without any other. A state is stored as two numbers, the log's name, and the
+message of its schema.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from fastflight.log.record import MAX_BODY_BYTES
 
 TIME_COLUMN = "time"
 TIME_TYPE = pa.timestamp("us", "UTC")
-# A file name's worth. Recordings are named for devices, with a suffix.
+# As long as a file name may be. Recordings are named after devices, with a suffix.
 MAX_NAME_BYTES = 255
-# Up to here Python's own loop is faster than a call into Arrow (1 us against 8 us for a row).
+# Up to this many rows a Python loop is faster than a call into Arrow (1 us against 8 us for one row).
 FEW_ROWS = 100
 
 _STATE = struct.Struct("<QQI")
 
 
 class LogState(NamedTuple):
-    """A log as a segment names it: numbers below `first` are trimmed, `next` is the next one."""
+    """The state of a log as a segment stores it: numbers below `first` are trimmed, `next` is the next number."""
 
     first: int
     next: int
@@ -41,7 +42,7 @@ class LogState(NamedTuple):
 
 
 def stream_of(name: str) -> int:
-    """The number that stands for a log in records: the same in every segment, and found without any."""
+    """Return the number that identifies a log in records. It depends only on the name."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
@@ -51,14 +52,14 @@ def encode_state(state: LogState) -> bytes:
 
 
 def decode_state(body: bytes | memoryview) -> LogState:
-    """The state in a body whose checksum is right."""
+    """Return the state in a body whose checksum was verified."""
     first, next_, length = _STATE.unpack_from(body)
     at = _STATE.size + length
     return LogState(first, next_, str(body[_STATE.size : at], "utf-8"), bytes(body[at:]))
 
 
 class Codec:
-    """Batches of one schema to bodies and back. `RequestError` for a schema that no log can have."""
+    """Converts batches of one schema to bodies and back. Raises `RequestError` for a schema without a time column."""
 
     def __init__(self, schema: pa.Schema) -> None:
         index = schema.get_field_index(TIME_COLUMN)
@@ -66,7 +67,7 @@ class Codec:
             raise RequestError(
                 f"a log needs a column {TIME_COLUMN!r} of {TIME_TYPE}",
                 where="schema",
-                hint="It is what reading by time goes by",
+                hint="Reads by time use this column",
             )
         self.schema = schema
         self._time = index
@@ -79,7 +80,7 @@ class Codec:
         return self._prefix
 
     def encode(self, batch: pa.RecordBatch) -> memoryview:
-        """The body for `batch`; `DataError` where it is not of the schema, or too long."""
+        """Return the body for `batch`. Raises `DataError` if it has another schema or is too long."""
         if not batch.schema.equals(self.schema):
             raise DataError("the batch has another schema than the log", hint=_difference(batch.schema, self.schema))
         if self._dictionaries:
@@ -96,13 +97,13 @@ class Codec:
         return body
 
     def decode(self, body: pa.Buffer) -> pa.RecordBatch:
-        """The batch of a body whose checksum is right. Its columns lie in `body`, where no dictionary is."""
+        """Return the batch in a body whose checksum was verified. Without dictionaries its columns refer to `body`."""
         if self._dictionaries:
             return pa.ipc.open_stream(pa.py_buffer(self._prefix + body.to_pybytes())).read_next_batch()
         return pa.ipc.read_record_batch(body, self.schema)
 
     def decode_joined(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """The rows of several bodies as one batch, by few calls to Arrow."""
+        """Return the rows of several bodies as one batch, with few calls to Arrow."""
         if len(bodies) == 1:
             return self.decode(pa.py_buffer(bodies[0]))
         rows = pa.ipc.open_stream(pa.py_buffer(b"".join([self._prefix, *bodies]))).read_all()
@@ -110,7 +111,7 @@ class Codec:
         return batch
 
     def times(self, batch: pa.RecordBatch) -> tuple[int, int]:
-        """The earliest and the latest time in `batch`, in us UTC. `DataError` where one is missing."""
+        """Return the earliest and the latest time in `batch`, in us UTC. Raises `DataError` if a time is null."""
         column = batch.column(self._time)
         if column.null_count:
             raise DataError("a row has no time", where=TIME_COLUMN)
@@ -127,11 +128,11 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     return pa.types.is_dictionary(kind) or any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _difference(given: pa.Schema, wanted: pa.Schema) -> str:
-    for field in wanted:
-        index = given.get_field_index(field.name)
+def _difference(actual: pa.Schema, expected: pa.Schema) -> str:
+    for field in expected:
+        index = actual.get_field_index(field.name)
         if index < 0:
             return f"Column {field.name!r} is missing"
-        if not given.field(index).equals(field):
-            return f"Column {field.name!r} is {given.field(index).type}, and should be {field.type}"
-    return f"The columns should be {', '.join(wanted.names)}"
+        if not actual.field(index).equals(field):
+            return f"Column {field.name!r} is {actual.field(index).type}, and should be {field.type}"
+    return f"The columns should be {', '.join(expected.names)}"

@@ -1,7 +1,7 @@
-"""What the log needs of a file system: a seam small enough that a test can let every call of it fail.
+"""The file system interface of the log, small enough that a test can make each of its calls fail.
 
-A `Disk` is one folder, flat, and its errors are the system's `OSError`s. `LocalDisk` is the real one. `failure` turns
-an `OSError` into the typed error, and is the only place that does.
+A `Disk` is one folder without subfolders. It raises the system's `OSError`s. `LocalDisk` is the real one. `failure`
+converts an `OSError` to a `StorageError`, and is the only place that does.
 """
 
 from __future__ import annotations
@@ -16,58 +16,58 @@ from typing import Protocol
 
 from fastflight.errors import StorageError, StorageFull
 
-# Recordings are for the user who makes them alone.
+# Only the user who makes recordings may read them.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 OTHERS = 0o077
-# Endings of the files that a store and the leases make.
+# The endings of the files that a store and the leases create.
 OWN_ENDINGS = (".seg", ".idx", ".parts", ".parquet", ".lock", ".lease", ".new")
 # writev takes at most IOV_MAX (1024 on Linux and macOS) pieces.
 PIECES_PER_WRITE = 1024
 
 
 class File(Protocol):
-    """An open file. Writing appends; reading says where."""
+    """An open file. `write` appends; `read` takes an offset."""
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> int:
-        """Append pieces; may write fewer bytes than they have, and says how many."""
+        """Append `pieces` and return how many bytes were written, which may be fewer than they have."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer at the end of the file."""
+        """Return up to `size` bytes from `offset`; fewer at the end of the file."""
 
     def size(self) -> int:
-        """Bytes in the file now."""
+        """Return the number of bytes in the file."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes; the next write goes there."""
+        """Cut the file to `size` bytes; the next write appends there."""
 
     def sync(self) -> None:
-        """Return when all that was written is on the medium."""
+        """Return when all written data is on the medium."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
 
 
 class Disk(Protocol):
-    """One folder. Names hold no separators; a compacted part is a name too."""
+    """One folder. Names have no path separators."""
 
     def names(self) -> list[str]:
-        """Everything in the folder, sorted."""
+        """Return the names of all files in the folder, sorted."""
 
     def create(self, name: str) -> File:
-        """A new file, to write and read; `FileExistsError` where there is one."""
+        """Create a file to write and read. Raises `FileExistsError` if it exists."""
 
     def open(self, name: str, *, writing: bool = False) -> File:
-        """A file that is there."""
+        """Open an existing file."""
 
     def rename(self, old: str, new: str) -> None:
-        """Replace `new` by `old`, at once or not at all."""
+        """Rename `old` to `new` atomically, and replace `new` if it exists."""
 
     def remove(self, name: str) -> None:
         """Remove a file."""
 
     def sync_folder(self) -> None:
-        """Return when what was created, renamed and removed is so on the medium."""
+        """Return when all creations, renames and removals of files are on the medium."""
 
 
 class LocalFile:
@@ -84,7 +84,7 @@ class LocalFile:
     def read(self, offset: int, size: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self._descriptor, size, offset)
-        # Windows: a descriptor has one position, and each reader opens its own; the writer appends.
+        # On Windows a descriptor has one position. This is safe because each reader opens its own, and writes append.
         os.lseek(self._descriptor, offset, os.SEEK_SET)
         return os.read(self._descriptor, size)
 
@@ -95,7 +95,7 @@ class LocalFile:
         os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        # The size is what fdatasync writes of the metadata, and all that a reader needs.
+        # Of the metadata, fdatasync writes the file size, and a reader needs no more.
         getattr(os, "fdatasync", os.fsync)(self._descriptor)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class LocalFile:
 
 
 class LocalDisk:
-    """A folder of the operating system; made if it is not there."""
+    """A folder of the operating system, which must exist."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -130,7 +130,7 @@ class LocalDisk:
 
     def sync_folder(self) -> None:
         if os.name == "nt":
-            return  # A folder cannot be opened there; NTFS journals its entries.
+            return  # Windows cannot open a folder; NTFS journals its entries.
         descriptor = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -139,51 +139,55 @@ class LocalDisk:
 
 
 def make_private(folder: Path) -> bool:
-    """Make `folder` if it is missing, and keep other users out of it. Returns whether they are.
+    """Create `folder` if it is missing, and deny access to other users. Return whether they have no access to it.
 
-    A folder that holds other files too, or is somebody else's, keeps its mode: only the recordings in it change theirs.
+    A folder that has other files too, or belongs to another user, keeps its mode: then only the recordings in it are
+    made private.
     """
     try:
         folder.mkdir(mode=FOLDER_MODE, parents=True)
     except FileExistsError:
         if not folder.is_dir():
             raise
-    if os.name == "nt":  # rights are not in the mode there
+    if os.name == "nt":  # the mode does not control access on Windows
         return True
     names = os.listdir(folder)
     for name in names:
         if name.endswith(OWN_ENDINGS):
-            _tighten(folder / name, stat.S_ISREG, FILE_MODE)
+            _restrict(folder / name, stat.S_ISREG, FILE_MODE)
     if all(name.endswith(OWN_ENDINGS) for name in names):
-        _tighten(folder, stat.S_ISDIR, FOLDER_MODE)
+        _restrict(folder, stat.S_ISDIR, FOLDER_MODE)
     return not folder.stat().st_mode & OTHERS
 
 
-def _tighten(path: Path, is_kind: Callable[[int], bool], mode: int) -> None:
-    """Take rights from others, where that is possible."""
-    with contextlib.suppress(OSError):  # it is gone, or belongs to somebody else
-        there = os.lstat(path).st_mode
-        if is_kind(there) and there & OTHERS:
+def _restrict(path: Path, is_kind: Callable[[int], bool], mode: int) -> None:
+    """Set `mode` if other users have rights to `path`, and the system allows it."""
+    with contextlib.suppress(OSError):  # it is gone, or belongs to another user
+        present = os.lstat(path).st_mode
+        if is_kind(present) and present & OTHERS:
             os.chmod(path, mode)
 
 
 def write_all(file: File, pieces: Sequence[bytes | memoryview]) -> None:
-    """Append all of `pieces`, however few bytes the system takes at a time."""
-    left = list(pieces)
+    """Append all of `pieces`, in several writes if the system accepts fewer bytes at a time."""
+    rest = list(pieces)
     at = 0
-    while at < len(left):
-        written = file.write(left[at : at + PIECES_PER_WRITE])
+    while at < len(rest):
+        written = file.write(rest[at : at + PIECES_PER_WRITE])
         if written <= 0:
             raise OSError(errno.EIO, "the disk took no bytes")
-        while at < len(left) and written >= len(left[at]):
-            written -= len(left[at])
+        while at < len(rest) and written >= len(rest[at]):
+            written -= len(rest[at])
             at += 1
         if written:
-            left[at] = memoryview(left[at])[written:]
+            rest[at] = memoryview(rest[at])[written:]
 
 
 def write_new(disk: Disk, name: str, pieces: Sequence[bytes | memoryview]) -> None:
-    """Make `name` hold exactly `pieces`, or leave what was there: write beside it, sync, rename, sync the folder."""
+    """Replace the content of file `name` by `pieces`, or leave the file as it was.
+
+    Writes a temporary file, syncs it, renames it, and syncs the folder.
+    """
     temporary = name + TEMPORARY
     with contextlib.suppress(FileNotFoundError):
         disk.remove(temporary)
@@ -197,12 +201,12 @@ def write_new(disk: Disk, name: str, pieces: Sequence[bytes | memoryview]) -> No
     disk.sync_folder()
 
 
-# The ending of files that are not finished. Whoever opens the folder to write removes them.
+# The ending of unfinished files. The next writer that opens the folder removes them.
 TEMPORARY = ".new"
 
 
 def read_whole(disk: Disk, name: str) -> bytes:
-    """The bytes of a file that fits into memory."""
+    """Return the bytes of a file that fits into memory."""
     file = disk.open(name)
     try:
         size = file.size()
@@ -217,7 +221,7 @@ def read_whole(disk: Disk, name: str) -> bytes:
 
 
 def failure(error: OSError, doing: str, where: str = "") -> StorageError:
-    """The typed error for what the system said. Its own text stays out: it may hold a path of the host."""
+    """Return the `StorageError` for a system error. It omits the system's text, which may have a path of the host."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StorageFull(f"no room on the disk for {doing}", where=where, hint="Make room, or shorten the retention")
     reason = os.strerror(error.errno) if error.errno else "no reason given"

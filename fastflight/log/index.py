@@ -1,10 +1,12 @@
-"""Where the batches of each log lie within one part (a segment, or what it was compacted to).
+"""The index of one part (a segment or a compacted part): the position of each log's batches.
 
-An `Index` holds for each stream its state and its entries, in the order of their sequence numbers. It is written as a
-sidecar when a segment is closed, and derived from the part again when the sidecar is missing or damaged. A sidecar
-names every record: the batches of one log lie scattered among those of a thousand others, so that a sparse index would
-mean reading all of them. Opened again, an index reads its summary; the entries of a stream only when it is asked for:
-there are 600 kB of them for each GB of segments, and years of recordings may lie in a folder.
+A log is called a stream here, and has a number (`content.stream_of`). An `Index` has the state and the entries of each
+stream, in the order of their sequence numbers. It is written as a sidecar file when a segment is closed, and derived
+from the part again if the sidecar is missing or damaged. A sidecar lists every record. With a sparse index, reading one
+log would mean reading all records, because its batches are scattered among those of a thousand other logs.
+
+An index that is opened again reads only its summary. It reads the entries of a stream on demand, because there are
+600 kB of entries for each GB of segments, and a folder may have years of recordings.
 
     sidecar   magic 8, salt u64, covered u64, created i64, streams u32, damage u32,
               size of summary u32, its crc u32; summary: a row and a state for each stream, then the places of
@@ -31,22 +33,23 @@ _MAGIC = b"FFIDX 1\n"
 # offset, size, first, rows, first time, last time
 _STRIDE = 6
 _ENTRY_BYTES = _STRIDE * 8
-# Numbers are kept in 64 bits with a sign.
+# Numbers are stored in 64 bits with a sign.
 MAX_SEQ = 2**62
 
-# The earliest and the latest time there is, for ranges without an end.
+# The earliest and the latest possible time, for ranges without an end.
 BEGINNING = -(2**63)
 END_OF_TIME = 2**63 - 1
-# Numbers without rows have no times. These two say that the rows were lost, or that nobody was to keep any.
+# Numbers without rows have no times. These two values in place of the times tell why: the rows were lost, or recording
+# was paused.
 LOST = (END_OF_TIME, BEGINNING)
 PAUSE = (END_OF_TIME, BEGINNING + 1)
-# Stores of before 2026-11-22 do not tell the two apart. A pause between two servers ends at a multiple of this there
-# (docs/decisions/0020).
+# Stores written before 2026-11-22 do not distinguish the two. There, a pause between two servers ends at a multiple of
+# this (docs/decisions/0020).
 OLD_PAUSE_MULTIPLE = 1_000_000
 
 
 class IndexEntry(NamedTuple):
-    """One record: where it lies, the numbers and the times of its rows. `size` 0: rows that were never written."""
+    """One record: its place, and the numbers and times of its rows. `size` 0 means rows that were never written."""
 
     offset: int
     size: int
@@ -61,12 +64,12 @@ class IndexEntry(NamedTuple):
 
     @property
     def is_pause(self) -> bool:
-        """Numbers without rows of which none was lost: nobody was to keep any."""
+        """Whether the entry has no rows because recording was paused, so that none were lost."""
         return not self.size and (self.last_time == PAUSE[1] or not (self.last + 1) % OLD_PAUSE_MULTIPLE)
 
 
 class Entries:
-    """The records of one stream in one part, ascending. One thread adds; others read what was there when they asked."""
+    """The records of one stream in one part, in ascending order. One thread may add while others read."""
 
     def __init__(self, numbers: array[int] | None = None) -> None:
         self._numbers = array("q") if numbers is None else numbers
@@ -85,11 +88,11 @@ class Entries:
         self._numbers.extend(entry)
 
     def after(self, seq: int) -> int:
-        """The index of the first entry that reaches `seq` or beyond."""
+        """Return the index of the first entry whose last number is `seq` or above."""
         return bisect_right(range(len(self)), seq - 1, key=lambda i: self[i].last)
 
     def before(self, seq: int) -> int:
-        """The index after the last entry that starts below `seq`."""
+        """Return the index after the last entry whose first number is below `seq`."""
         return bisect_left(range(len(self)), seq, key=lambda i: self[i].first)
 
     def tobytes(self) -> bytes:
@@ -104,9 +107,9 @@ class Entries:
 
 @dataclass(slots=True)
 class LogIndex:
-    """What one part of a store holds of one log: the numbers from `begin` up to `next`, not included.
+    """One log within one part of a store: its numbers from `begin` up to, but not including, `next`.
 
-    `rows` and `bytes` are of batches only.
+    `rows` and `bytes` count batches only.
     """
 
     state: LogState
@@ -116,10 +119,10 @@ class LogIndex:
     bytes: int = 0
     first_time: int = END_OF_TIME
     last_time: int = BEGINNING
-    # Numbers in pauses; None while that is not known: the entries are not loaded.
+    # How many numbers are in pauses; None if unknown, because the entries are not loaded.
     paused: int | None = 0
     entries: Entries | None = field(default_factory=Entries)
-    # Where the entries lie in the sidecar, while they are not loaded.
+    # Offset, size and crc32 of the entries in the sidecar.
     stored: tuple[int, int, int] = (0, 0, 0)
 
     def add(self, entry: IndexEntry) -> None:
@@ -140,13 +143,13 @@ class Index:
 
     def __init__(self, salt: int = 0, created: int = 0) -> None:
         self.salt = salt
-        # When the part was begun, in us UTC of the host's clock; 0 where that is not known.
+        # When the part was created, in us UTC by the host's clock; 0 if unknown.
         self.created = created
         self.streams: dict[int, LogIndex] = {}
         self.damage: dict[tuple[int, int], None] = {}
 
-    def state(self, state: LogState) -> LogIndex:
-        """The stream of `state`, which says the newest of it; but what is trimmed stays so."""
+    def set_state(self, state: LogState) -> LogIndex:
+        """Add or update the stream of `state`, and return it. An update never lowers the first or the next number."""
         stream = self.streams.get(state.stream)
         if stream is None:
             stream = self.streams[state.stream] = LogIndex(state, state.next, state.next)
@@ -155,12 +158,12 @@ class Index:
             stream.next = max(stream.next, state.next)
         return stream
 
-    def nameless(self, number: int, first: int) -> LogIndex:
-        """A stream whose state was damaged. Another part, or whoever opens it, says its name."""
+    def add_unnamed(self, number: int, first: int) -> LogIndex:
+        """Add a stream whose state was damaged, and return it. Another part or `Store.open` supplies its name."""
         return self.streams.setdefault(number, LogIndex(LogState(0, 0, "", b""), first, first))
 
-    def damaged(self, offset: int, size: int) -> None:
-        """A place cannot be read: found when the part was opened, or when it was read."""
+    def add_damage(self, offset: int, size: int) -> None:
+        """Record a place that cannot be read."""
         self.damage[offset, size] = None
 
     @property
@@ -172,7 +175,7 @@ class Index:
         return sum(stream.rows for stream in self.streams.values())
 
     def encode(self, covered: int) -> Iterator[bytes]:
-        """The sidecar of a part of `covered` bytes. All entries must be loaded; their places are known then."""
+        """Yield the sidecar of a part of `covered` bytes. All entries must be loaded. Sets `LogIndex.stored`."""
         summary: list[bytes] = []
         runs: list[bytes] = []
         at = 0
@@ -197,13 +200,16 @@ class Index:
         yield from runs
 
     def release(self) -> None:
-        """Let go of the entries: the sidecar is written, and has them."""
+        """Free the entries. The sidecar must have been written: they are read from there on demand."""
         for stream in self.streams.values():
             stream.entries = None
 
     @classmethod
     def decode(cls, read: Callable[[int, int], bytes], covered: int | None = None) -> Index | None:
-        """The index in a sidecar, read by `read(offset, size)`; None where it is damaged, or not of `covered` bytes."""
+        """Return the index in a sidecar, which `read(offset, size)` reads.
+
+        Returns None if it is damaged, or if `covered` is given and the sidecar is of a part of another size.
+        """
         start = read(0, _HEADER.size)
         if len(start) < _HEADER.size:
             return None
@@ -223,12 +229,15 @@ class Index:
             stored = (runs + run, count * _ENTRY_BYTES, run_crc)
             index.streams[number] = LogIndex(state, begin, next_, rows, size, low, high, None, None, stored)
         for place in _DAMAGE.iter_unpack(text[at : at + damage * _DAMAGE.size]):
-            index.damaged(*place)
+            index.add_damage(*place)
         return index
 
 
 def stored_entries(stream: LogIndex, disk: Disk, name: str, origin: int = 0) -> Entries | None:
-    """The entries of `stream`, from its sidecar at `origin` of a file; None where they are damaged there, or gone."""
+    """Read the entries of `stream` from the sidecar, which begins at `origin` in file `name`.
+
+    Returns None if they are damaged or the file cannot be read.
+    """
     offset, size, crc = stream.stored
     try:
         file = disk.open(name)

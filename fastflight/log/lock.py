@@ -1,4 +1,4 @@
-"""One writer per folder: a lock of the operating system, which ends with its process, however that ends."""
+"""Locks of the operating system, which allow one writer per folder. They end when their process ends or is killed."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from fastflight.errors import BusyError
 from fastflight.log.disk import FILE_MODE, failure
 
 LOCK_NAME = "writer.lock"
-# Who holds it is told from the file; a name longer than this is cut.
+# The file has the name of the lock's holder, cut to this length.
 MAX_HOLDER_BYTES = 200
-# Windows locks ranges of bytes, and nobody can read a locked one: far behind the text.
+# Windows locks a range of bytes, and a locked byte cannot be read: lock one far behind the name.
 _LOCKED_BYTE = 1 << 20
 
 
 class FileLock:
-    """A locked file that says who locked it. `BusyError`, at once, where somebody else has."""
+    """A locked file that has the name of its holder. Raises `BusyError` at once if another process holds the lock."""
 
     def __init__(self, path: Path, holder: str = "") -> None:
         text = f"{holder or 'a process'} (pid {os.getpid()} on {socket.gethostname()})"
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             if not _lock(self._descriptor, waiting=False):
-                told = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace").strip()
-                other = told or "another process"
+                name = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace").strip()
+                other = name or "another process"
                 raise BusyError(
-                    f"{other} writes it", holder=other, where=path.parent.name, hint="End it there, or read only"
+                    f"{other} is writing to it", holder=other, where=path.parent.name, hint="Stop it, or only read"
                 )
-            # Always as long, so that nothing of the one before is left: some file systems sync when one is emptied.
+            # The fixed length overwrites the name of the last holder. Truncating the file instead would sync it on some
+            # file systems.
             os.write(self._descriptor, text.encode()[:MAX_HOLDER_BYTES].ljust(MAX_HOLDER_BYTES))
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let it go. The file stays: removing it would let two processes lock two files of one name."""
+        """Release the lock. The file stays: if it were removed, two processes could lock two files of the same name."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -47,7 +48,7 @@ class FileLock:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait for the lock, and hold it for the length of the block: for changes that take a moment."""
+    """Wait for the lock and hold it during the block, for short changes."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
     except OSError as error:

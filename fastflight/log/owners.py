@@ -1,7 +1,7 @@
-"""Who has which device, kept in a folder that processes of one machine share.
+"""Leases of devices, in a folder that the processes of one computer share.
 
-A file per device holds the newest lease. It is read and replaced under a lock of the operating system, and survives
-whoever wrote it; the token in it only grows, also after the lease was released or ran out.
+One file per device has the newest lease. It is read and replaced under a lock of the operating system, and remains when
+the process that wrote it ends. The token in it only grows, even after the lease is released or expires.
 """
 
 from __future__ import annotations
@@ -37,50 +37,50 @@ class FolderOwners:
             raise failure(error, "opening the leases") from error
 
     def acquire(self, device: str, owner: str, seconds: float) -> Lease:
-        """Become the owner. `BusyError` names whoever is."""
+        """Become the owner for `seconds`. Raises `BusyError`, which names the present owner."""
         with locked(self._folder / "owners.lock"):
             newest = self._newest(device)
             if newest is not None and newest.until > self._clock():
-                raise _taken(newest, self._clock())
+                raise _busy_error(newest, self._clock())
             token = newest.token + 1 if newest is not None else 1
-            return self._put(Lease(device, owner, token, self._clock() + seconds))
+            return self._write(Lease(device, owner, token, self._clock() + seconds))
 
     def renew(self, lease: Lease, seconds: float) -> Lease:
-        """Go on owning; also a lease that ran out, where nobody took the device. `BusyError` where somebody did."""
+        """Extend the lease, even if it has expired. Raises `BusyError` if the device has a newer lease."""
         with locked(self._folder / "owners.lock"):
             newest = self._newest(lease.device)
             if newest is None or newest.token != lease.token or newest.owner != lease.owner:
-                raise _taken(newest or lease, self._clock())
-            return self._put(replace(lease, until=self._clock() + seconds))
+                raise _busy_error(newest or lease, self._clock())
+            return self._write(replace(lease, until=self._clock() + seconds))
 
     def release(self, lease: Lease) -> None:
-        """Stop owning. Does nothing where the lease is no longer the newest."""
+        """Give up the device. Does nothing if the device has a newer lease."""
         with locked(self._folder / "owners.lock"):
             newest = self._newest(lease.device)
             if newest is not None and newest.token == lease.token:
-                self._put(replace(newest, until=0.0))
+                self._write(replace(newest, until=0.0))
 
     def holder(self, device: str) -> Lease | None:
-        """The lease that holds now; None where the device is free."""
+        """Return the lease in force; None while the device is free."""
         newest = self._newest(device)
         return newest if newest is not None and newest.until > self._clock() else None
 
     def _newest(self, device: str) -> Lease | None:
         try:
-            return _lease(json.loads(read_whole(self._disk, _file_of(device))))
+            return _parse_lease(json.loads(read_whole(self._disk, _file_of(device))))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise failure(error, "reading the lease", device) from error
         except (ValueError, TypeError, OverflowError, RecursionError):
-            # Giving it away without its token could make two owners that look alike.
+            # A new lease without the old token could give two owners the same token.
             raise StorageError(
                 "the lease can not be read",
                 where=device,
                 hint="Make sure that nobody has the device, then remove its lease",
             ) from None
 
-    def _put(self, lease: Lease) -> Lease:
+    def _write(self, lease: Lease) -> Lease:
         try:
             write_new(self._disk, _file_of(lease.device), [json.dumps(asdict(lease)).encode()])
         except OSError as error:
@@ -88,9 +88,9 @@ class FolderOwners:
         return lease
 
 
-def _lease(given: Any) -> Lease:
-    """The lease in a file; `TypeError` for what is none."""
-    lease = Lease(**given)
+def _parse_lease(content: Any) -> Lease:
+    """Return the lease in the content of a file. Raises `TypeError` if it is not one."""
+    lease = Lease(**content)
     kinds = (("device", str), ("owner", str), ("token", int), ("until", int | float))
     if not all(isinstance(getattr(lease, name), kind) for name, kind in kinds) or not math.isfinite(lease.until):
         raise TypeError("not a lease")
@@ -102,10 +102,10 @@ def _file_of(device: str) -> str:
     return f"{name}.lease"
 
 
-def _taken(lease: Lease, now: float) -> BusyError:
-    left = max(lease.until - now, 0)
+def _busy_error(lease: Lease, now: float) -> BusyError:
+    seconds = max(lease.until - now, 0)
     return BusyError(
-        f"{lease.owner} has it for another {left:.0f} s",
+        f"{lease.owner} has it for another {seconds:.0f} s",
         holder=lease.owner,
         where=lease.device,
         hint="Wait until it is released, or until the lease ends",

@@ -1,11 +1,12 @@
-"""What a folder holds, told from the names in it, and what the parts together say of a log.
+"""Finds the parts in a store's folder by their file names, and combines the indexes of the parts for one log.
 
-    000000000007-89abcdef01234567.seg    a segment, by ordinal and salt; its .idx is its sidecar
-    000000000003-000000000006.parts      the index of a compacted part, which replaces those segments
-    000000000003-000000000006.1of2.parquet   its rows, a file per schema
+    000000000007-89abcdef01234567.seg    a segment, with its ordinal and salt; the .idx file is its sidecar
+    000000000003-000000000006.parts      the index of a compacted part, which replaces these segments
+    000000000003-000000000006.1of2.parquet   rows of the compacted part, one file per schema
 
-Anything that ends in `.new` was never finished. Where a compacted part has its index, the segments that it replaces are
-on their way out; until then its files are.
+A file that ends in `.new` is unfinished. If a compacted part has its index file, the segments that it replaces are
+leftovers. If it has none, its Parquet files are leftovers as long as one of them is missing or one of the segments
+exists.
 """
 
 from __future__ import annotations
@@ -19,41 +20,46 @@ from fastflight.log.disk import TEMPORARY, Disk
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries
 from fastflight.log.reading import Snapshot, StorePart
 from fastflight.log.record import SEGMENT_HEADER
-from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, named, scanned, sidecar_name
+from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, parse_segment_name, scan_segment, sidecar_name
 
 
 def load_parts(disk: Disk, *, writing: bool, known: Sequence[StorePart] = ()) -> list[StorePart]:
-    """The parts in order. `writing`: leftovers are removed. Segments that are `known` are not read again."""
+    """Return the parts of a folder, in order. With `writing`, remove leftovers.
+
+    A segment in `known` that has only grown is not scanned from its beginning: the new records are added to its index.
+    """
     names = disk.names()
     compacted = find_compacted(disk, names)
     covered = [(part.ordinal, part.last_ordinal) for part in compacted]
     segments = [name for name in names if SEGMENT_NAME.fullmatch(name)]
-    live = [name for name in segments if not any(first <= named(name)[0] <= last for first, last in covered)]
+    live = [
+        name for name in segments if not any(first <= parse_segment_name(name)[0] <= last for first, last in covered)
+    ]
     while writing and live and _is_empty(disk, live[-1]):
-        # Left before any row was kept in it. It must go, not only be passed over: its ordinal is given again.
+        # The writer stopped before it wrote a row. Remove the file, because its ordinal is used again.
         disk.remove(live.pop())
         names = disk.names()
     if writing:
-        _clean(disk, names, compacted, live)
+        _remove_leftovers(disk, names, compacted, live)
     parts: list[StorePart] = list(compacted)
-    again = {part.name: part for part in known if isinstance(part, Segment)}
+    known_segments = {part.name: part for part in known if isinstance(part, Segment)}
     for name in live:
-        part = again.get(name)
+        part = known_segments.get(name)
         if part is not None and grow(part):
             parts.append(part)
         else:
-            # The last one has no sidecar that could be trusted: it may have grown.
-            parts.append(scanned(disk, name, closed=False) if name == live[-1] else load(disk, name))
+            # The last segment may have grown, so a sidecar of it cannot be trusted.
+            parts.append(scan_segment(disk, name, closed=False) if name == live[-1] else load(disk, name))
     return sorted(parts, key=lambda part: part.ordinal)
 
 
 def damage_of(parts: Sequence[StorePart]) -> list[Damage]:
-    """Places that cannot be read, as far as is known."""
+    """Return the places that are known to be damaged."""
     return [Damage(part.name, offset, size) for part in parts for offset, size in part.index.damage]
 
 
-def kept(snapshot: Snapshot, number: int) -> LogStatistics:
-    """The rows of a log that reading would give, damage aside."""
+def log_statistics(snapshot: Snapshot, number: int) -> LogStatistics:
+    """Return the statistics of a log: the rows that reading would return if nothing is damaged."""
     rows = size = lost = 0
     following = snapshot.first
     first_time, last_time = END_OF_TIME, BEGINNING
@@ -71,9 +77,9 @@ def kept(snapshot: Snapshot, number: int) -> LogStatistics:
         entries = part.entries(number)
         for entry in entries or Entries():
             if entry.last >= snapshot.first:
-                there = entry.last + 1 - max(entry.first, snapshot.first)
-                rows, size = rows + (there if entry.size else 0), size + entry.size
-                lost -= there if entry.size or entry.is_pause else 0
+                count = entry.last + 1 - max(entry.first, snapshot.first)
+                rows, size = rows + (count if entry.size else 0), size + entry.size
+                lost -= count if entry.size or entry.is_pause else 0
     timed = first_time <= last_time
     return LogStatistics(
         rows,
@@ -88,7 +94,7 @@ def kept(snapshot: Snapshot, number: int) -> LogStatistics:
 
 
 def _paused(part: StorePart, number: int) -> int:
-    """How many numbers of a log are in pauses of a part. Its entries are loaded for that once, if it has any holes."""
+    """Return how many numbers of a log are in pauses of a part. Loads the entries once, if the log has holes there."""
     stream = part.index.streams[number]
     if stream.next - stream.begin == stream.rows:
         return 0
@@ -98,7 +104,7 @@ def _paused(part: StorePart, number: int) -> int:
 
 
 def extents(snapshot: Snapshot, number: int, wanted: Range) -> list[Extent]:
-    """Where the rows of a range are, part by part. Parts without any are left out."""
+    """Return an extent for each part that has rows of the range."""
     low = max(snapshot.first, wanted.from_seq or 0)
     high = snapshot.next if wanted.until_seq is None else min(snapshot.next, wanted.until_seq + 1)
     start = BEGINNING if wanted.from_time is None else wanted.from_time
@@ -114,9 +120,9 @@ def extents(snapshot: Snapshot, number: int, wanted: Range) -> list[Extent]:
         rows, size = stream.rows, stream.bytes
         if first > stream.begin or last < stream.next - 1:
             entries = part.entries(number) or Entries()
-            held = [entries[i] for i in range(entries.after(first), entries.before(last + 1)) if entries[i].size]
-            rows = sum(min(entry.last, last) + 1 - max(entry.first, first) for entry in held)
-            size = sum(entry.size for entry in held)
+            batches = [entries[i] for i in range(entries.after(first), entries.before(last + 1)) if entries[i].size]
+            rows = sum(min(entry.last, last) + 1 - max(entry.first, first) for entry in batches)
+            size = sum(entry.size for entry in batches)
         if rows:
             found.append(Extent(first, last, rows, size))
     return found
@@ -130,12 +136,12 @@ def _is_empty(disk: Disk, name: str) -> bool:
         file.close()
 
 
-def _clean(disk: Disk, names: Sequence[str], compacted: Sequence[Compacted], live: Sequence[str]) -> None:
-    wanted = {name for part in compacted for name in part.files} | {
+def _remove_leftovers(disk: Disk, names: Sequence[str], compacted: Sequence[Compacted], live: Sequence[str]) -> None:
+    in_use = {name for part in compacted for name in part.files} | {
         name for segment in live for name in (segment, sidecar_name(segment))
     }
     for name in names:
         ours = SEGMENT_NAME.fullmatch(name) or PARQUET_NAME.fullmatch(name) or name.endswith((".idx", TEMPORARY))
-        if ours and name not in wanted:
+        if ours and name not in in_use:
             with contextlib.suppress(OSError):
                 disk.remove(name)

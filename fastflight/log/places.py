@@ -1,9 +1,9 @@
-"""Where the row groups of Parquet files lie, and their footers, each with the crc32 of its bytes.
+"""The places of row groups and footers in Parquet files, each with the crc32 of its bytes.
 
-A file is sealed: the same crc32s lie in it before the footer, where Parquet allows for bytes that no reader looks at.
-So it can be believed without any other file.
+The same checksums are stored in the file itself, as a seal before the footer, where Parquet readers ignore extra bytes.
+So the file can be verified without any other file.
 
-    seal      crc32 u32 of each row group, of the footer; then how many u32, crc32 u32 of all before it here, magic 8
+    seal      crc32 u32 of each row group and of the footer; their count u32; crc32 u32 of the seal so far; magic 8
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Many of them, as they are stored: a GB of recordings has hundreds, which as objects take eight times as much."""
+    """A packed sequence of `Place`. A GB of recordings has hundreds; as objects they take eight times the memory."""
 
     __slots__ = ("packed",)
 
     def __init__(self, packed: bytes = b"") -> None:
-        """`struct.error` for bytes that are not a whole number of places."""
+        """Raises `struct.error` for bytes that are not a whole number of places."""
         if len(packed) % _PLACE.size:
             raise struct.error("not a whole number of places")
         self.packed = packed
@@ -54,8 +54,8 @@ class Places:
         return cls(b"".join(_PLACE.pack(*place) for place in places))
 
     @staticmethod
-    def bytes_of(count: int) -> int:
-        """What so many take."""
+    def packed_size(count: int) -> int:
+        """Return the packed size of `count` places."""
         return count * _PLACE.size
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Places:
 
 
 def seal(file: File, number: int) -> list[Place]:
-    """Seal a Parquet file that was just written: its row groups, and its footer."""
+    """Insert the seal into a new Parquet file. Return the places of its row groups, then of its footer."""
     start, footer = _footer(file)
     groups = [(at, size, crc32(read_exactly(file, at, size))) for at, size in _row_groups(footer, start)]
     sums = b"".join(_SUM.pack(crc) for *_, crc in groups) + _SUM.pack(crc32(footer))
@@ -83,8 +83,11 @@ def seal(file: File, number: int) -> list[Place]:
     return [*places, Place(number, FOOTER, start + len(sums), len(footer), crc32(footer))]
 
 
-def sealed(file: File, number: int) -> list[Place]:
-    """The row groups and the footer of a sealed file; `ArrowInvalid` where seal or footer is not as it was written."""
+def read_seal(file: File, number: int) -> list[Place]:
+    """Return the places of a sealed file's row groups, then of its footer.
+
+    Raises `ArrowInvalid` if the seal or the footer is damaged.
+    """
     start, footer = _footer(file)
     end = start - _SEAL_END.size
     count, crc, magic = _SEAL_END.unpack(read_exactly(file, end, _SEAL_END.size))
@@ -92,16 +95,16 @@ def sealed(file: File, number: int) -> list[Place]:
     sums = read_exactly(file, begin, end + _SUM.size - begin) if begin >= 0 else b""
     if magic != _SEAL_MAGIC or crc32(sums) != crc:
         raise pa.ArrowInvalid("no seal before the footer")
-    *of_groups, of_footer = (crc for (crc,) in _SUM.iter_unpack(sums[: -_SUM.size]))
-    if crc32(footer) != of_footer:
+    *group_crcs, footer_crc = (crc for (crc,) in _SUM.iter_unpack(sums[: -_SUM.size]))
+    if crc32(footer) != footer_crc:
         raise pa.ArrowInvalid("another footer than was sealed")
-    groups = zip(_row_groups(footer, end), of_groups, strict=True)
+    groups = zip(_row_groups(footer, end), group_crcs, strict=True)
     places = [Place(number, group, *place, crc) for group, (place, crc) in enumerate(groups)]
-    return [*places, Place(number, FOOTER, start, len(footer), of_footer)]
+    return [*places, Place(number, FOOTER, start, len(footer), footer_crc)]
 
 
 def _footer(file: File) -> tuple[int, bytes]:
-    """Where the footer of a file begins, and its bytes, to the end of the file."""
+    """Return where the footer of a file begins, and the bytes from there to the end of the file."""
     size = file.size()
     length, _ = _PARQUET_END.unpack(read_exactly(file, size - _PARQUET_END.size, _PARQUET_END.size))
     start = size - _PARQUET_END.size - length
@@ -111,7 +114,7 @@ def _footer(file: File) -> tuple[int, bytes]:
 
 
 def _row_groups(footer: bytes, end: int) -> Iterator[tuple[int, int]]:
-    """Where each row group begins, and its size."""
+    """Yield the offset and the size of each row group."""
     metadata = pq.read_metadata(pa.BufferReader(footer))
     for group in range(metadata.num_row_groups):
         columns = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]

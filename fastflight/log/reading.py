@@ -1,7 +1,7 @@
-"""Reading a log out of the parts that hold it: what is there in order, and what is not by its numbers.
+"""Reads a log from the parts that have its rows. Yields the rows in order, and reports missing numbers.
 
-A part may go while it is read, because it was compacted or let go of: reading then looks again, and goes on at the
-number where it was.
+A part may be removed during a read, because it was compacted or deleted by retention. Reading then takes a new snapshot
+and continues at the same number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fastflight.log.segment import Read
 
 
 class StorePart(Protocol):
-    """A part of a store, in the order of appends: a segment, or the file that segments were compacted to."""
+    """A part of a store: a segment, or the files that segments were compacted to. Parts are in the order of appends."""
 
     index: Index
 
@@ -34,25 +34,25 @@ class StorePart(Protocol):
 
     @property
     def files(self) -> list[str]:
-        """Its files; with the first one gone it is gone."""
+        """The names of its files. The part does not exist without the first one."""
 
     @property
     def name(self) -> str:
-        """The first of its files."""
+        """The name of its first file."""
 
     @property
     def size(self) -> int:
-        """What its files take."""
+        """The size of its data, in bytes."""
 
     def entries(self, number: int) -> Entries | None:
-        """The entries of a stream; None where it has none here."""
+        """Return the entries of a stream; None if it has none here."""
 
     def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
-        """What became of `entries[start:stop]`."""
+        """Yield a `Read` for each of `entries[start:stop]`: its batch, or the reason why it cannot be read."""
 
 
 class Snapshot(NamedTuple):
-    """A log as it was at one moment: where it is kept, the first number that is not trimmed, the next one."""
+    """A log at one moment: its parts, the first number that is not trimmed, and the next number."""
 
     parts: list[StorePart]
     first: int
@@ -60,30 +60,33 @@ class Snapshot(NamedTuple):
 
 
 class View(Protocol):
-    """Whoever knows the parts."""
+    """Knows the parts of a store: a `Store` or a `StoreReader`."""
 
     def snapshot(self, number: int) -> Snapshot:
-        """How a log stands now."""
+        """Return the present snapshot of a log."""
 
 
 T = TypeVar("T")
-# A part may go between the listing and the look at it: whoever compacts does not wait for us. Then look again.
-LOOKS = 5
+# A compaction may remove a part between the listing of the folder and the opening of a file. Then list again.
+READ_ATTEMPTS = 5
 
 
-def looked(look: Callable[[], T]) -> T:
-    """What `look` gives, which looks at files; `StorageError` where the disk fails it."""
-    for left in reversed(range(LOOKS)):
+def retry_missing(read: Callable[[], T]) -> T:
+    """Return the result of `read`, which reads files. Call it again if a file is missing.
+
+    Raises `StorageError` if the disk fails, or a file is missing at each attempt.
+    """
+    for left in reversed(range(READ_ATTEMPTS)):
         try:
-            return look()
+            return read()
         except OSError as error:
             if not left or not isinstance(error, FileNotFoundError):
                 raise failure(error, "reading the recordings") from error
-    raise AssertionError("the last look returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 class LogReading:
-    """One pass over a log. `cursor` is the number that comes next."""
+    """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers."""
 
     def __init__(self, view: View, number: int, codec: Codec, wanted: Range) -> None:
         self._view = view
@@ -93,8 +96,9 @@ class LogReading:
         self._until = END_OF_TIME if wanted.until_time is None else wanted.until_time
         self._timed = wanted.from_time is not None or wanted.until_time is not None
         self._wanted = wanted
+        # The number to read next.
         self._cursor = max(wanted.from_seq or 0, 0)
-        # With a time range: holes count that lie next to rows in it.
+        # With a time range, only holes next to rows in the range are reported. These wait for such a row.
         self._holes: list[Missing] = []
         self._inside = not self._timed
 
@@ -109,7 +113,7 @@ class LogReading:
                 self._cursor = min(snapshot.first, stop)
             for part in snapshot.parts:
                 if part.name in gone:
-                    continue  # Looked for twice: somebody removed it. Its rows are found missing.
+                    continue  # Missing in two snapshots: its file was deleted. Its rows are reported as missing.
                 try:
                     yield from self._part(part, stop)
                 except FileNotFoundError:
@@ -128,7 +132,7 @@ class LogReading:
         if stream is None or stream.next <= self._cursor or stream.begin >= stop:
             return
         if self._timed and not self._overlaps(stream.first_time, stream.last_time):
-            yield from self._pass(part, stream.begin, min(stream.next, stop))
+            yield from self._skip(part, stream.begin, min(stream.next, stop))
             return
         entries = part.entries(self._number)
         if entries is None:
@@ -137,7 +141,7 @@ class LogReading:
         while i < j:
             entry = entries[i]
             if self._timed and not self._overlaps(entry.first_time, entry.last_time) and entry.size:
-                yield from self._pass(part, entry.first, min(entry.last + 1, stop))
+                yield from self._skip(part, entry.first, min(entry.last + 1, stop))
                 i += 1
                 continue
             end = i + 1
@@ -165,7 +169,7 @@ class LogReading:
         self._cursor = last + 1
 
     def _rows(self, batch: pa.RecordBatch, entry: IndexEntry) -> Iterator[NumberedRows | Missing]:
-        """The rows of `batch`, which starts at the cursor, that are in the time range: runs of neighbours."""
+        """Yield the rows of `batch` that are in the time range, in runs. `batch` starts at the cursor."""
         if entry.first_time >= self._from and entry.last_time < self._until:
             self._inside = True
             yield from self._flush()
@@ -186,8 +190,8 @@ class LogReading:
                 yield NumberedRows(self._cursor + at, batch.slice(at, end - at))
             at = end
 
-    def _pass(self, part: StorePart, first: int, end: int) -> Iterator[Missing]:
-        """Go over rows that are not in the time range."""
+    def _skip(self, part: StorePart, first: int, end: int) -> Iterator[Missing]:
+        """Move the cursor to `end`, over rows that are not in the time range."""
         if first > self._cursor:
             yield from self._hole(first - 1, "damaged", part.name)
         self._holes.clear()
@@ -195,7 +199,7 @@ class LogReading:
         self._cursor = max(self._cursor, end)
 
     def _hole(self, last: int, reason: Reason, where: str = "") -> Iterator[Missing]:
-        """Numbers from the cursor to `last` that no row has."""
+        """Report the numbers from the cursor to `last` as missing, and move the cursor behind them."""
         hole = Missing(self._cursor, last, reason, where)
         self._cursor = last + 1
         if self._inside:

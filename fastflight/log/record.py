@@ -1,13 +1,13 @@
-"""How bytes lie in a segment: a header, then records, each on a multiple of 8 bytes.
+"""The binary format of a segment: a header, then records, each at a multiple of 8 bytes.
 
     segment   "FFLOG 1\\n"  salt u64  ordinal u64  created i64 (us UTC)  crc u32, zeros up to 64 bytes
     record    "FFr1"  header crc u32  kind u32  body crc u32  stream u64  first u64  rows u64  length u64
               first time i64  last time i64 (us UTC), then `length` bytes of body, zeros up to a multiple of 8
 
-All little endian. The crc32 of a record's header starts from the segment's salt and the record's offset, and covers the
-body's crc: bytes of another file, of another place, or of a recording of a recording never pass for a record here. The
-body has a crc of its own so that it is summed once, by whoever appends, and so that a header can be trusted, and its
-rows counted as lost, where the body is damaged.
+All integers are little endian. The crc32 of a record's header begins with the segment's salt and the record's offset,
+and covers the body's crc. So bytes of another file, from another place, or of a recording inside a recording are not
+mistaken for a record. The body has a separate crc for two reasons: it is computed only once, by the thread that
+appends; and if only the body is damaged, the header is still valid and its rows can be counted as lost.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from typing import NamedTuple
 from zlib import crc32
 
 ALIGNMENT = 8
-# A batch is held whole to be written and to be checked. Longer ones are refused: split them.
+# A batch is in memory as a whole to be written and to be verified. Longer ones are refused: split them.
 MAX_BODY_BYTES = 64 * 1024 * 1024
-# Records behind bytes that were inserted or cut out are looked for at most this far from where they were written.
+# If bytes were inserted into a file or cut out of it, the records behind them are searched at most this far from where
+# they were written.
 MAX_SHIFT = 1024 * 1024
-# Each distance that is tried costs a microsecond or less: for this many records whose distance cannot be found, a few
-# seconds in all.
+# The most records for which to search the distance in vain. Each distance that is tried costs a microsecond or less,
+# so this is a few seconds in all.
 MAX_STRAYS = 64
-# What a power cut kept from being written reads as zeros: more of them than a record ends in by itself, as a rule.
+# Data that was not written because of a power cut reads as zeros. A whole record rarely ends with this many zeros.
 UNWRITTEN_BYTES = 64
 
 SEGMENT_HEADER = struct.Struct("<8sQQqI28x")
@@ -38,18 +39,18 @@ _ZEROS = bytes(ALIGNMENT)
 
 
 class RecordKind(IntEnum):
-    """What a record holds. `first` and `rows` say which sequence numbers it speaks of."""
+    """The kind of a record. `first` and `rows` in its header are the sequence numbers that it is about."""
 
     # An encapsulated Arrow message: `rows` rows from `first`.
     BATCH = 1
-    # A log's name, schema, first kept and next number: self-contained segments need no manifest.
+    # A log's name, schema, first number that is not trimmed, and next number. With it, segments need no manifest.
     STATE = 2
-    # Numbers that whoever appended left out. Its times say whether rows were lost there (`index.LOST`, `PAUSE`).
+    # Numbers that an append left out. Its times tell whether rows were lost there (`index.LOST`, `PAUSE`).
     SKIP = 3
 
 
 class Header(NamedTuple):
-    """A record's header, checked."""
+    """A record's header, whose checksum was verified."""
 
     kind: int
     body_crc: int
@@ -68,7 +69,10 @@ class SegmentHeader(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A record in a buffer: its offset in the segment, its bytes with padding, its header; `intact`: the body's crc."""
+    """A record in a buffer: its offset in the segment, its size with padding, and its header.
+
+    `intact` tells whether the checksum of its body is right.
+    """
 
     offset: int
     size: int
@@ -82,7 +86,7 @@ def segment_header(salt: int, ordinal: int, created: int) -> bytes:
 
 
 def parse_segment_header(data: bytes) -> SegmentHeader | None:
-    """The header at the start of a segment; None where it is damaged or not there."""
+    """Return the header at the start of a segment; None if it is damaged or missing."""
     if len(data) < SEGMENT_HEADER.size:
         return None
     magic, salt, ordinal, created, crc = SEGMENT_HEADER.unpack_from(data)
@@ -92,12 +96,12 @@ def parse_segment_header(data: bytes) -> SegmentHeader | None:
 
 
 def record_size(length: int) -> int:
-    """Bytes of a record whose body has `length`."""
+    """Return the size of a record whose body has `length` bytes."""
     return RECORD_HEADER.size + length + -length % ALIGNMENT
 
 
 def frame(header: Header, body: bytes | memoryview, salt: int, offset: int) -> list[bytes | memoryview]:
-    """The record as it is written at `offset`."""
+    """Return the bytes of the record, to be written at `offset`, in pieces."""
     packed = RECORD_HEADER.pack(RECORD_MAGIC, 0, *header)
     crc = crc32(memoryview(packed)[8:], crc32(_SEAL.pack(salt, offset)))
     pieces: list[bytes | memoryview] = [packed[:4] + crc.to_bytes(4, "little") + packed[8:]]
@@ -109,7 +113,7 @@ def frame(header: Header, body: bytes | memoryview, salt: int, offset: int) -> l
 
 
 def parse_header(data: memoryview, at: int, salt: int, offset: int) -> Header | None:
-    """The header of the record at `data[at:]`, which lies at `offset` in its segment; None where none is intact."""
+    """Return the header of the record at `data[at:]`, which was written at `offset`; None if there is no intact one."""
     if len(data) - at < RECORD_HEADER.size:
         return None
     magic, crc, *fields = RECORD_HEADER.unpack_from(data, at)
@@ -122,7 +126,7 @@ def parse_header(data: memoryview, at: int, salt: int, offset: int) -> Header | 
 
 
 def find(data: memoryview, at: int, salt: int, offset: int) -> Found | None:
-    """The record that starts at `data[at:]`; None where its header is damaged or `data` ends within it."""
+    """Return the record that starts at `data[at:]`; None if its header is damaged or `data` ends within it."""
     header = parse_header(data, at, salt, offset)
     if header is None:
         return None
@@ -134,9 +138,9 @@ def find(data: memoryview, at: int, salt: int, offset: int) -> Found | None:
 
 
 def scan(data: bytes, salt: int, origin: int) -> Iterator[Found]:
-    """Every record in `data`, which lies at `origin` in its segment. What is between them was damaged, or torn.
+    """Yield every record in `data`, which begins at `origin` in its segment. Any record may be not `intact`.
 
-    After damage it goes on at the next header that is intact. The last record may be one that is not `intact`.
+    After damage the scan continues at the next intact header. Bytes between records are damaged or unfinished.
     """
     view = memoryview(data)
     at = 0
@@ -153,16 +157,16 @@ def scan(data: bytes, salt: int, origin: int) -> Iterator[Found]:
 
 
 class Shifted(NamedTuple):
-    """An intact record that lies `shift` bytes behind the place that it was written to; before it, if negative."""
+    """An intact record that is `shift` bytes behind the place where it was written; before it if negative."""
 
     found: Found
     shift: int
 
 
 def scan_shifted(data: bytes, salt: int, origin: int) -> Iterator[Shifted]:
-    """Intact records in `data` that do not lie where they were written: bytes before them were inserted or cut out.
+    """Yield the intact records in `data` that are not where they were written, because bytes were inserted or cut out.
 
-    The offset of each is where it lies now. `data` lies at `origin` in its segment and holds no record in its place.
+    `Found.offset` is the present offset. `data` begins at `origin` in its segment, and has no record at its own place.
     """
     view = memoryview(data)
     at = data.find(RECORD_MAGIC)
@@ -183,22 +187,22 @@ def scan_shifted(data: bytes, salt: int, origin: int) -> Iterator[Shifted]:
 
 
 def is_unfinished(tail: bytes, salt: int, offset: int) -> bool:
-    """Whether `tail`, which follows the last intact record of a segment, is what a write leaves that never finished.
+    """Return whether `tail`, which follows the last intact record of a segment, comes from an unfinished write.
 
-    That is the beginning of a record, or zeros where the rest of one was not written. Anything else was damaged later.
+    It does if it is the beginning of a record, or if the end of the record is zeros. Anything else is damage.
     """
-    there = len(tail.rstrip(b"\0"))
-    if there < RECORD_HEADER.size:
+    written = len(tail.rstrip(b"\0"))
+    if written < RECORD_HEADER.size:
         return True
     header = parse_header(memoryview(tail), 0, salt, offset)
     if header is None:
         return False
     size = record_size(header.length)
-    return size > len(tail) or there + UNWRITTEN_BYTES <= size
+    return size > len(tail) or written + UNWRITTEN_BYTES <= size
 
 
 def _is_sound(data: memoryview, at: int) -> bool:
-    """Whether a record at `data[at:]` has a sound body. The checksum of its header is not looked at."""
+    """Return whether a record at `data[at:]` has an intact body. The checksum of its header is not verified."""
     if len(data) - at < RECORD_HEADER.size:
         return False
     header = Header(*RECORD_HEADER.unpack_from(data, at)[2:])
@@ -209,7 +213,10 @@ def _is_sound(data: memoryview, at: int) -> bool:
 
 
 def _shift(data: memoryview, at: int, salt: int, position: int) -> int:
-    """How far behind the place it was written to the record at `data[at:]` lies, which is at `position`; 0: unknown."""
+    """Return how far the record at `data[at:]`, now at `position`, is behind the place where it was written.
+
+    Returns 0 if that is unknown.
+    """
     crc, rest = RECORD_HEADER.unpack_from(data, at)[1], data[at + 8 : at + RECORD_HEADER.size]
     first = max(position - MAX_SHIFT, SEGMENT_HEADER.size)
     for offset in range(first + -first % ALIGNMENT, position + MAX_SHIFT, ALIGNMENT):

@@ -1,7 +1,8 @@
 """Segments: files of records, written at the end and read anywhere.
 
-Reading copies. What was checked is then what is served, whatever happens to the file afterwards; and a bad sector is an
-`OSError` from `read`, where it would end the process if the file were mapped. Batches lie in the copy, uncopied.
+Reading copies the bytes into memory, for two reasons. The verified bytes stay the same, whatever happens to the file
+later. And a bad sector raises an `OSError` from `read`; if the file were mapped, it would kill the process. Batches
+refer to this copy and are not copied again.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from fastflight.log.record import (
     scan_shifted,
 )
 
-# The salt is in the name as well: damage to the header must not cost the segment.
+# The salt is also in the name, so that a damaged header does not make the whole segment unreadable.
 SEGMENT_NAME = re.compile(r"(\d{12})-([0-9a-f]{16})\.seg")
-# One read: enough for the speed of the disk, and what a batch that is kept holds in memory.
+# The size of one read: enough for the speed of the disk. A batch that is still referenced keeps this much in memory.
 SPAN_BYTES = 4 * 1024 * 1024
-# Reading over the records of others is cheaper than another call, up to here.
+# Up to this many bytes of other logs' records, reading over them is cheaper than another call.
 HOLE_BYTES = 64 * 1024
-# What is joined of small records: 256 of them take a megabyte as batches. Larger ones gain nothing by it.
+# The most small records to join: as separate batches, 256 of them take a megabyte. Joining larger ones gains nothing.
 JOINED_RECORDS = 256
 JOINED_BYTES = 1024 * 1024
-# A file that is scanned is read in such pieces; one that cannot be read, in such that a bad sector costs little else.
+# A file is scanned in pieces of this size. If one cannot be read, it is read by sectors, so that little else is lost.
 PIECE_BYTES = 1024 * 1024
 SECTOR_BYTES = 4096
 
@@ -48,8 +49,8 @@ def segment_name(ordinal: int, salt: int) -> str:
     return f"{ordinal:012d}-{salt:016x}.seg"
 
 
-def named(name: str) -> tuple[int, int]:
-    """The ordinal and the salt that a segment's name says."""
+def parse_segment_name(name: str) -> tuple[int, int]:
+    """Return the ordinal and the salt in a segment's name."""
     match = SEGMENT_NAME.fullmatch(name)
     assert match is not None
     return int(match[1]), int(match[2], 16)
@@ -60,7 +61,7 @@ def sidecar_name(name: str) -> str:
 
 
 class Read(NamedTuple):
-    """What became of an entry: its batch, or None and why."""
+    """The result of reading an entry: its batch, or None and the reason; no reason if it has no rows."""
 
     entry: IndexEntry
     batch: pa.RecordBatch | None
@@ -69,16 +70,16 @@ class Read(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """A part of the store: what its file says. `end` is after the last record that counts."""
+    """A segment of the store, with the index of its file. `end` is the offset after the last valid record."""
 
     disk: Disk
     name: str
     ordinal: int
     end: int
     index: Index = field(default_factory=Index)
-    # Places from which on records lie behind where they were written, each with how far (record.scan_shifted).
+    # Offsets from which on records are not where they were written, each with the distance (record.scan_shifted).
     shifts: list[tuple[int, int]] = field(default_factory=list)
-    # Nothing is written to it any more.
+    # Whether nothing more is written to it.
     closed: bool = False
 
     @property
@@ -87,7 +88,7 @@ class Segment:
 
     @property
     def files(self) -> list[str]:
-        """Its files; with the first one gone it is gone."""
+        """The names of its files. The part does not exist without the first one."""
         return [self.name, sidecar_name(self.name)]
 
     @property
@@ -95,37 +96,43 @@ class Segment:
         return self.end
 
     def entries(self, number: int) -> Entries | None:
-        """The entries of a stream; None where it has none here. Scans the file where its sidecar is damaged or gone."""
+        """Return the entries of a stream; None if it has none here.
+
+        Scans the file if its sidecar is damaged or missing.
+        """
         stream = self.index.streams.get(number)
         if stream is None:
             return None
         if stream.entries is None:
             stream.entries = stored_entries(stream, self.disk, sidecar_name(self.name))
         if stream.entries is None:
-            again = scanned(self.disk, self.name, closed=True)
-            self.index, self.shifts = again.index, again.shifts
+            scanned = scan_segment(self.disk, self.name, closed=True)
+            self.index, self.shifts = scanned.index, scanned.shifts
             stream = self.index.streams.get(number)
         return stream.entries if stream is not None else None
 
     def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
-        """The batches of `entries[start:stop]`. Opens the file, and closes it when the iterator is closed."""
+        """Yield the batches of `entries[start:stop]`. The file is open until the iterator ends or is closed."""
         with closing(self._bodies(entries, start, stop, number)) as bodies:
             for entry, body, reason in bodies:
                 yield Read(entry, codec.decode(body) if body is not None else None, reason)
 
-    def joined(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
-        """As `read`, but records whose rows follow each other come as one.
+    def read_joined(
+        self, entries: Entries, start: int, stop: int, number: int, codec: Codec
+    ) -> Generator[Read, None, None]:
+        """As `read`, but join small records whose rows follow each other without a hole into one batch.
 
-        A call to Arrow lets go of the interpreter's lock: where others want it, one for each small record takes 5 ms.
+        A call to Arrow releases the interpreter's lock. If other threads want the lock, a call for each small record
+        takes 5 ms.
         """
-        # Copies: a slice would keep all of the span that it was read with, which most of is others' records.
+        # Copies of the bodies: a slice would keep the whole span in memory, which is mostly records of other logs.
         lot: list[tuple[IndexEntry, bytes]] = []
         size = 0
         with closing(self._bodies(entries, start, stop, number)) as bodies:
             for entry, body, reason in bodies:
                 apart = body is None or (bool(lot) and entry.first != lot[-1][0].last + 1)
                 if lot and (apart or len(lot) == JOINED_RECORDS or size >= JOINED_BYTES):
-                    yield _joined(lot, codec)
+                    yield _decode_joined(lot, codec)
                     lot, size = [], 0
                 if body is None:
                     yield Read(entry, None, reason)
@@ -133,12 +140,12 @@ class Segment:
                     lot.append((entry, body.to_pybytes()))
                     size += entry.size
         if lot:
-            yield _joined(lot, codec)
+            yield _decode_joined(lot, codec)
 
     def _bodies(
         self, entries: Entries, start: int, stop: int, number: int
     ) -> Generator[tuple[IndexEntry, pa.Buffer | None, str], None, None]:
-        """Of each entry its record's body, whose checksum is right, or None and why."""
+        """Yield for each entry its record's body, whose checksum was verified, or None and the reason."""
         file = self.disk.open(self.name)
         try:
             while start < stop:
@@ -156,11 +163,11 @@ class Segment:
         try:
             data = read_exactly(file, origin, stored[-1].offset + stored[-1].size - origin) if stored else b""
         except OSError:
-            if len(span) > 1:  # a bad sector costs the record that it lies in
+            if len(span) > 1:  # read the records one by one, to lose only the one with the bad sector
                 for entry in span:
                     yield from self._read_span(file, [entry], number)
             else:
-                self.index.damaged(origin, span[0].size)
+                self.index.add_damage(origin, span[0].size)
                 yield span[0], None, f"{self.name} can not be read at byte {origin}"
             return
         view, buffer = memoryview(data), pa.py_buffer(data)
@@ -170,18 +177,18 @@ class Segment:
                 continue
             at = entry.offset - origin
             found = find(view, at, self.index.salt, entry.offset - self._shift(entry.offset))
-            if found is not None and _is(found, entry, number):
+            if found is not None and _matches(found, entry, number):
                 yield entry, buffer.slice(at + RECORD_HEADER.size, found.header.length), ""
             else:
-                self.index.damaged(entry.offset, entry.size)
+                self.index.add_damage(entry.offset, entry.size)
                 yield entry, None, f"{self.name} is damaged at byte {entry.offset}"
 
     def _shift(self, offset: int) -> int:
-        """How far behind the place it was written to a record at `offset` lies."""
+        """Return how far a record at `offset` is behind the place where it was written."""
         return next((shift for place, shift in reversed(self.shifts) if place <= offset), 0)
 
 
-def _joined(lot: list[tuple[IndexEntry, bytes]], codec: Codec) -> Read:
+def _decode_joined(lot: list[tuple[IndexEntry, bytes]], codec: Codec) -> Read:
     entries = [entry for entry, _ in lot]
     whole = IndexEntry(
         entries[0].offset,
@@ -194,7 +201,7 @@ def _joined(lot: list[tuple[IndexEntry, bytes]], codec: Codec) -> Read:
     return Read(whole, codec.decode_joined([body for _, body in lot]))
 
 
-def _is(found: Found, entry: IndexEntry, number: int) -> bool:
+def _matches(found: Found, entry: IndexEntry, number: int) -> bool:
     header = found.header
     return (
         found.intact
@@ -206,7 +213,7 @@ def _is(found: Found, entry: IndexEntry, number: int) -> bool:
 
 
 def _span(entries: Entries, start: int, stop: int) -> list[IndexEntry]:
-    """Entries from `start` on that are read at once: near to each other, and not too many bytes together."""
+    """Return the entries from `start` on to read in one call: near to each other, and within `SPAN_BYTES`."""
     span: list[IndexEntry] = []
     begin = end = -1
     for i in range(start, stop):
@@ -229,7 +236,7 @@ def read_exactly(file: File, offset: int, size: int) -> bytes:
 
 
 def read_damaged(file: File, start: int, stop: int) -> bytes:
-    """All bytes from `start` to `stop`, zeros for those that cannot be read."""
+    """Return all bytes from `start` to `stop`, with zeros for those that cannot be read."""
     pieces: list[bytes] = []
     while start < stop:
         size = min(PIECE_BYTES, stop - start)
@@ -256,33 +263,33 @@ def _by_sectors(file: File, start: int, stop: int) -> bytes:
     return b"".join(pieces)
 
 
-def scanned(disk: Disk, name: str, *, closed: bool) -> Segment:
-    """A segment as its bytes say; `index.damage` is what is broken before `end`.
+def scan_segment(disk: Disk, name: str, *, closed: bool) -> Segment:
+    """Build a segment from the bytes of its file; `index.damage` has the damaged places before `end`.
 
-    `closed`: nothing is written to it any more, and `end` is that of the file. Else `end` is after the last intact
-    record, where writing goes on: what follows is a write under way, or one that never finished. Where it is neither,
-    the segment is damaged there, and closed as well.
+    With `closed`, nothing more is written to it, and `end` is the end of the file. Otherwise `end` is after the last
+    intact record, where writing continues. The bytes after it belong to a write that runs or was not finished. If they
+    do not look like one, the segment is damaged there, and is closed as well.
     """
     file = disk.open(name)
     try:
         size = file.size()
         header = parse_segment_header(read_damaged(file, 0, min(size, SEGMENT_HEADER.size)))
-        ordinal, salt = named(name)
+        ordinal, salt = parse_segment_name(name)
         segment = Segment(disk, name, ordinal, min(size, SEGMENT_HEADER.size), Index(salt), closed=closed)
         if header is not None and header[:2] == (salt, ordinal):
             segment.index.created = header.created
         elif size > SEGMENT_HEADER.size:
-            segment.index.damaged(0, SEGMENT_HEADER.size)
+            segment.index.add_damage(0, SEGMENT_HEADER.size)
         broken, tail = _scan(file, segment, size)
         if segment.shifts or not is_unfinished(tail, salt, segment.end):
             segment.closed = True
         if segment.closed:
             for found in broken:
-                take(segment, found.offset, found.size, found.header, None)
+                add_record(segment, found.offset, found.size, found.header, None)
             if segment.end < size:
-                segment.index.damaged(segment.end, size - segment.end)
+                segment.index.add_damage(segment.end, size - segment.end)
                 segment.end = size
-        # Where the header is damaged, retention goes by what is in the segment.
+        # If the header is damaged, retention uses the latest time in the segment instead.
         segment.index.created = segment.index.created or max(segment.index.last_time, 0)
         return segment
     finally:
@@ -290,7 +297,10 @@ def scanned(disk: Disk, name: str, *, closed: bool) -> Segment:
 
 
 def grow(segment: Segment) -> bool:
-    """Add what was appended to a segment since it was scanned. False where that takes another scan of all of it."""
+    """Add the records that were appended to a segment since it was scanned.
+
+    Return False if the segment must be scanned again from its beginning.
+    """
     file = segment.disk.open(segment.name)
     try:
         size = file.size()
@@ -305,9 +315,9 @@ def grow(segment: Segment) -> bool:
 
 
 def _scan(file: File, segment: Segment, size: int) -> tuple[list[Found], bytes]:
-    """Take the intact records from `segment.end` on, and those before them.
+    """Add the records from `segment.end` on to the index, up to the last intact one.
 
-    Returns the records behind them, which are not intact, and all bytes behind them.
+    Return the records after that one, which are not intact, and all bytes after it.
     """
     origin = segment.end
     data = read_damaged(file, origin, size)
@@ -316,59 +326,59 @@ def _scan(file: File, segment: Segment, size: int) -> tuple[list[Found], bytes]:
         if not found.intact:
             waiting.append(found)
             continue
-        # What lies before an intact record was damaged; only at the end may it be a write that never finished.
+        # A broken record before an intact one is damaged. Only at the end can it be an unfinished write.
         for broken in waiting:
-            take(segment, broken.offset, broken.size, broken.header, None)
+            add_record(segment, broken.offset, broken.size, broken.header, None)
         waiting.clear()
-        _take_found(segment, found, view, origin)
+        _add_found(segment, found, view, origin)
     behind = segment.end
     for found, shift in scan_shifted(data[behind - origin :], segment.index.salt, behind):
         for broken in [each for each in waiting if each.offset + each.size <= found.offset]:
-            take(segment, broken.offset, broken.size, broken.header, None)
+            add_record(segment, broken.offset, broken.size, broken.header, None)
         waiting.clear()
         if not segment.shifts or segment.shifts[-1][1] != shift:
             segment.shifts.append((found.offset, shift))
-        _take_found(segment, found, view, origin)
+        _add_found(segment, found, view, origin)
     return waiting, data[segment.end - origin :]
 
 
-def _take_found(segment: Segment, found: Found, view: memoryview, origin: int) -> None:
+def _add_found(segment: Segment, found: Found, view: memoryview, origin: int) -> None:
     body = view[found.offset - origin + RECORD_HEADER.size :][: found.header.length]
-    take(segment, found.offset, found.size, found.header, body)
+    add_record(segment, found.offset, found.size, found.header, body)
 
 
-def take(segment: Segment, offset: int, size: int, header: Header, body: bytes | memoryview | None) -> None:
-    """Add a record at `offset` to the index of `segment`. `body` None: it is damaged, but its header is not."""
+def add_record(segment: Segment, offset: int, size: int, header: Header, body: bytes | memoryview | None) -> None:
+    """Add a record at `offset` to the index of `segment`. `body` is None if only the header is intact."""
     index = segment.index
     if offset > segment.end:
-        index.damaged(segment.end, offset - segment.end)
+        index.add_damage(segment.end, offset - segment.end)
     segment.end = offset + size
     if body is None:
-        index.damaged(offset, size)
+        index.add_damage(offset, size)
     if header.kind == RecordKind.STATE:
         if body is not None:
-            index.state(decode_state(body))
+            index.set_state(decode_state(body))
         return
-    stream = index.streams.get(header.stream) or index.nameless(header.stream, header.first)
+    stream = index.streams.get(header.stream) or index.add_unnamed(header.stream, header.first)
     if header.first < stream.next and len(stream.entries or ()):
-        return  # It repeats what is there: numbers are given once.
+        return  # The record repeats numbers that are already there: each number is used once.
     batch = header.kind == RecordKind.BATCH
     place = (offset, size) if batch else (0, 0)
     stream.add(IndexEntry(*place, header.first, header.rows, header.first_time, header.last_time))
 
 
 def load(disk: Disk, name: str) -> Segment:
-    """A segment that is closed: by its sidecar, or by its bytes where that is missing or damaged."""
+    """Load a closed segment from its sidecar, or scan it if the sidecar is missing or damaged."""
     file = disk.open(name)
     try:
         size = file.size()
     finally:
         file.close()
-    ordinal, salt = named(name)
+    ordinal, salt = parse_segment_name(name)
     index = _sidecar(disk, name, size)
     if index is not None and index.salt == salt:
         return Segment(disk, name, ordinal, size, index, closed=True)
-    return scanned(disk, name, closed=True)
+    return scan_segment(disk, name, closed=True)
 
 
 def _sidecar(disk: Disk, name: str, size: int) -> Index | None:

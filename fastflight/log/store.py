@@ -1,11 +1,11 @@
-"""The embedded engine: all logs of a folder in one sequence of segments.
+"""The embedded engine: stores all logs of a folder in one sequence of segments.
 
-Records of every log lie in one file one after another, so that a thousand boards cost one write and one sync where a
-file for each would cost a thousand (docs/decisions/0013-the-recording-log.md has the figures). There is no manifest:
-the names of the segments say what there is, each names the logs in it, and their sequence is the order of the appends.
+The records of all logs are in the same file, in the order of the appends. So a thousand boards cost one write and one
+sync, while a file for each board would cost a thousand (docs/decisions/0013-the-recording-log.md has the figures).
+There is no manifest: the file names tell which segments exist, and each segment has the names of its logs.
 
-`Store(folder)` writes, and is the only one that does; `fastflight.log.viewer.StoreReader` reads beside it. Opening cuts
-what a crash left unfinished at the end, and says so in `statistics().damage`.
+A folder has one `Store`, which writes; `fastflight.log.viewer.StoreReader` can read at the same time. Opening a store
+cuts off an unfinished write that a crash left at the end, and reports it in `statistics().damage`.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from fastflight.log.content import MAX_NAME_BYTES, Codec, LogState, stream_of
 from fastflight.log.disk import Disk, LocalDisk, failure, make_private
 from fastflight.log.index import LOST, MAX_SEQ, PAUSE
 from fastflight.log.lock import LOCK_NAME, FileLock
-from fastflight.log.parts import damage_of, extents, kept, load_parts
-from fastflight.log.reading import LogReading, Snapshot, StorePart, looked
+from fastflight.log.parts import damage_of, extents, load_parts, log_statistics
+from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
 from fastflight.log.record import RecordKind
 from fastflight.log.segment import Segment
 from fastflight.log.writer import Item, SegmentWriter, WrittenRecord
 
-# Small enough that scanning one after a crash takes a fraction of a second, and that retention goes in small steps.
+# Small enough that a scan after a crash takes a fraction of a second, and that retention deletes in small steps.
 SEGMENT_BYTES = 64 * 1024 * 1024
-# A segment is closed at this age, so that it can be compacted and let go of.
+# A segment is closed at this age, so that it can be compacted or deleted.
 SEGMENT_SECONDS = 3600.0
-# Acknowledged at most this long after it was appended, where nothing else is said; what a power cut may cost.
+# By default an append waits at most this long for a sync. A power cut can cost the rows of this time.
 SYNC_MS = 100.0
 
 
 class Prepared(NamedTuple):
-    """A batch as it will be written, before it has its numbers."""
+    """An encoded batch that has no sequence numbers yet."""
 
     rows: int
     times: tuple[int, int]
@@ -66,15 +66,18 @@ class Prepared(NamedTuple):
 class Log:
     """One log of a `Store`. Any thread may use it."""
 
-    def __init__(self, store: Store, state: LogState, home: int) -> None:
+    def __init__(self, store: Store, state: LogState, state_ordinal: int) -> None:
         self.name = state.name
         self.codec = Codec(pa.ipc.read_schema(pa.py_buffer(state.schema)))
         self.number = state.stream
-        # What is durable, what is promised to appends that wait, and the last segment that names it.
+        # The first number that is not trimmed.
         self.first = state.first
-        self.durable = state.next
-        self.promised = state.next
-        self.home = home
+        # The number after the last durable row.
+        self.durable_end = state.next
+        # The number after the last row of the appends that wait.
+        self.assigned_end = state.next
+        # The last segment that has this log's state; -1 if none has it.
+        self.state_ordinal = state_ordinal
         self._store = store
 
     @property
@@ -83,7 +86,7 @@ class Log:
 
     @property
     def next_seq(self) -> int:
-        return self.promised
+        return self.assigned_end
 
     def append(
         self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
@@ -98,7 +101,7 @@ class Log:
     async def append_soon(
         self, batch: pa.RecordBatch, expected: int | None, first: int | None, paused_until: int
     ) -> CommitTicket:
-        """`append`, awaiting room."""
+        """As `append`, but wait for room on the event loop."""
         prepared = self._prepare(batch)
         while True:
             ticket = self._store.offer(self, prepared, expected, first, paused_until)
@@ -113,10 +116,10 @@ class Log:
         return self._store.trim(self, before_seq)
 
     def statistics(self) -> LogStatistics:
-        return looked(lambda: kept(self._store.snapshot(self.number), self.number))
+        return retry_missing(lambda: log_statistics(self._store.snapshot(self.number), self.number))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
-        return looked(lambda: extents(self._store.snapshot(self.number), self.number, wanted))
+        return retry_missing(lambda: extents(self._store.snapshot(self.number), self.number, wanted))
 
     def _prepare(self, batch: pa.RecordBatch) -> Prepared:
         if not batch.num_rows:
@@ -141,14 +144,17 @@ class Store:
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open `folder` to write; `BusyError` names whoever does already, `StorageError` says what the disk does not.
+        """Open `folder` to write, and create it if it is missing.
 
-        `sync_ms`: how long an append may wait for others to share a sync with; 0: not at all. `clock` is the time of
-        day, which may be set, and `ticks` a clock that is not.
+        `sync_ms` is how long an append may wait for others, to share a sync with them; with 0 it does not wait.
+        `segment_bytes` and `segment_seconds` limit the size and the age of a segment. `holder` is the name that other
+        writers get in their `BusyError`. `clock` is the time of day, which may be set, and `ticks` a monotonic clock.
+
+        Raises `BusyError`, which names the other writer, if the folder has one, and `StorageError` if the disk fails.
         """
         folder = Path(folder)
         try:
-            # Whether other users are kept out of the folder.
+            # Whether other users have no access to the folder.
             self.is_private = make_private(folder)
             self._lock = FileLock(folder / LOCK_NAME, holder)
         except OSError as error:
@@ -157,8 +163,8 @@ class Store:
         self._retention = retention or Retention()
         self._clock = clock
         self._ages = Ages(clock, ticks)
-        # Sweeping and compacting take parts away: one at a time.
-        self.tidying = threading.Lock()
+        # Held by `sweep` and `compact`, which both remove parts, so that only one of them runs at a time.
+        self.maintenance_lock = threading.Lock()
         self._appends = 0
         self._logs: dict[int, Log] = {}
         self._torn: list[Damage] = []
@@ -185,14 +191,17 @@ class Store:
             return sorted(log.name for log in self._logs.values())
 
     def open(self, name: str, schema: pa.Schema) -> Log:
-        """A log to append to, made if it is not there; it is named on the disk with its first rows."""
+        """Return a log to append to, and create it if it does not exist. Its name is stored with its first rows.
+
+        Raises `RequestError` if it exists with another schema, or the name is not valid.
+        """
         if not name or len(name.encode()) > MAX_NAME_BYTES:
             raise RequestError("a log's name has 1 to 255 bytes", where=name[:MAX_NAME_BYTES])
         message, number = Codec(schema).message, stream_of(name)
         with self._committer.changed:
             log = self._logs.get(number)
             if log is None:
-                log = self._logs[number] = Log(self, self._remembered(name, number, message), -1)
+                log = self._logs[number] = Log(self, self._initial_state(name, number, message), -1)
             elif log.name != name or not log.schema.equals(schema, check_metadata=True):
                 raise RequestError(
                     "the log has another schema" if log.name == name else f"the name collides with {log.name!r}",
@@ -224,14 +233,17 @@ class Store:
             )
 
     def close(self) -> None:
-        """Keep what waits, and end: after a sweep or a compaction that goes on, which ends at its next turn."""
+        """Write the appends that wait, and close the store.
+
+        Waits for a running sweep or compaction, which stops at its next step.
+        """
         self._committer.close()
-        with self.tidying:
+        with self.maintenance_lock:
             self._writer.close()
             self._lock.close()
 
     def check(self) -> None:
-        """`Stopped` once it is closed."""
+        """Raise `Stopped` if the store is closed."""
         with self._committer.changed:
             self._committer.check()
 
@@ -246,43 +258,46 @@ class Store:
     def offer(
         self, log: Log, batch: Prepared, expected: int | None, first: int | None, paused_until: int
     ) -> CommitTicket | Commit:
-        """Number an append and have it written; where there is no room, the commit after which to ask again."""
+        """Assign numbers to an append, queue it, and return its ticket.
+
+        If too much data waits for the disk, return the commit to wait for before the next call instead.
+        """
         with self._committer.changed:
             if (busy := self._committer.room()) is not None:
                 return busy
-            if expected is not None and expected != log.promised:
-                raise SequenceConflict(expected, log.promised, where=log.name)
-            start = log.promised if first is None else first
-            if start < log.promised:
-                raise SequenceConflict(start, log.promised, where=log.name)
+            if expected is not None and expected != log.assigned_end:
+                raise SequenceConflict(expected, log.assigned_end, where=log.name)
+            start = log.assigned_end if first is None else first
+            if start < log.assigned_end:
+                raise SequenceConflict(start, log.assigned_end, where=log.name)
             last = start + batch.rows - 1
             if last >= MAX_SEQ:
                 raise RequestError(f"numbers go up to {MAX_SEQ}", where=log.name)
-            state = LogState(log.first, log.promised, log.name, log.codec.message)
-            heard = min(max(log.promised, paused_until), start)
-            holes = ((log.promised, heard, PAUSE), (heard, start, LOST))
+            state = LogState(log.first, log.assigned_end, log.name, log.codec.message)
+            pause_end = min(max(log.assigned_end, paused_until), start)
+            holes = ((log.assigned_end, pause_end, PAUSE), (pause_end, start, LOST))
             items = [
                 Item(RecordKind.SKIP, state, log.number, at, end - at, times) for at, end, times in holes if end > at
             ]
             items.append(Item(RecordKind.BATCH, state, log.number, start, *batch))
-            log.promised = last + 1
+            log.assigned_end = last + 1
             self._appends += 1
             return CommitTicket(start, last, self._committer.put(items))
 
     def trim(self, log: Log, before_seq: int) -> CommitTicket:
-        """Let go of a log's rows before a number; the ticket is done when that is kept."""
+        """Delete a log's rows before a number. The ticket is done when the deletion is durable."""
         with self._committer.changed:
             self._committer.check()
-            first = min(max(before_seq, log.first), log.promised)
+            first = min(max(before_seq, log.first), log.assigned_end)
             return CommitTicket(first, first - 1, self._committer.put([_state(log, first)]))
 
     def sweep(self) -> int:
-        """Let go of the oldest parts that are trimmed, too old, or too much. Returns how many. Call it now and then.
+        """Delete the oldest parts that are trimmed or exceed the retention. Return how many. Call it now and then.
 
-        Nothing is too old before the clock has gone steadily for ten minutes, of this process and since it was set.
+        No part counts as too old until the clock has been steady for ten minutes in this process (see `age`).
         """
-        with self.tidying:
-            self._ages.look()
+        with self.maintenance_lock:
+            self._ages.update()
             return self._sweep()
 
     def _sweep(self) -> int:
@@ -290,13 +305,13 @@ class Store:
         while True:
             with self._committer.changed:
                 self._committer.check()
-                part = self._oldest_due()
+                part = self._oldest_expired()
                 if part is None:
                     return swept
-                orphans = [log for log in self._logs.values() if 0 <= log.home <= part.last_ordinal]
+                orphans = [log for log in self._logs.values() if 0 <= log.state_ordinal <= part.last_ordinal]
                 states = [_state(log, max(log.first, self._end_in(part, log))) for log in orphans]
                 commit = self._committer.put(states, urgent=True) if states else None
-            if commit is not None:  # what only this part names is named again before it goes
+            if commit is not None:  # write the states that only this part has again before it is deleted
                 commit.wait(None)
                 commit.check()
             with self._committer.changed:
@@ -307,12 +322,12 @@ class Store:
             swept += 1
 
     def closed_segments(self) -> list[Segment]:
-        """Segments that nothing is written to any more."""
+        """Return the segments to which nothing more is written."""
         with self._committer.changed:
             return [part for part in self._parts if isinstance(part, Segment) and part is not self._writer.segment]
 
     def replace(self, segments: Sequence[Segment], part: StorePart) -> None:
-        """`part` holds what `segments` did: read that, and remove them."""
+        """Read `part` instead of `segments`, whose rows it has, and remove their files."""
         with self._committer.changed:
             at = self._parts.index(segments[0])
             self._parts[at : at + len(segments)] = [part]
@@ -320,42 +335,43 @@ class Store:
             self._remove(segment)
 
     def snapshot(self, number: int) -> Snapshot:
-        """How a log stands now: what is acknowledged."""
+        """Return the present snapshot of a log, with its durable rows only."""
         with self._committer.changed:
             log = self._logs[number]
-            return Snapshot(list(self._parts), log.first, log.durable)
+            return Snapshot(list(self._parts), log.first, log.durable_end)
 
-    def landed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
-        """A group is kept: let readers see it. The lock is held."""
+    def group_committed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
+        """Make a durable group visible to readers. The committer's lock is held."""
         segment = self._writer.segment
         assert segment is not None
-        self._writer.take(written)
+        self._writer.add_to_index(written)
         if not self._parts or self._parts[-1] is not segment:
             self._parts.append(segment)
         for item in items:
             log = self._logs[item.stream]
-            log.home = segment.ordinal
+            log.state_ordinal = segment.ordinal
             if item.kind is RecordKind.STATE:
                 log.first = max(log.first, item.state.first)
             else:
-                log.durable = item.first + item.rows
+                log.durable_end = item.first + item.rows
 
-    def fell(self) -> None:
-        """What was promised is not kept. The lock is held."""
+    def group_failed(self) -> None:
+        """Free the numbers of the appends that failed. The committer's lock is held."""
         for log in self._logs.values():
-            log.promised = log.durable
+            log.assigned_end = log.durable_end
 
-    def _oldest_due(self) -> StorePart | None:
+    def _oldest_expired(self) -> StorePart | None:
+        """Return the oldest part if it is to be deleted, else None."""
         if len(self._parts) < 2:
             return None  # the newest segment stays
         part = self._parts[0]
         limits = self._retention
-        if limits.max_seconds is not None and self._ages.count:
+        if limits.max_seconds is not None and self._ages.trusted:
             now = int(self._clock() * 1e6)
-            # What was begun in the future had a wrong clock; the next one with a right one was begun later. So was what
-            # follows one of which it is not known.
-            begun = next((each.index.created for each in self._parts[1:] if 0 < each.index.created <= now), now)
-            if now - begun > limits.max_seconds * 1e6:
+            # The rows of a part are older than the next part. If the next part has no creation time, or one in the
+            # future from a wrong clock, the part after it counts, which was created even later.
+            created = next((other.index.created for other in self._parts[1:] if 0 < other.index.created <= now), now)
+            if now - created > limits.max_seconds * 1e6:
                 return part
         if limits.max_bytes is not None and sum(part.size for part in self._parts) > limits.max_bytes:
             return part
@@ -367,11 +383,11 @@ class Store:
 
     def _end_in(self, part: StorePart, log: Log) -> int:
         stream = part.index.streams.get(log.number)
-        return min(stream.next, log.durable) if stream is not None else 0
+        return min(stream.next, log.durable_end) if stream is not None else 0
 
     def _remove(self, part: StorePart) -> None:
         for name in part.files:
-            with contextlib.suppress(OSError):  # whoever opens the folder next removes it
+            with contextlib.suppress(OSError):  # the next writer that opens the folder removes it
                 self._disk.remove(name)
 
     def _find_logs(self) -> None:
@@ -382,20 +398,20 @@ class Store:
                 log = self._logs.get(number)
                 if log is None:
                     log = self._logs[number] = Log(self, stream.state, part.last_ordinal)
-                log.home = part.last_ordinal
+                log.state_ordinal = part.last_ordinal
                 log.first = max(log.first, stream.state.first)
         for log in self._logs.values():
             shares = [part.index.streams[log.number] for part in self._parts if log.number in part.index.streams]
-            log.durable = log.promised = max(share.next for share in shares)
-            # What lay in parts that are gone was let go of.
+            log.durable_end = log.assigned_end = max(share.next for share in shares)
+            # Numbers in parts that no longer exist were deleted.
             log.first = max(log.first, shares[0].begin)
 
-    def _remembered(self, name: str, number: int, message: bytes) -> LogState:
-        """The state of a log that is new, or whose name was damaged wherever it stood."""
+    def _initial_state(self, name: str, number: int, message: bytes) -> LogState:
+        """Return the state of a log that is new, or whose state records are all damaged."""
         shares = [part.index.streams[number] for part in self._parts if number in part.index.streams]
         begin = shares[0].begin if shares else 0
         return LogState(begin, max((share.next for share in shares), default=0), name, message)
 
 
 def _state(log: Log, first: int) -> Item:
-    return Item(RecordKind.STATE, LogState(first, log.promised, log.name, log.codec.message), log.number)
+    return Item(RecordKind.STATE, LogState(first, log.assigned_end, log.name, log.codec.message), log.number)

@@ -1,7 +1,7 @@
-"""Reading a store beside its writer, from this process or another: no lock is taken, nothing is written.
+"""Reads a store while a writer may be using it, in this process or another. Takes no lock and writes nothing.
 
-Each read begins with a look at what the folder holds now. What the writer has written and not yet synced may be seen:
-whoever must not see it reads in the writer's process.
+Each read begins with a new listing of the folder. It may return rows that the writer has written but not synced yet.
+To read only durable rows, read through the writer's `Store`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fastflight.errors import UnknownName, nearest
 from fastflight.log.batch_log import EVERYTHING, Damage, Extent, LogStatistics, Missing, NumberedRows, Range
 from fastflight.log.content import Codec, stream_of
 from fastflight.log.disk import Disk, LocalDisk
-from fastflight.log.parts import damage_of, extents, kept, load_parts
-from fastflight.log.reading import LogReading, Snapshot, StorePart, looked
+from fastflight.log.parts import damage_of, extents, load_parts, log_statistics
+from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
 
 
 class LogReader:
@@ -36,16 +36,16 @@ class LogReader:
     def statistics(self) -> LogStatistics:
         """As `BatchLog.statistics`."""
         number = stream_of(self.name)
-        return looked(lambda: kept(self._reader.snapshot(number), number))
+        return retry_missing(lambda: log_statistics(self._reader.snapshot(number), number))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """As `BatchLog.extents`."""
         number = stream_of(self.name)
-        return looked(lambda: extents(self._reader.snapshot(number), number, wanted))
+        return retry_missing(lambda: extents(self._reader.snapshot(number), number, wanted))
 
 
 class StoreReader:
-    """The logs of a folder, to read. There is nothing to close."""
+    """The logs of a folder, to read. It needs no `close`."""
 
     def __init__(self, folder: str | Path, *, disk: Disk | None = None) -> None:
         self._disk = disk if disk is not None else LocalDisk(folder)
@@ -53,32 +53,33 @@ class StoreReader:
         self._parts: list[StorePart] = []
 
     def names(self) -> list[str]:
-        """The logs that there are now, sorted."""
+        """Return the names of the logs in the folder, sorted."""
         return sorted(
-            {s.state.name for part in self._look() for s in list(part.index.streams.values()) if s.state.name}
+            {s.state.name for part in self._load() for s in list(part.index.streams.values()) if s.state.name}
         )
 
     def log(self, name: str) -> LogReader:
-        """A log that is there; `UnknownName` where it is not."""
+        """Return an existing log. Raises `UnknownName` if there is none of that name."""
         number = stream_of(name)
-        for part in self._look():
+        for part in self._load():
             stream = part.index.streams.get(number)
             if stream is not None and stream.state.name == name:
                 return LogReader(self, name, Codec(pa.ipc.read_schema(pa.py_buffer(stream.state.schema))))
         raise UnknownName("no such recording", where=name, hint=nearest(name, self.names()))
 
     def damage(self) -> list[Damage]:
-        """Places that cannot be read, as far as is known."""
-        return damage_of(self._look())
+        """Return the places that are known to be damaged."""
+        return damage_of(self._load())
 
     def snapshot(self, number: int) -> Snapshot:
-        """How a log stands now."""
-        parts = self._look()
+        """Return the present snapshot of a log."""
+        parts = self._load()
         shares = [part.index.streams[number] for part in parts if number in part.index.streams]
         first = max((max(share.state.first for share in shares), shares[0].begin)) if shares else 0
         return Snapshot(parts, first, max((share.next for share in shares), default=0))
 
-    def _look(self) -> list[StorePart]:
+    def _load(self) -> list[StorePart]:
+        """Return the parts in the folder. Segments that were loaded before are not scanned from their beginning."""
         with self._lock:
-            self._parts = looked(lambda: load_parts(self._disk, writing=False, known=self._parts))
+            self._parts = retry_missing(lambda: load_parts(self._disk, writing=False, known=self._parts))
             return list(self._parts)

@@ -1,9 +1,10 @@
-"""Writes records to segments, and decides by the disk's results which of them are stored.
+"""Writes records to segments. A group of records is stored only if all calls to the disk succeed.
 
 A `SegmentWriter` belongs to one thread at a time. `write` appends a group of records to the newest segment and returns
-when they are on the medium. If any call fails, it cuts the segment back to where the group began, and syncs that; until
-this has worked it writes nothing. A sequence number that was refused can therefore be used again, and a failed sync is
-never repeated: after a failure a system may call pages clean that never reached the disk.
+when they are on the medium. If any call fails, the writer cuts the segment back to where the group began, and syncs
+that. It writes nothing else until this has succeeded. So the sequence numbers of a failed group can be used again. The
+data of a failed sync is not synced again, because the system may then report pages as written that never reached the
+disk.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from fastflight.log.content import LogState, encode_state
 from fastflight.log.disk import Disk, File, write_all, write_new
 from fastflight.log.index import LOST, Index
 from fastflight.log.record import SEGMENT_HEADER, Header, RecordKind, frame, record_size, segment_header
-from fastflight.log.segment import Segment, segment_name, sidecar_name, take
+from fastflight.log.segment import Segment, add_record, segment_name, sidecar_name
 
-# After a crash the newest segment is scanned, at about 10 us a record however short.
+# The most records in a segment. After a crash the newest segment is scanned, which takes about 10 us for each record.
 SEGMENT_RECORDS = 32 * 1024
 
 
 class Item(NamedTuple):
-    """Something to be written: rows, numbers that are left out, or nothing but a log's `state`, as it then is."""
+    """A record to write, by `kind`: rows, numbers that are left out, or only the log's `state`."""
 
     kind: RecordKind
     state: LogState
@@ -38,7 +39,7 @@ class Item(NamedTuple):
 
 
 class WrittenRecord(NamedTuple):
-    """A record on the medium."""
+    """A record in the file: its place, its header and its body."""
 
     offset: int
     size: int
@@ -47,7 +48,7 @@ class WrittenRecord(NamedTuple):
 
 
 class SegmentWriter:
-    """Appends to the newest segment. `segment` is None until there is one."""
+    """Appends to the newest segment, and begins new ones. `segment` is None until there is one."""
 
     def __init__(
         self,
@@ -60,20 +61,21 @@ class SegmentWriter:
     ) -> None:
         self.segment = segment
         self._disk = disk
-        # One name until it worked: an attempt that failed and could not be removed is not left beside the next one.
+        # The name of the next segment, until it was created successfully. So the file of a failed attempt that could
+        # not be removed is replaced by the next attempt.
         self._next_ordinal = next_ordinal
         self._next_salt = secrets.randbits(64)
         self._segment_bytes = segment_bytes
         self._segment_seconds = segment_seconds
         self._clock = clock
         self._file: File | None = None
-        # Whether the file may hold more than the segment says.
-        self._untidy = False
-        # In the segment; those from before it was taken up again are not counted.
+        # Whether the file may have bytes of a failed group after the segment's end.
+        self._needs_rollback = False
+        # Records in the segment, without those that were there when it was opened.
         self._records = 0
 
     def resume(self) -> int:
-        """Take up the segment there is: cut what never finished, make the rest durable. Returns the bytes cut."""
+        """Open the existing segment, cut off an unfinished write, and sync the rest. Return the number of bytes cut."""
         if self.segment is None:
             return 0
         self._file = self._disk.open(self.segment.name, writing=True)
@@ -84,9 +86,9 @@ class SegmentWriter:
         return max(torn, 0)
 
     def write(self, items: Sequence[Item]) -> list[WrittenRecord]:
-        """Write and sync a group. `OSError` where that fails: then nothing of it is kept."""
-        self._tidy()
-        segment, file = self._room()
+        """Write and sync a group. Raises `OSError` if that fails: then nothing of it is stored."""
+        self._roll_back()
+        segment, file = self._open_segment()
         at = segment.end
         pieces: list[bytes | memoryview] = []
         written: list[WrittenRecord] = []
@@ -98,39 +100,39 @@ class SegmentWriter:
                 and item.stream not in segment.index.streams
             ):
                 at = self._frame(_state_item(item.state), segment, at, pieces, written)
-            named.add(item.stream)  # a state itself, too: rows behind it do not know yet what it says
+            named.add(item.stream)  # for a STATE item too: the states of later items do not have its changes yet
             at = self._frame(item, segment, at, pieces, written)
         try:
-            self._untidy = True
+            self._needs_rollback = True
             write_all(file, pieces)
             file.sync()
-            self._untidy = False
+            self._needs_rollback = False
             self._records += len(written)
         except OSError:
             with contextlib.suppress(OSError):
-                self._tidy()
+                self._roll_back()
             raise
         return written
 
-    def take(self, written: Sequence[WrittenRecord]) -> None:
-        """Let the segment's index know of what was written: from now on it is read."""
+    def add_to_index(self, written: Sequence[WrittenRecord]) -> None:
+        """Add written records to the segment's index, which makes them visible to readers."""
         if self.segment is not None:
             for record in written:
-                take(self.segment, record.offset, record.size, record.header, record.body)
+                add_record(self.segment, record.offset, record.size, record.header, record.body)
 
     def close(self) -> None:
-        """Close the file. The segment stays the one to go on with."""
+        """Close the file. The segment stays open: the next store continues it."""
         if self._file is not None:
             with contextlib.suppress(OSError):
-                self._tidy()
+                self._roll_back()
             self._file.close()
             self._file = None
 
     def full(self) -> bool:
-        """Whether the next group begins a new segment."""
+        """Return whether the next group begins a new segment."""
         if self.segment is None or self._file is None:
             return True
-        # Below zero where the clock was set back: it would take that long to be closed.
+        # The age is negative if the clock was set back. Then begin a new segment: this one would stay open too long.
         age = self._clock() - self.segment.index.created / 1e6
         if self.segment.end <= SEGMENT_HEADER.size:
             return False
@@ -150,26 +152,27 @@ class SegmentWriter:
         written.append(WrittenRecord(at, size, header, body))
         return at + size
 
-    def _tidy(self) -> None:
-        if self._untidy and self._file is not None and self.segment is not None:
+    def _roll_back(self) -> None:
+        """Cut off the bytes of a failed group."""
+        if self._needs_rollback and self._file is not None and self.segment is not None:
             self._file.truncate(self.segment.end)
             self._file.sync()
-        self._untidy = False
+        self._needs_rollback = False
 
-    def _room(self) -> tuple[Segment, File]:
-        """The segment to write to, begun where need be."""
+    def _open_segment(self) -> tuple[Segment, File]:
+        """Return the segment to write to, and its file. Begin a new segment if necessary."""
         if self.full():
-            segment, file = self._begin()
-            self._seal()
+            segment, file = self._create_segment()
+            self._close_segment()
             self.segment, self._file, self._records = segment, file, 0
         assert self.segment is not None and self._file is not None
         return self.segment, self._file
 
-    def _begin(self) -> tuple[Segment, File]:
+    def _create_segment(self) -> tuple[Segment, File]:
         ordinal, salt, created = self._next_ordinal, self._next_salt, int(self._clock() * 1e6)
         name = segment_name(ordinal, salt)
         with contextlib.suppress(FileNotFoundError):
-            self._disk.remove(name)  # of an attempt that failed: nothing was ever kept in it
+            self._disk.remove(name)  # the file of a failed attempt, which has no rows
         file = self._disk.create(name)
         try:
             write_all(file, [segment_header(salt, ordinal, created)])
@@ -183,8 +186,8 @@ class SegmentWriter:
         self._next_ordinal, self._next_salt = ordinal + 1, secrets.randbits(64)
         return Segment(self._disk, name, ordinal, SEGMENT_HEADER.size, Index(salt, created)), file
 
-    def _seal(self) -> None:
-        """Close the segment before. Its sidecar saves a scan; without one it is scanned."""
+    def _close_segment(self) -> None:
+        """Close the last segment and write its sidecar. If that fails, readers scan the segment instead."""
         if self._file is not None:
             self._file.close()
         if self.segment is not None:

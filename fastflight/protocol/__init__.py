@@ -1,4 +1,4 @@
-"""Wire protocols without I/O. `conversation` explains how their dialogues run."""
+"""Wire protocols, written without I/O. `conversation` explains how a runner carries out their dialogues."""
 
 from fastflight.protocol.conversation import (
     Conversation,

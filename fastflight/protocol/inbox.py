@@ -1,7 +1,8 @@
-"""Bytes that are received and not parsed yet.
+"""A buffer of received bytes that no conversation has parsed yet.
 
-One `Inbox` lives as long as its line, so bytes that one conversation leaves are there for the next. Its methods are
-conversations, to be used with `yield from`. Each waits only for bytes that are missing.
+An `Inbox` lives as long as its line, so the next conversation finds the bytes that the last one left. `some`,
+`exactly` and `until` are conversations: call them with `yield from`. They wait only for bytes that are not in the
+buffer yet, and let the `TransportTimeout` of that wait pass.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from fastflight.errors import ProtocolError
 from fastflight.protocol.conversation import Conversation, Receive
 
-# Output that may stand before an awaited marker: the program's own prints, a banner, a traceback. A board that sends
-# more than this without ever answering is not going to answer.
+# The most output before an expected marker: the program's own prints, a banner, a traceback. A board that sends more
+# than this without the marker is not going to answer.
 MAX_SKIPPED_BYTES = 1 << 20
 
 
@@ -24,27 +25,27 @@ class Inbox:
         return len(self._data)
 
     def clear(self) -> None:
-        """Forget everything received so far."""
+        """Drop everything received so far."""
         self._data.clear()
 
     def take(self) -> bytes:
-        """Everything received so far, without waiting."""
+        """Remove and return everything received so far, without waiting. May be empty."""
         data = bytes(self._data)
         self._data.clear()
         return data
 
     def put_back(self, data: bytes) -> None:
-        """Put bytes that belong to another conversation back at the front."""
+        """Put `data`, which belongs to another conversation, back at the front."""
         self._data[:0] = data
 
     def some(self, within: float) -> Conversation[bytes]:
-        """At least one byte: all bytes that are there, or the next ones that arrive within that time."""
+        """Return at least one byte: all bytes in the buffer, or else the next that arrive within `within` seconds."""
         if not self._data:
             self._data += yield Receive(within)
         return self.take()
 
     def exactly(self, count: int, within: float) -> Conversation[bytes]:
-        """`count` bytes, with at most `within` seconds of silence between any two."""
+        """Return `count` bytes. `within` is the longest silence, in seconds, while bytes are missing."""
         while len(self._data) < count:
             self._data += yield Receive(within)
         data = bytes(memoryview(self._data)[:count])
@@ -52,7 +53,10 @@ class Inbox:
         return data
 
     def until(self, marker: bytes, within: float, limit: int = MAX_SKIPPED_BYTES) -> Conversation[bytes]:
-        """Everything before `marker`; the marker is removed. `ProtocolError` if `limit` bytes come without it."""
+        """Return everything before `marker`, and remove both. `within` is the longest silence, in seconds.
+
+        Raises `ProtocolError` if more than `limit` bytes arrive without the marker.
+        """
         searched = 0
         while (at := self._data.find(marker, max(0, searched - len(marker) + 1))) < 0:
             searched = len(self._data)

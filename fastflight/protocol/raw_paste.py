@@ -1,9 +1,13 @@
-"""Raw paste: how the raw REPL takes code with flow control.
+"""Raw paste: the mode in which the raw REPL receives code with flow control.
 
-After `\\x05A\\x01` the board answers `R\\x01` and its window, two bytes little endian: that many bytes may be sent, and
-again as many with each `\\x01` it sends. `\\x04` from the board means that it will take no more (it could not compile,
-or ran out of memory): the host answers `\\x04` and reads the outcome. `R\\x00` and the prompt
-mean understood but not supported. A board that does not know the request prints its raw REPL banner again.
+The host requests it with `\\x05A\\x01`. The board answers in one of three ways:
+
+- `R\\x01` and its window, two bytes little endian. The host may send that many bytes, and the same number again for
+  each `\\x01` from the board. A `\\x04` from the board means that it accepts no more code, because it could not compile
+  it or ran out of memory: the host answers `\\x04` and reads the outcome.
+- `R\\x00` and the prompt: the board knows raw paste and does not support it.
+- its raw REPL banner: the board does not know the request.
+
 Source: MicroPython's `docs/reference/repl.rst`, "Raw-paste mode"; in the firmware since 1.15.
 """
 
@@ -22,36 +26,38 @@ BANNER_REST = b"w REPL; CTRL-B to exit\r\n>"
 MORE = 0x01
 STOP = 0x04
 
-# A board that announced raw paste gives its window at once, and takes more as soon as it has read what it has.
+# The timeout while it is not known whether raw paste works. A board that announces it sends its window at once, and
+# grants more as soon as it has read the code sent so far.
 PROBE_SECONDS = 1.0
-# A board may collect garbage or compile for a while between two windows.
+# The timeout once it is known to work: between two windows a board may collect garbage or compile.
 WINDOW_SECONDS = 10.0
 
 
 def submit(inbox: Inbox, code: bytes, *, probing: bool = False) -> Conversation[bool]:
-    """Send `code`. True if the board took it; False if it has no raw paste, and is at its raw prompt again.
+    """Send `code`. Return True if the board took it, False if it has no raw paste and is at its raw prompt again.
 
-    A board that ends the paste early has taken the code as well: the traceback that follows has the reason.
+    The result is also True if the board ends the paste early; the traceback that follows tells the reason. With
+    `probing` the timeouts are shorter. Raises `ProtocolError` for an answer that does not follow the protocol.
     """
-    patience = PROBE_SECONDS if probing else WINDOW_SECONDS
+    timeout = PROBE_SECONDS if probing else WINDOW_SECONDS
     yield Send(REQUEST)
-    answer = yield from inbox.exactly(2, patience)
+    answer = yield from inbox.exactly(2, timeout)
     if answer == UNSUPPORTED:
-        yield from inbox.until(PROMPT, patience)
+        yield from inbox.until(PROMPT, timeout)
         return False
     if answer == UNKNOWN:
-        yield from inbox.until(BANNER_REST, patience)
+        yield from inbox.until(BANNER_REST, timeout)
         return False
     if answer != SUPPORTED:
         raise ProtocolError(f"the board answered {answer!r} to a request for raw paste")
-    window = int.from_bytes((yield from inbox.exactly(2, patience)), "little")
+    window = int.from_bytes((yield from inbox.exactly(2, timeout)), "little")
     if window == 0:
         raise ProtocolError("the board announced a raw paste window of no bytes")
     room = window
     sent = 0
     while sent < len(code):
         while room == 0 or len(inbox):
-            signal = (yield from inbox.exactly(1, patience))[0]
+            signal = (yield from inbox.exactly(1, timeout))[0]
             if signal == STOP:
                 yield Send(b"\x04")
                 return True
@@ -63,8 +69,8 @@ def submit(inbox: Inbox, code: bytes, *, probing: bool = False) -> Conversation[
         sent += len(piece)
         room -= len(piece)
     yield Send(b"\x04")
-    # Windows that were granted meanwhile stand before the acknowledgement.
-    while (signal := (yield from inbox.exactly(1, patience))[0]) == MORE:
+    # Window grants that the board sent meanwhile come before the acknowledgement.
+    while (signal := (yield from inbox.exactly(1, timeout))[0]) == MORE:
         pass
     if signal != STOP:
         raise ProtocolError(f"the board ended raw paste with {bytes([signal])!r}")

@@ -1,11 +1,11 @@
 """MicroPython's raw REPL, as conversations.
 
 The wire format is that of MicroPython's `docs/reference/repl.rst`: Ctrl-A asks for the raw REPL, which answers with a
-banner and a prompt; code followed by Ctrl-D is acknowledged by `OK`, then come the output, `\\x04`, the traceback (or
-nothing), and `\\x04>`. Ctrl-B goes back to the friendly REPL, Ctrl-C interrupts what runs.
+banner and a prompt. The host sends code and Ctrl-D. The board acknowledges the code with `OK`, then sends the output,
+`\\x04`, the traceback (or nothing), and `\\x04>`. Ctrl-B returns to the friendly REPL, Ctrl-C interrupts running code.
 
-`RawRepl` holds the state of one board's REPL. Its methods are conversations. After one that fails or is closed early,
-the board's state is unknown: run `recover` first.
+`RawRepl` holds the state of one board's REPL. Its methods are conversations, except `restarted`. After one that fails
+or is closed early, the board's state is unknown: run `recover` before any other.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ END = b"\x04"
 BANNER = b"raw REPL; CTRL-B to exit\r\n"
 PROMPT = BANNER + b">"
 SOFT_REBOOT = b"soft reboot\r\n"
-# Of what a board says when it starts.
+# The first part of the line that a board prints when it starts.
 NAME = b"MicroPython v"
 RESTARTS = (b"MPY: " + SOFT_REBOOT, b"PYB: " + SOFT_REBOOT)
 
-# Plain raw mode has no flow control, and the smallest receive ring, the micro:bit's, holds 63 bytes. More than that,
-# Ctrl-D included, may lose bytes on a busy board at any pace: only an answer shows that there is room.
+# The most bytes, Ctrl-D included, to send without waiting for an answer. Plain raw mode has no flow control, and the
+# smallest receive ring, the micro:bit's, holds 63 bytes. A busy board may lose any bytes beyond that, however slowly
+# they are sent: only an answer shows that the ring has room.
 PLAIN_BYTES = 63
-# A board at its prompt answers within milliseconds; flash housekeeping and slow links take the rest.
+# A board at its prompt answers within milliseconds; the rest allows for flash housekeeping and slow links.
 ANSWER_SECONDS = 1.0
-# Boot, mounting the file system and boot.py after a soft reset.
+# Allows for boot, mounting the file system and boot.py after a soft reset.
 REBOOT_SECONDS = 10.0
 RECOVERY_ATTEMPTS = 3
-# Where Ctrl-C does not interrupt code that reads its input (the unix port), a routine that waits for the rest of a step
-# reads it as a byte. This many fill the longest step, a third of a 512-byte ring, and end it.
+# On the unix port, Ctrl-C does not interrupt code that reads its input: a transfer routine that waits for the rest of a
+# step reads it as a data byte. This many bytes fill the longest step, a third of a 512-byte ring, and end it.
 FILLING_BYTES = 256
 # A traceback longer than this is output that happens to hold the end marker.
 MAX_TRACEBACK_BYTES = 64 * 1024
-# What a single answer may hold; streams have no limit.
+# The longest single answer; streamed output has no limit.
 MAX_ANSWER_BYTES = 16 << 20
 
 
@@ -59,25 +60,25 @@ class Output:
 class RawRepl:
     """One board's raw REPL.
 
-    `entered` is true while the board is in it, as far as we know. `paste` tells whether raw paste works: None until it
-    was tried.
+    `entered` is true while the board is in the raw REPL, as far as the host knows. `paste` tells whether raw paste
+    works; it is None until the first code is submitted.
     """
 
     def __init__(self, paste: bool | None = None) -> None:
         self.inbox = Inbox()
         self.entered = False
-        # How often it was left for the friendly prompt.
+        # Counts the times that `leave` returned the board to the friendly REPL.
         self.leaves = 0
         self.paste = paste
-        # An answer did not come in time: it may still come, and be taken for that of something else.
-        self._owed = False
+        # Whether an answer missed its deadline. It may still arrive, and look like the answer to a later request.
+        self._late_answer = False
         self._echoes = 0
 
     def enter(self, *, interrupt: bool, attempts: int = 1) -> Conversation[None]:
-        """Go from the prompt to the raw REPL; with `interrupt`, stop whatever runs first.
+        """Enter the raw REPL from the prompt. With `interrupt`, stop the running code first (`recover`).
 
-        Without it a running program is left alone: `BusyError` when the board does not answer at its prompt. A board
-        that may still be booting, and not listen yet, is asked several times.
+        Without `interrupt`, leave a running program alone: raise `BusyError` if the board does not answer at its
+        prompt. Use several `attempts` for a board that may still be booting.
         """
         if interrupt:
             yield from self.recover()
@@ -87,15 +88,15 @@ class RawRepl:
             yield Send(CTRL_A)
             try:
                 yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
-                if self._owed:  # each Ctrl-A has its banner: this one may be that of an earlier one
+                if self._late_answer:  # each Ctrl-A has its banner: this one may answer an earlier Ctrl-A
                     yield from self._echo()
                 self.entered = True
                 return
             except (TransportTimeout, ProtocolError) as error:
-                self._owed = True
+                self._late_answer = True
                 if attempt < attempts:
                     continue
-                # Should the program end later, this takes the board back to the friendly prompt.
+                # If the program ends later and reads the Ctrl-A, this returns the board to the friendly prompt.
                 yield Send(CTRL_B)
                 raise BusyError(
                     "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
@@ -104,26 +105,29 @@ class RawRepl:
                 ) from error
 
     def _echo(self) -> Conversation[None]:
-        """Make sure that no old output is left: banners and answers may come before this echo, and nothing after it."""
-        self._echoes += 1  # no two are alike: the one that is asked for here has not been asked for before
+        """Have the board print a unique token, and drop everything up to it: older banners and answers come before."""
+        self._echoes += 1
         token = f"ff{self._echoes}-{id(self) & 0xFFFFFF:06x}"
-        # Without a line end, which some ports cook to CRLF and others do not.
+        # No line end: some ports convert it to CRLF, others do not.
         yield Send(f"print('{token}',end='')".encode() + CTRL_D)
         yield from self.inbox.until(f"OK{token}\x04\x04>".encode(), ANSWER_SECONDS)
-        self._owed = False
+        self._late_answer = False
 
     def leave(self) -> Conversation[None]:
-        """Go back to the friendly REPL, without waiting for its banner: `enter` skips everything before its own."""
+        """Return to the friendly REPL without waiting for its banner: `enter` skips it."""
         self.entered = False
         self.leaves += 1
         yield Send(CTRL_B)
 
     def recover(self) -> Conversation[None]:
-        """Reach the raw REPL from any state: interrupt, enter, and check by an echo that no old output is left."""
+        """Reach the raw REPL from any state: interrupt, enter, and drop old output up to an echo.
+
+        Raises `TransportTimeout` if the board does not answer to several attempts.
+        """
         last: Exception | None = None
         for attempt in range(RECOVERY_ATTEMPTS):
             self.inbox.clear()
-            # The return ends a half-typed line of a friendly REPL; the second Ctrl-C meets code that caught the first.
+            # The return ends a half-typed line of a friendly REPL; the second Ctrl-C is for code that caught the first.
             yield Send(b"\r" + CTRL_C * (FILLING_BYTES if attempt else 2))
             yield Pause(0.01)
             yield Send(CTRL_A)
@@ -133,7 +137,7 @@ class RawRepl:
                 self.entered = True
                 return
             except (TransportTimeout, ProtocolError) as error:
-                self._owed = True
+                self._late_answer = True
                 last = error
         raise TransportTimeout(
             "the board does not answer to Ctrl-C and Ctrl-A",
@@ -141,46 +145,49 @@ class RawRepl:
         ) from last
 
     def execute(self, code: bytes, within: float) -> Conversation[Output]:
-        """Run `code` to its end; `within` bounds each silence. Its output is collected, so it should be short."""
+        """Run `code` to its end and collect its output, at most `MAX_ANSWER_BYTES`.
+
+        `within` is the longest silence, in seconds.
+        """
         yield from self.submit(code)
         return (yield from self.output(within))
 
     def output(self, within: float) -> Conversation[Output]:
-        """Collect the output of the code that was submitted."""
+        """Collect the output of code that `submit` has sent. `within` is the longest silence, in seconds."""
         stdout = yield from self.inbox.until(END, within, MAX_ANSWER_BYTES)
         stderr = yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES)
         return Output(stdout, stderr)
 
     def follow(self, code: bytes, within: float) -> Conversation[bytes]:
-        """Run `code` and deliver its output as it comes; the result is the traceback, empty if it did not raise.
+        """Run `code` and deliver its output as it arrives. Return the traceback, empty if the code raised nothing.
 
-        `TransportTimeout` after `within` seconds of silence; the code still runs.
+        Raises `TransportTimeout` after `within` seconds of silence; the code still runs then.
         """
         yield from self.submit(code)
         return (yield from self.deliver(within))
 
     def deliver(self, within: float) -> Conversation[bytes]:
-        """Deliver the output of the code that was submitted, as `follow` does."""
-        held = b""
+        """Deliver the output of code that `submit` has sent, as `follow` does."""
+        rest = b""
         while True:
-            data = held + (yield from self.inbox.some(within))
-            output, traceback, held = split_output(data)
+            data = rest + (yield from self.inbox.some(within))
+            output, traceback, rest = split_output(data)
             if output:
                 yield Deliver(output)
             if traceback is not None:
-                self.inbox.put_back(held)
+                self.inbox.put_back(rest)
                 return traceback
 
     def restarted(self) -> bool:
-        """Whether the bytes that are not parsed yet show that the board restarted."""
+        """Return whether the bytes in the inbox show that the board restarted. They stay in the inbox."""
         received = self.inbox.take()
         self.inbox.put_back(received)
-        return _begins(received) or any(each in received for each in RESTARTS)
+        return _has_start_line(received) or any(mark in received for mark in RESTARTS)
 
     def soft_reset(self) -> Conversation[None]:
-        """Restart the interpreter as Ctrl-D at the friendly prompt does, `main.py` included. From the raw REPL.
+        """Leave the raw REPL and restart the interpreter with Ctrl-D at the friendly prompt.
 
-        Afterwards the board runs `main.py` or sits at its friendly prompt.
+        Afterwards the board runs `main.py` or is at its friendly prompt.
         """
         yield from self.leave()
         yield from self.inbox.until(b">>> ", ANSWER_SECONDS)
@@ -188,30 +195,30 @@ class RawRepl:
         yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)
 
     def submit(self, code: bytes) -> Conversation[None]:
-        """Send `code` and wait for its acknowledgement; its output comes next."""
+        """Send `code` and wait for its acknowledgement. Its output comes next: call `output` or `deliver`."""
         if self.paste is None:
             self.paste = yield from self._probe_paste()
         if self.paste:
             yield from raw_paste.submit(self.inbox, code)
             return
         if len(code) < PLAIN_BYTES:
-            yield from self._hand_over(code)
+            yield from self._send_plain(code)
             return
         try:
-            yield from self._put_together(code)
+            yield from self._assemble(code)
         except DeviceMemory:
-            # Once more: it begins by giving up what the attempt left.
-            yield from self._put_together(code)
-        yield from self._hand_over(b"exec(_c)")
+            # Try once more: the second attempt begins by freeing what the first one left on the heap.
+            yield from self._assemble(code)
+        yield from self._send_plain(b"exec(_c)")
 
-    def _put_together(self, code: bytes) -> Conversation[None]:
-        """Send long code to the board in pieces, and wait for the answer to each."""
-        # A small heap may only be in pieces, and neither the text nor what it compiles to finds room.
+    def _assemble(self, code: bytes) -> Conversation[None]:
+        """Send long code in pieces to the variable `_c` on the board, and wait for the answer to each piece."""
+        # Collect first: on a small, fragmented heap neither the text nor its compiled code may fit.
         yield from self._run_piece(b"_c=''\nimport gc\ngc.collect()")
         for piece in pieces(code.decode()):
             yield from self._run_piece(piece)
 
-    def _hand_over(self, code: bytes) -> Conversation[None]:
+    def _send_plain(self, code: bytes) -> Conversation[None]:
         yield Send(code + CTRL_D)
         answer = yield from self.inbox.exactly(2, ANSWER_SECONDS)
         if answer != b"OK":
@@ -221,7 +228,7 @@ class RawRepl:
             )
 
     def _run_piece(self, code: bytes) -> Conversation[None]:
-        yield from self._hand_over(code)
+        yield from self._send_plain(code)
         stdout = yield from self.inbox.until(END, ANSWER_SECONDS, MAX_TRACEBACK_BYTES)
         stderr = yield from self.inbox.until(END + b">", ANSWER_SECONDS, MAX_TRACEBACK_BYTES)
         if b"MemoryError" in stderr:
@@ -232,9 +239,9 @@ class RawRepl:
             raise ProtocolError(f"the board answered {(stdout + stderr)[:200]!r} to a piece of code")
 
     def _probe_paste(self) -> Conversation[bool]:
-        """Whether raw paste works, found by running an empty program and not by what the board announces.
+        """Run a program without effect to find out whether raw paste works.
 
-        The WebAssembly port (1.27) announces it and then hangs.
+        The board's announcement is not enough: the WebAssembly port (1.27) announces raw paste and then hangs.
         """
         try:
             if not (yield from raw_paste.submit(self.inbox, b"0", probing=True)):
@@ -242,17 +249,20 @@ class RawRepl:
             yield from self.inbox.until(END + END + b">", ANSWER_SECONDS)
             return True
         except (TransportTimeout, ProtocolError):
-            # Known before recovery, which may fail too: then the line must be opened anew, and not be probed again.
+            # Set before recovery, which may fail too: after the line is opened again, the board is not probed again.
             self.paste = False
             yield from self.recover()
             return False
 
 
 def pieces(code: str) -> Iterator[bytes]:
-    """Statements of less than `PLAIN_BYTES` that add up to `code` in `_c`. Its first line gives the memory back."""
+    """Yield statements, each shorter than `PLAIN_BYTES`, that append `code` to the board's variable `_c`.
+
+    The first line of the assembled code sets `_c` to 0, which frees the text's memory.
+    """
     rest = "_c=0\n" + code
     while rest:
-        # Escapes make a literal longer than its text.
+        # Escapes can make a literal longer than its text.
         size = PLAIN_BYTES - len("_c+=''") - 1
         while len(statement := f"_c+={rest[:size]!r}".encode()) >= PLAIN_BYTES:
             size -= 1
@@ -260,25 +270,26 @@ def pieces(code: str) -> Iterator[bytes]:
         rest = rest[size:]
 
 
-def _begins(received: bytes) -> bool:
-    """Whether a line has a board's version and its name, which `sys.version` has not, and code may print.
+def _has_start_line(received: bytes) -> bool:
+    """Return whether `received` has the line that a board prints when it starts: its version, `; ` and its name.
 
-    In one pass: it may be megabytes of what such a line begins with.
+    Code may print `sys.version`, which has the version and not the name. The search is one pass, because `received`
+    may be megabytes of lines that begin alike.
     """
     at = received.find(NAME)
     while at >= 0 and (end := received.find(b"\n", at)) >= 0:
-        version, told, _ = received[at:end].rpartition(NAME)[2].partition(b"; ")
-        if told and b";" not in version and b"\r" not in version:
+        version, separator, _ = received[at:end].rpartition(NAME)[2].partition(b"; ")
+        if separator and b";" not in version and b"\r" not in version:
             return True
         at = received.find(NAME, end)
     return False
 
 
 def split_output(data: bytes) -> tuple[bytes, bytes | None, bytes]:
-    """Split received bytes into output, the traceback once it is whole (else None), and what must wait for more.
+    """Split received bytes into the output, the traceback, and the bytes that are not parsed yet.
 
-    The output ends at `\\x04`, the traceback at `\\x04>`. Code may print `\\x04` itself: the last one before the end
-    counts.
+    The output ends at `\\x04`, the traceback at `\\x04>`. The traceback is None until it is complete. Code may print
+    `\\x04` itself: the last one before the end marker counts.
     """
     end = data.find(END)
     if end < 0:
@@ -288,6 +299,6 @@ def split_output(data: bytes) -> tuple[bytes, bytes | None, bytes]:
         split = data.rfind(END, end, close)
         return data[:split], data[split + 1 : close], data[close + 2 :]
     if len(data) - end > MAX_TRACEBACK_BYTES:
-        # No traceback is that long, so this marker was printed.
+        # No traceback is that long, so the code printed this marker.
         return data[: end + 1], None, data[end + 1 :]
     return data[:end], None, data[end:]

@@ -1,11 +1,11 @@
-"""The messages of RFC 2217, the telnet option by which a serial line is driven over the network.
+"""The messages of RFC 2217, the telnet option that controls a serial line over the network.
 
-Client and server send the same messages under two sets of codes. The client sends a request; the server answers with
-the value that is now in force, which may be another than the requested one. A value of `None` asks for the value and
-changes nothing. `encode` returns the payload of a COM-PORT subnegotiation, `decode` reads one.
+Client and server send the same messages with two sets of codes. The client sends a request; the server answers with
+the value in force, which may differ from the requested one. A request with the value `None` is a question: it asks for
+the value in force and changes nothing. `encode` returns the payload of a COM-PORT subnegotiation, `decode` reads one.
 
-A request whose value does not exist (nine data bits, a parity numbered 7) is decoded as a question: the RFC answers
-a request that cannot be applied with the value in force.
+`decode` returns a question for a request whose value does not exist (nine data bits, a parity numbered 7): by the RFC,
+the answer to a request that cannot be applied is the value in force.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CLIENT = 0
 
 Parity = Literal["N", "O", "E", "M", "S"]
 
-# A baud rate fits 32 bits on the wire; 0 there is the question.
+# A baud rate has 32 bits on the wire; 0 is a question.
 MAX_BAUD = (1 << 32) - 1
 DATA_BITS = (5, 6, 7, 8)
 
 
 class MessageCode(IntEnum):
-    """The first byte of a message from the client; `SERVER` more from the server."""
+    """The first byte of a message from the client. The server adds `SERVER` to it."""
 
     SIGNATURE = 0
     SET_BAUDRATE = 1
@@ -45,7 +45,7 @@ class MessageCode(IntEnum):
 
 
 class Flow(IntEnum):
-    """Flow control of the serial line, by its SET-CONTROL values outbound (and both ways)."""
+    """Flow control of the serial line, as SET-CONTROL values for outbound data or for both directions."""
 
     NONE = 1
     XON_XOFF = 2
@@ -55,7 +55,7 @@ class Flow(IntEnum):
 
 
 class InboundFlow(IntEnum):
-    """Flow control of what the serial line receives, where it differs from outbound."""
+    """Flow control of the serial line, as SET-CONTROL values for inbound data, where it differs from outbound."""
 
     NONE = 14
     XON_XOFF = 15
@@ -77,7 +77,7 @@ class LineState(IntFlag):
 
 
 class ModemState(IntFlag):
-    """The bits of NOTIFY-MODEMSTATE: four lines, and which of them changed since the last notice."""
+    """The bits of NOTIFY-MODEMSTATE: four lines, and which of them have changed since the last notice."""
 
     CTS_CHANGED = 1
     DSR_CHANGED = 2
@@ -173,21 +173,21 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class LineMask:
-    """The line states that the client wants notices of. At first none."""
+    """The line states for which the client wants notices. The default is none."""
 
     mask: LineState
 
 
 @dataclass(frozen=True, slots=True)
 class ModemMask:
-    """The modem states that the client wants notices of. At first all."""
+    """The modem states for which the client wants notices. The default is all."""
 
     mask: ModemState
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Drop what the server has received from the serial line, what it has not sent yet, or both."""
+    """Drop the data that the server has received from the serial line, the data that it has not sent yet, or both."""
 
     received: bool
     unsent: bool
@@ -199,7 +199,7 @@ Notice = NotifyLine | NotifyModem
 Mask = LineMask | ModemMask
 Message = Signature | Setting | Control | Notice | Suspend | Resume | Mask | Purge
 
-# The tables of values: what the byte on the wire means.
+# What each byte on the wire means, in a table for each message code.
 _DATA_BITS: dict[int, SetDataBits] = {0: SetDataBits(None), **{bits: SetDataBits(bits) for bits in DATA_BITS}}
 _PARITIES: dict[int, SetParity] = {
     0: SetParity(None),
@@ -234,20 +234,24 @@ _VALUES: dict[Message, int] = {
 
 
 def encode(message: Message, sender: int) -> bytes:
-    """The payload of `message`, sent by `SERVER` or `CLIENT`. `ValueError` for a value that does not exist."""
-    code, value = _encoded(message)
+    """Return the payload of `message`, where `sender` is `SERVER` or `CLIENT`.
+
+    Raises `ValueError` for a value that RFC 2217 cannot express.
+    """
+    code, value = _encode_parts(message)
     return bytes([sender + code]) + value
 
 
 def decode(payload: bytes, sender: int) -> Message | None:
-    """The message that `SERVER` or `CLIENT` sent; None if the payload has no meaning."""
+    """Return the message in a payload from `sender` (`SERVER` or `CLIENT`); None if the payload has no meaning."""
     if not payload:
         return None
     reader = _READERS.get(payload[0] - sender)
     return reader(payload[1:]) if reader else None
 
 
-def _encoded(message: Message) -> tuple[MessageCode, bytes]:
+def _encode_parts(message: Message) -> tuple[MessageCode, bytes]:
+    """Return the client's code of `message`, and the bytes that follow it."""
     match message:
         case Signature(text):
             return MessageCode.SIGNATURE, text
@@ -287,7 +291,7 @@ def _value(message: Message) -> bytes:
 
 
 def _byte(read: Callable[[int], Message | None]) -> Callable[[bytes], Message | None]:
-    """Read the value's first byte; a message without one has no meaning."""
+    """Return a reader that passes the value's first byte to `read`. A message without a value has no meaning."""
     return lambda value: read(value[0]) if value else None
 
 

@@ -1,10 +1,11 @@
-"""The client's side of RFC 2217, without I/O: a serial line behind a server on the network.
+"""The client's side of RFC 2217, without I/O: controls a serial line behind a server on the network.
 
-Pass everything that the server sends to `feed`; data of the line then waits for `read`, in order. Data for the line
-goes through `encode`. Whenever `unsent` is true, send what `take` returns. `open`, `exchange`, `insist`, `purge` and
-`modem` are conversations, of which one may run at a time. Their runner differs in one point: it feeds all received
-bytes to this client, and answers `Receive` with any value once that is done. So data before an answer keeps its place,
-and another caller may read at the same time.
+Pass everything that the server sends to `feed`, then get the line's data with `read`. Pass data for the line through
+`encode` before you send it. Whenever `unsent` is true, send what `take` returns.
+
+`open`, `exchange`, `insist`, `purge` and `modem` are conversations; only one may run at a time. Their runner differs
+from others in one point: it feeds all received bytes to this client, and then answers `Receive` with any value. So
+data that precedes an answer stays in order, and another caller may read at the same time.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ OURS = frozenset({Option.BINARY, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
 THEIRS = frozenset({Option.BINARY, Option.ECHO, Option.SUPPRESS_GO_AHEAD, Option.COM_PORT})
 
 SIGNATURE = b"fastflight"
-# Silence after which a server is taken not to answer what it need not: questions, and all that was said before it
-# agreed to RFC 2217. Far above a round trip, and not worth waiting longer for.
+# How long to wait for an answer that the server may omit: to a question, and to a message sent before the server agreed
+# to RFC 2217. It is far above a round trip, and these answers are not worth a longer wait.
 PATIENCE_SECONDS = 0.5
-# Requests that were given up and may still be answered: more than one exchange has, of a server that answers late.
+# How many requests that timed out to remember, because a slow server may still answer them. One exchange has fewer.
 LATE_REQUESTS = 16
-# Data kept while an answer is awaited: a line of 3 Mbaud sends this in 50 s. A server that sends more will not answer.
+# The most unread data during the wait for an answer: a line of 3 Mbaud sends this in 50 s. A server that sends more
+# will not answer.
 MAX_UNREAD_BYTES = 16 << 20
 
 _QUESTIONS: frozenset[Request] = frozenset({SetBaud(None), SetDataBits(None), SetParity(None), SetStopBits(None)})
@@ -62,15 +64,15 @@ class Rfc2217Client:
         self._telnet = Telnet(OURS, THEIRS)
         self._received: deque[bytes] = deque()
         self._received_bytes = 0
-        # What the server said last, by kind.
+        # The server's last message of each kind.
         self._answers: dict[type[Message], Message] = {}
-        # What is asked now, and what was given up before it was answered.
-        self._asked: Sequence[Request] = ()
-        self._late: deque[Message] = deque(maxlen=LATE_REQUESTS)
+        # The requests of the running exchange, and those that timed out or were cancelled before an answer.
+        self._requests: Sequence[Request] = ()
+        self._abandoned: deque[Message] = deque(maxlen=LATE_REQUESTS)
         self._purging = False
         self._modem: ModemState | None = None
         self._suspended = False
-        # In force, as far as the server told.
+        # The settings in force, as far as the server has reported them.
         self.baud: int | None = None
         self.data_bits: int | None = None
         self.parity: Parity | None = None
@@ -78,7 +80,7 @@ class Rfc2217Client:
 
     @property
     def suspended(self) -> bool:
-        """Whether the server has asked for no data."""
+        """Whether the server has asked the client to send no data."""
         return self._suspended
 
     @property
@@ -92,15 +94,15 @@ class Rfc2217Client:
         return bool(self._received)
 
     def take(self) -> bytes:
-        """The bytes that must be sent to the server now."""
+        """Remove and return the bytes that must be sent to the server now."""
         return self._telnet.take()
 
     def encode(self, data: bytes) -> bytes:
-        """`data` for the line as it is sent to the server."""
+        """Return `data` for the line in the form to send to the server."""
         return self._telnet.encode(data)
 
     def read(self) -> bytes:
-        """The data of the line that is not read yet; may be empty."""
+        """Remove and return the line's data received so far; may be empty."""
         data = b"".join([self._received.popleft() for _ in range(len(self._received))])
         self._received_bytes -= len(data)
         return data
@@ -118,49 +120,54 @@ class Rfc2217Client:
                         self._receive(message)
 
     def open(self, requests: Sequence[Request], within: float) -> Conversation[None]:
-        """Agree on RFC 2217 and carry `requests` out, in one round trip where the server allows it.
+        """Agree on RFC 2217 and apply `requests`, in one round trip where the server allows it.
 
-        A question may stay unanswered. `TransportTimeout` if a request that sets a value is not answered.
+        `within` is the longest silence, in seconds. A question may stay unanswered. Raises `TransportTimeout` if a
+        request that sets a value is not answered, `TransportError` if the server refuses RFC 2217 or puts another
+        value in force.
         """
         for option in (Option.COM_PORT, Option.BINARY, Option.SUPPRESS_GO_AHEAD):
             self._telnet.ask(option, ours=True)
         for option in (Option.BINARY, Option.SUPPRESS_GO_AHEAD):
             self._telnet.ask(option, ours=False)
         yield from self._request(requests)
-        if (yield from self._until(lambda: self._is_open(requests), PATIENCE_SECONDS)):
+        if (yield from self._wait_until(lambda: self._is_open(requests), PATIENCE_SECONDS)):
             self._check_agreed()
-            self._check_done(requests)
+            self._check_in_force(requests)
             return
-        yield from self._until(lambda: self._agreed or self._refused, within)
+        yield from self._wait_until(lambda: self._agreed or self._refused, within)
         self._check_agreed()
-        # Some servers hear nothing before they have agreed: once more.
+        # Some servers ignore requests before they have agreed: send those again.
         missing = self._unanswered(requests)
         yield from self._request(missing)
-        yield from self._until(lambda: not self._unanswered(missing), PATIENCE_SECONDS)
-        orders = [request for request in requests if request not in _QUESTIONS]
-        if not (yield from self._until(lambda: not self._unanswered(orders), within)):
-            raise self._silent(self._unanswered(orders))
-        self._check_done(orders)
+        yield from self._wait_until(lambda: not self._unanswered(missing), PATIENCE_SECONDS)
+        required = [request for request in requests if request not in _QUESTIONS]
+        if not (yield from self._wait_until(lambda: not self._unanswered(required), within)):
+            raise self._no_answer(self._unanswered(required))
+        self._check_in_force(required)
 
     def exchange(self, requests: Sequence[Request], within: float) -> Conversation[None]:
-        """Wait for answers to `requests`, all of different kinds. `TransportTimeout` names the missing ones."""
-        self._asked = requests
+        """Send `requests`, all of different kinds, and wait for their answers.
+
+        `within` is the longest silence, in seconds. Raises `TransportTimeout` that names the unanswered requests.
+        """
+        self._requests = requests
         try:
             yield from self._request(requests)
-            if not (yield from self._until(lambda: not self._unanswered(requests), within)):
-                raise self._silent(self._unanswered(requests))
+            if not (yield from self._wait_until(lambda: not self._unanswered(requests), within)):
+                raise self._no_answer(self._unanswered(requests))
         finally:
-            # Too late, or cancelled: what answers these answers nothing that is asked after them.
-            self._late.extend(self._unanswered(requests))
-            self._asked = ()
+            # Timed out or cancelled: a late answer to these must not count as the answer to a later request.
+            self._abandoned.extend(self._unanswered(requests))
+            self._requests = ()
 
     def insist(self, requests: Sequence[Request], within: float) -> Conversation[None]:
-        """`exchange`, with a `TransportError` if another value than the requested one is in force."""
+        """Like `exchange`, but raise `TransportError` if a value other than the requested one is in force."""
         yield from self.exchange(requests, within)
-        self._check_done(requests)
+        self._check_in_force(requests)
 
     def purge(self, request: Purge, within: float) -> Conversation[None]:
-        """Drop buffered data on the way, up to the server's answer."""
+        """Send `request` and wait for the answer. If it purges received data, drop the data up to the answer."""
         self._purging = request.received
         try:
             yield from self.exchange([request], within)
@@ -168,13 +175,16 @@ class Rfc2217Client:
             self._purging = False
 
     def modem(self, within: float) -> Conversation[ModemState]:
-        """The modem lines now, or as last reported by a server that reports only changes."""
+        """Return the state of the modem lines: the current one, or the last from a server that reports only changes.
+
+        Raises `TransportTimeout` if the server has never reported them.
+        """
         self._answers.pop(NotifyModem, None)
-        self._tell(ModemMask(ModemState(0xFF)))
-        self._tell(NotifyModem(None))
+        self._send_message(ModemMask(ModemState(0xFF)))
+        self._send_message(NotifyModem(None))
         yield Send(self.take())
-        patience = within if self._modem is None else min(within, PATIENCE_SECONDS)
-        yield from self._until(lambda: NotifyModem in self._answers, patience)
+        timeout = within if self._modem is None else min(within, PATIENCE_SECONDS)
+        yield from self._wait_until(lambda: NotifyModem in self._answers, timeout)
         if self._modem is None:
             raise TransportTimeout("the server does not tell the modem lines", where=self._where)
         return self._modem
@@ -188,9 +198,9 @@ class Rfc2217Client:
         return self._telnet.is_settled(Option.COM_PORT, ours=True) and not self._agreed
 
     def _is_open(self, requests: Sequence[Request]) -> bool:
-        """The server said no, or all that it was asked."""
-        matter = ((Option.COM_PORT, True), (Option.BINARY, True), (Option.BINARY, False))
-        settled = all(self._telnet.is_settled(option, ours=ours) for option, ours in matter)
+        """Return whether the server has refused RFC 2217, or has answered all options that matter and `requests`."""
+        options = ((Option.COM_PORT, True), (Option.BINARY, True), (Option.BINARY, False))
+        settled = all(self._telnet.is_settled(option, ours=ours) for option, ours in options)
         return self._refused or (settled and not self._unanswered(requests))
 
     def _check_agreed(self) -> None:
@@ -201,18 +211,18 @@ class Rfc2217Client:
             raise TransportError("the server refuses RFC 2217", where=self._where, hint=hint)
         raise TransportTimeout("the server did not answer whether it speaks RFC 2217", where=self._where, hint=hint)
 
-    def _check_done(self, requests: Sequence[Request]) -> None:
+    def _check_in_force(self, requests: Sequence[Request]) -> None:
         answers = [(request, self._answers[type(request)]) for request in requests if request not in _QUESTIONS]
-        if kept := [answer for request, answer in answers if answer != request]:
+        if differing := [answer for request, answer in answers if answer != request]:
             raise TransportError(
-                f"the server did not do as it was asked, and answered {_names(kept)}",
+                f"the server did not do as it was asked, and answered {_names(differing)}",
                 where=self._where,
                 hint="Ask for what its serial port can do",
             )
 
     def _receive(self, message: Message) -> None:
-        if message in self._late and message not in self._asked:
-            self._late.remove(message)
+        if message in self._abandoned and message not in self._requests:
+            self._abandoned.remove(message)
         else:
             self._answers[type(message)] = message
         match message:
@@ -231,16 +241,16 @@ class Rfc2217Client:
             case Suspend() | Resume():
                 self._suspended = isinstance(message, Suspend)
             case Signature(b""):
-                self._tell(Signature(SIGNATURE))
+                self._send_message(Signature(SIGNATURE))
 
-    def _tell(self, message: Message) -> None:
+    def _send_message(self, message: Message) -> None:
         self._telnet.subnegotiate(Option.COM_PORT, encode(message, CLIENT))
 
     def _request(self, requests: Sequence[Request]) -> Conversation[None]:
         for request in requests:
             self._answers.pop(type(request), None)
             try:
-                self._tell(request)
+                self._send_message(request)
             except ValueError as error:
                 raise TransportError(str(error), where=self._where) from error
         yield Send(self.take())
@@ -248,9 +258,9 @@ class Rfc2217Client:
     def _unanswered(self, requests: Sequence[Request]) -> list[Request]:
         return [request for request in requests if type(request) not in self._answers]
 
-    def _until(self, reached: Callable[[], bool], within: float) -> Conversation[bool]:
-        """Wait until `reached`; false when the server was silent for `within` seconds before."""
-        while not reached():
+    def _wait_until(self, condition: Callable[[], bool], within: float) -> Conversation[bool]:
+        """Wait until `condition` holds. Return False if the server is silent for `within` seconds before that."""
+        while not condition():
             if self._received_bytes > MAX_UNREAD_BYTES:
                 raise ProtocolError(f"the server sent {self._received_bytes} bytes, and no answer", where=self._where)
             try:
@@ -259,7 +269,7 @@ class Rfc2217Client:
                 return False
         return True
 
-    def _silent(self, missing: Sequence[Request]) -> TransportTimeout:
+    def _no_answer(self, missing: Sequence[Request]) -> TransportTimeout:
         return TransportTimeout(f"the server did not answer {_names(missing)}", where=self._where)
 
 

@@ -1,14 +1,14 @@
 """Telnet without I/O: turns bytes from the peer into events, and data into bytes for the peer.
 
-`feed` takes everything that comes from the peer and returns its events in order. How the bytes are split changes only
-where one `TelnetData` ends and the next begins. After each `feed`, `ask` or `subnegotiate`, send what `take` returns.
-Data for the peer goes through `encode`.
+Pass everything that the peer sends to `feed`, which returns the events in order. The split of the bytes changes only
+where one `TelnetData` ends and the next begins. Pass data for the peer through `encode` before you send it. After each
+`feed`, `ask` or `subnegotiate`, send what `take` returns.
 
-Options are negotiated by the states of RFC 1143, without the two states for withdrawing a request: an option is off,
-requested, or on, separately for our side and for theirs. A request that changes nothing is not answered, a refusal is
-sent once, and after `MAX_CHANGES` changes an option keeps its state and further requests are ignored: no peer can keep
-a negotiation going. Nothing that a peer sends is an error: commands without meaning are skipped, and a subnegotiation
-that is too long is dropped.
+Option negotiation uses the states of RFC 1143, without the two states for withdrawing a request: an option is off,
+requested, or on, separately for our side and for theirs. No peer can keep a negotiation going without end: a request
+that changes nothing gets no answer, a refusal is sent once, and after `MAX_CHANGES` changes an option keeps its state
+and further requests are ignored. Nothing that a peer sends is an error: unknown commands are skipped, and a
+subnegotiation that is too long is dropped.
 
 A byte 0xFF in the data crosses the wire as a pair of IACs; a single IAC begins a command.
 """
@@ -22,13 +22,13 @@ from enum import Enum, IntEnum
 
 IAC = b"\xff"
 PAIR = b"\xff\xff"
-# The longest that means anything here is a SIGNATURE, a line of text. Counted as on the wire.
+# Counted as on the wire. The longest known subnegotiation is a SIGNATURE, a line of text.
 MAX_SUBNEGOTIATION_BYTES = 1024
-# Times that one option may change on one side; an honest session needs two.
+# How often one option may change on one side; an honest session needs two changes.
 MAX_CHANGES = 32
 # Everything up to the first IAC that is not half of a pair.
 _PLAIN = re.compile(rb"[^\xff]*+(?:(?:\xff\xff)++[^\xff]*+)*+")
-# `bytes.replace` costs the same for each IAC, so runs of this length, as in erased flash, are replaced in one piece.
+# `bytes.replace` has a cost for each IAC, so a run of this length, as in erased flash, is replaced in one piece.
 _RUN = IAC * 64
 
 
@@ -53,7 +53,7 @@ class TelnetCode(IntEnum):
 
 
 class Option(IntEnum):
-    """The options that matter to a serial line."""
+    """The telnet options that matter for a serial line."""
 
     BINARY = 0
     ECHO = 1
@@ -101,14 +101,14 @@ class _State(Enum):
     ON = 2
 
 
-# Received commands: whose side they are about, and whether they switch the option on.
+# Received commands: whether they concern our side, and whether they switch the option on.
 _RECEIVED: dict[int, tuple[bool, bool]] = {
     TelnetCode.WILL: (False, True),
     TelnetCode.WONT: (False, False),
     TelnetCode.DO: (True, True),
     TelnetCode.DONT: (True, False),
 }
-# Sent commands, by our side or theirs, and on or off.
+# Commands to send, by whether they concern our side, and whether they switch the option on.
 _SENT = {
     (True, True): TelnetCode.WILL,
     (True, False): TelnetCode.WONT,
@@ -119,22 +119,22 @@ _PLAIN_COMMANDS = frozenset(range(TelnetCode.NOP, TelnetCode.SB))
 
 
 class Telnet:
-    """One side of a connection. `ours` and `theirs` are the options that may be on, on each side."""
+    """One side of a connection. `ours` and `theirs` are the options that may be on at our side and at theirs."""
 
     def __init__(self, ours: frozenset[int], theirs: frozenset[int]) -> None:
         self._allowed = {True: ours, False: theirs}
         self._states: dict[tuple[int, bool], _State] = {}
         self._changes: dict[tuple[int, bool], int] = {}
-        # Of whole commands: one thread may take while another feeds.
+        # Each item is a whole command, because one thread may call `take` while another calls `feed`.
         self._outgoing: deque[bytes] = deque()
-        # The beginning of a command whose end has not come yet.
+        # The beginning of a command that is not complete yet.
         self._unfinished = b""
-        # Inside a subnegotiation that is too long to keep.
+        # Whether the input is inside a subnegotiation that is too long.
         self._dropping = False
         self._after_return = False
 
     def ask(self, option: int, *, ours: bool) -> None:
-        """Request `option` on our side or on theirs."""
+        """Request `option` on our side or on theirs, unless it is already on or requested."""
         if self._state(option, ours) is _State.OFF:
             self._states[option, ours] = _State.REQUESTED
             self._send(option, ours, True)
@@ -143,7 +143,7 @@ class Telnet:
         return self._state(option, ours) is _State.ON
 
     def is_settled(self, option: int, *, ours: bool) -> bool:
-        """Whether no request of ours is open."""
+        """Return whether no request of ours waits for an answer."""
         return self._state(option, ours) is not _State.REQUESTED
 
     def subnegotiate(self, option: int, payload: bytes) -> None:
@@ -152,7 +152,7 @@ class Telnet:
         self._outgoing.append(bytes((IAC[0], TelnetCode.SB)) + body.replace(IAC, PAIR) + bytes((IAC[0], TelnetCode.SE)))
 
     def take(self) -> bytes:
-        """The bytes that must be sent to the peer now."""
+        """Remove and return the bytes that must be sent to the peer now."""
         return b"".join([self._outgoing.popleft() for _ in range(len(self._outgoing))])
 
     @property
@@ -161,24 +161,24 @@ class Telnet:
         return bool(self._outgoing)
 
     def encode(self, data: bytes) -> bytes:
-        """`data` as it crosses the wire.
+        """Return `data` in the form to send to the peer.
 
-        Data is sent as binary from our request on: a peer that agrees decodes all that follows our WILL as binary.
+        Data is encoded as binary from our request on: a peer that agrees decodes all that follows our WILL as binary.
         """
         if self._state(Option.BINARY, True) is _State.OFF:
-            # RFC 854: a carriage return that is no part of a line's end is followed by NUL.
+            # RFC 854: NUL follows a carriage return that is not part of a line end.
             data = data.replace(b"\r", b"\r\0")
-        return _escaped(data)
+        return _escape(data)
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events in `data` from the peer. Then send what `take` returns."""
+        """Return the events in `data` from the peer. Afterwards send what `take` returns."""
         if self._unfinished:
             data = self._unfinished + data
             self._unfinished = b""
         elif data and not self._dropping:
-            text = _unescaped(data)
-            if data.count(IAC) == 2 * (len(data) - len(text)):  # pairs alone, so no command
-                text = self._text(text)
+            text = _unescape(data)
+            if data.count(IAC) == 2 * (len(data) - len(text)):  # only pairs, so there is no command
+                text = self._remove_padding(text)
                 return [TelnetData(text)] if text else []
         events = _Events()
         at, end = 0, len(data)
@@ -186,9 +186,9 @@ class Telnet:
             if self._dropping:
                 at = self._drop(data, at)
                 continue
-            stop = _single(data, at)
+            stop = _find_single_iac(data, at)
             if stop > at:
-                events.data(self._text(_unescaped(data[at:stop])))
+                events.data(self._remove_padding(_unescape(data[at:stop])))
                 at = stop
                 continue
             at = self._command(data, stop, events)
@@ -197,8 +197,8 @@ class Telnet:
                 break
         return events.all()
 
-    def _text(self, text: bytes) -> bytes:
-        """`text` without the NULs that RFC 854 puts behind carriage returns, unless the peer sends binary."""
+    def _remove_padding(self, text: bytes) -> bytes:
+        """Return `text` without the NULs that RFC 854 puts after carriage returns, unless the peer sends binary."""
         if self.is_on(Option.BINARY, ours=False):
             return text
         after_return, self._after_return = self._after_return, text.endswith(b"\r")
@@ -207,7 +207,7 @@ class Telnet:
         return text.replace(b"\r\0", b"\r")
 
     def _command(self, data: bytes, at: int, events: _Events) -> int:
-        """Process the command at `at`. Returns its end, or `at` if it is not complete."""
+        """Process the command at `at`. Return its end, or `at` if it is not complete."""
         if at + 1 == len(data):
             return at
         code = data[at + 1]
@@ -224,22 +224,22 @@ class Telnet:
 
     def _subnegotiation(self, data: bytes, at: int, events: _Events) -> int:
         start = at + 2
-        stop = _single(data, start)
+        stop = _find_single_iac(data, start)
         if stop - start > MAX_SUBNEGOTIATION_BYTES:
             self._dropping = True
             return start
         if stop + 1 >= len(data):
             return at
         if data[stop + 1] != TelnetCode.SE:
-            # Another command begins before the end: that one counts.
+            # Another command begins before the end: drop this one and process that.
             return stop
         if payload := data[start:stop].replace(PAIR, IAC):
             events.add(Subnegotiation(payload[0], payload[1:]))
         return stop + 2
 
     def _drop(self, data: bytes, at: int) -> int:
-        """Pass over the rest of a subnegotiation that is too long."""
-        stop = _single(data, at)
+        """Skip the rest of a subnegotiation that is too long. Return the position after it."""
+        stop = _find_single_iac(data, at)
         if stop + 1 >= len(data):
             self._unfinished = data[stop:]
             return len(data)
@@ -249,13 +249,12 @@ class Telnet:
     def _negotiate(self, option: int, ours: bool, on: bool, events: _Events) -> None:
         state = self._state(option, ours)
         if on is (state is _State.ON) and state is not _State.REQUESTED:
-            # Already so.
-            return
+            return  # the option already has this state
         changes = self._changes[option, ours] = self._changes.get((option, ours), 0) + 1
         if changes > MAX_CHANGES:
             return
         if state is _State.OFF and option not in self._allowed[ours]:
-            # Refused once: a peer that asks again has the answer.
+            # Refuse only once: a peer that asks again already has the answer.
             self._changes[option, ours] = MAX_CHANGES
             self._send(option, ours, False)
             return
@@ -292,22 +291,22 @@ class _Events:
         return self._events
 
 
-def _escaped(data: bytes) -> bytes:
-    """`data` with each 0xFF doubled."""
+def _escape(data: bytes) -> bytes:
+    """Return `data` with each 0xFF doubled."""
     if _RUN not in data:
         return data.replace(IAC, PAIR)
     return (2 * _RUN).join([piece.replace(IAC, PAIR) for piece in data.split(_RUN)])
 
 
-def _unescaped(data: bytes) -> bytes:
-    """`data` with each pair of 0xFF made one."""
+def _unescape(data: bytes) -> bytes:
+    """Return `data` with each pair of 0xFF replaced by one."""
     if _RUN not in data:
         return data.replace(PAIR, IAC)
     return _RUN[:32].join([piece.replace(PAIR, IAC) for piece in data.split(_RUN)])
 
 
-def _single(data: bytes, start: int) -> int:
-    """The position of the first IAC, from `start` on, that is not half of a pair; `len(data)` if there is none."""
+def _find_single_iac(data: bytes, start: int) -> int:
+    """Return the position of the first IAC, from `start` on, that is not half of a pair; else `len(data)`."""
     match = _PLAIN.match(data, start)
-    assert match is not None  # it matches nothing as well
+    assert match is not None  # the pattern also matches no bytes
     return match.end()

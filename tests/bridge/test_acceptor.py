@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from fastflight.bridge import acceptor as acceptors
-from fastflight.bridge.acceptor import Acceptor, listening
+from fastflight.bridge.acceptor import Acceptor, open_listener
 
 
 class Greeter(asyncio.Protocol):
@@ -24,7 +24,7 @@ class Greeter(asyncio.Protocol):
 
 def act(scene: Callable[[Acceptor], Awaitable[None]], host: str = "127.0.0.1") -> None:
     async def run() -> None:
-        acceptor = Acceptor(await listening(host, 0), Greeter)
+        acceptor = Acceptor(await open_listener(host, 0), Greeter)
         try:
             await scene(acceptor)
         finally:
@@ -66,7 +66,7 @@ def test_a_port_is_free_at_once_though_connections_to_it_linger() -> None:
         assert await greeted(acceptor) == b"hello"
         port = acceptor.port
         await acceptor.aclose()
-        again = Acceptor(await listening("127.0.0.1", port), Greeter)
+        again = Acceptor(await open_listener("127.0.0.1", port), Greeter)
         assert await greeted(again) == b"hello"
         await again.aclose()
 
@@ -76,7 +76,7 @@ def test_a_port_is_free_at_once_though_connections_to_it_linger() -> None:
 def test_a_port_that_is_taken_cannot_be_had() -> None:
     async def scene(acceptor: Acceptor) -> None:
         with pytest.raises(OSError) as refused:
-            await listening("127.0.0.1", acceptor.port)
+            await open_listener("127.0.0.1", acceptor.port)
         assert refused.value.errno == errno.EADDRINUSE
 
     act(scene)
@@ -103,7 +103,7 @@ def test_a_process_without_descriptors_accepts_when_it_has_some(monkeypatch: pyt
     monkeypatch.setattr(acceptors, "SHORTAGE_SECONDS", 0.01)
 
     async def run() -> None:
-        listener = Short(await listening("127.0.0.1", 0), 3)
+        listener = Short(await open_listener("127.0.0.1", 0), 3)
         acceptor = Acceptor(listener, Greeter)  # type: ignore[arg-type]
         assert await greeted(acceptor) == b"hello"
         await acceptor.aclose()
@@ -115,7 +115,7 @@ def test_closed_while_it_has_no_descriptors_it_tries_no_more(monkeypatch: pytest
     monkeypatch.setattr(acceptors, "SHORTAGE_SECONDS", 0)
 
     async def run() -> None:
-        listener = Short(await listening("127.0.0.1", 0), 1_000_000)
+        listener = Short(await open_listener("127.0.0.1", 0), 1_000_000)
         acceptor = Acceptor(listener, Greeter)  # type: ignore[arg-type]
         with socket.create_connection(("127.0.0.1", acceptor.port)):
             for _ in range(10):

@@ -120,9 +120,9 @@ def test_a_peer_that_stays_is_hung_up_on(last: bytes) -> None:
 def test_what_the_peer_sends_waits_with_the_peer_while_nobody_takes_it() -> None:
     async def serve(connection: Connection) -> None:
         while not connection._paused:
-            await connection._came.wait()
+            await connection._received.wait()
             await asyncio.sleep(0)
-        assert RECEIVE_BYTES <= connection._waiting < 2 * RECEIVE_BYTES
+        assert RECEIVE_BYTES <= connection._buffered_bytes < 2 * RECEIVE_BYTES
         while connection._paused:
             assert await connection.receive()
 

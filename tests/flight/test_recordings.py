@@ -402,7 +402,8 @@ def test_two_servers_on_one_folder(tmp_path: Path) -> None:
                 pass
             second = subprocess.run(command, capture_output=True, text=True, timeout=100)
             assert second.returncode == 1 and second.stdout == ""
-            assert f"(pid {first.pid} on " in second.stderr and "writes it. End it there, or read only" in second.stderr
+            assert f"(pid {first.pid} on " in second.stderr
+            assert "is writing to it. Stop it, or only read" in second.stderr
             while (reached := promised(client)) <= before:
                 pass
             rows = [row for chunk in client.do_get(ticket(**RECORDING)) for row in chunk.data.to_pylist()]

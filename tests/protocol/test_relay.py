@@ -189,7 +189,7 @@ def test_what_the_rules_do_not_allow_is_a_violation(wire: bytes) -> None:
 
 def test_who_opens_is_not_asked_and_sends_nothing_before_the_answer() -> None:
     asking = RelayConnection(accepts=False)
-    assert heard(asking, opening(1)) == ["OPEN from the side that is asked"]
+    assert heard(asking, opening(1)) == ["OPEN from the side that must not open streams"]
     asked = gateway()
     list(asked.feed(opening(1)))
     with pytest.raises(RelayViolation, match="before it is open"):
