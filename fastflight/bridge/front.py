@@ -133,7 +133,7 @@ class DeviceFront:
         """Watch over the device, which looks after itself. That it is opened when it is first wanted is no news."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         told, outages = State("open"), self._device.outages
-        with self._device.tap.heeding(lambda: loop.call_soon_threadsafe(news.set)):
+        with self._device.tap.on_nudge(lambda: loop.call_soon_threadsafe(news.set)):
             while True:
                 states = []
                 # Lost and back again since the last look, it has no trouble any more.

@@ -157,7 +157,7 @@ async def _record_here(url: str, name: str, folder: Path, seconds: float | None)
 async def _opened(device: Device) -> None:
     """Wait for the line. `TransportError` where it cannot be opened: later, it would be tried again."""
     news, loop = asyncio.Event(), asyncio.get_running_loop()
-    with device.tap.heeding(lambda: loop.call_soon_threadsafe(news.set)):
+    with device.tap.on_nudge(lambda: loop.call_soon_threadsafe(news.set)):
         while not device.is_open:
             if device.trouble:
                 raise TransportError(device.trouble, where=device.name, hint="Is it plugged in, and free?")

@@ -40,7 +40,7 @@ def test_what_is_asked_for() -> None:
 
 def test_a_cramped_board_is_asked_no_more_unless_by_name() -> None:
     board = link(BINARY | BASE64)
-    board.cramped = True
+    board.lacks_upload_memory = True
     assert board.upload_method(Transfer(), "/x") == "base64"
     assert board.upload_method(Transfer("binary"), "/x") == "binary"
 

@@ -10,12 +10,12 @@ import pytest
 
 from fastflight.device import PartialWrite, Resumption, Transfer, WrittenFile
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import sealed
+from fastflight.device.execute import seal_code
 from fastflight.device.listing import STAT
 from fastflight.device.transfer import staging, statements
-from fastflight.device.transfer.frames import buffer_bytes, check, end, escaped, header, step_bytes
+from fastflight.device.transfer.frames import buffer_bytes, check, end, escape, header, step_bytes
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.resident import NAME, request
+from fastflight.device.transfer.resident import NAME, call_code
 from fastflight.device.transfer.staging import StagedFile
 from fastflight.device.transfer.upload import FRUITLESS_ATTEMPTS, FileUpload
 from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, TransportTimeout
@@ -44,13 +44,13 @@ def run(
 def pasted(code: str | bytes) -> list[Entry]:
     """Code, sealed where it is a text."""
     if isinstance(code, str):
-        code = sealed(RawRepl(True), BOARD, code)
+        code = seal_code(RawRepl(True), BOARD, code)
     # The window is as large as the code.
     return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
 
 
 def requested(routine: str, *arguments: object, missing: Sequence[str] = (), fresh: bool = False) -> list[Entry]:
-    return pasted(request(RawRepl(True), BOARD, missing, routine, arguments, fresh=fresh))
+    return pasted(call_code(RawRepl(True), BOARD, missing, routine, arguments, fresh=fresh))
 
 
 def called(offset: int = 0, *, block: int = BLOCK, window: int = WINDOW, installed: bool = False) -> list[Entry]:
@@ -60,7 +60,7 @@ def called(offset: int = 0, *, block: int = BLOCK, window: int = WINDOW, install
 
 
 def body(payload: bytes) -> bytes:
-    return escaped(check(payload) + payload)
+    return escape(check(payload) + payload)
 
 
 def ended(content: bytes) -> list[Entry]:
@@ -271,7 +271,7 @@ def test_resuming_begins_where_the_part_ends() -> None:
 
 def test_no_routine_grows_beyond_a_small_heap() -> None:
     """Its source has to fit a heap of some 20 KB beside what it compiles to."""
-    installed = request(RawRepl(True), BOARD, ["sum", "put"], "put", (), fresh=True)
+    installed = call_code(RawRepl(True), BOARD, ["sum", "put"], "put", (), fresh=True)
     assert len(installed) < 2100
 
 
