@@ -162,7 +162,7 @@ class Tap(ChunkBuffer):
     def nudge(self) -> None:
         """Wake the waiting readers, without a chunk, so that they look at the state of the line."""
         with self._lock:
-            waiting = self._all_waiting() + self._nudge_callbacks
+            waiting = self._pop_waiting() + self._nudge_callbacks
             whole = self._whole
         wake_all(waiting)
         if whole is not None:
