@@ -332,7 +332,7 @@ class Device:
         """Forget the port and the state of a board that does not answer. The caller closes the port.
 
         The board stays `dirty` if it may still run fastflight's code, so that the next lease interrupts that code. It
-        does not if the line was closed: the board has then lost its power.
+        does not if the line was closed, which usually means that the board has lost its power.
         """
         still_dirty = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
         self._line.port = None

@@ -122,7 +122,7 @@ class DeviceLine:
         return True
 
     def _closed_error(self) -> TransportClosed:
-        return TransportClosed("closed while the line was opened", where=self.name, hint="Ask a server that runs")
+        return TransportClosed("closed while the line was opened", where=self.name, hint="Ask a running server")
 
 
 async def open_port(address: Address) -> Port:

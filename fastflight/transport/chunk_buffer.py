@@ -85,7 +85,7 @@ class ChunkBuffer:
         self._marks: list[tuple[int, Callable[[], object]]] = []
         self._dropped = False
         self._closed = False
-        # Chunks that a reader did not take in time.
+        # How many chunks were dropped before a reader took them, in total over all readers.
         self.missed = 0
         # The reader that records, and the reads of the line that wait for it; whether waiting for it timed out.
         self._recorder: TapReader | None = None
@@ -237,7 +237,7 @@ class TapReader:
     def __init__(self, tap: ChunkBuffer, start: int, begins_line: bool = False, taken: int = 0) -> None:
         self._tap = tap
         self._next = start
-        # The size of all chunks before its position.
+        # The size of all chunks before its position, as of the last `rest`.
         self.place = taken
         self.begins_line = begins_line
         self.ended = False
@@ -283,9 +283,9 @@ class TapReader:
         So the reader wakes up seldom. `timeout` bounds the wait for the first chunk. Sizes count `CHUNK_BYTES` for each
         chunk. A nudge ends the waits early, and the result may be empty, as that of `take`.
         """
-        await self._afed(1, timeout)
+        await self._await_fed(1, timeout)
         if not self._tap._closed and self._tap._fed > self.place:
-            await self._afed(size, seconds)
+            await self._await_fed(size, seconds)
         return self.rest()
 
     def rest(self) -> list[Chunk | Gap]:
@@ -302,7 +302,7 @@ class TapReader:
             self._tap._resume()
         return items
 
-    async def _afed(self, size: int, timeout: float | None) -> None:
+    async def _await_fed(self, size: int, timeout: float | None) -> None:
         """Wait until `size` bytes are there that are not taken, for a nudge, or for `timeout` seconds."""
         arrived, loop, thread = asyncio.Event(), asyncio.get_running_loop(), threading.get_ident()
 

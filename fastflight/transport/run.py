@@ -171,5 +171,5 @@ def _limit_wait(step: Step, deadline: float) -> Step:
         return step
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TransportTimeout("the device talked on, and did not answer in time")
+        raise TransportTimeout("the device kept sending, but did not answer in time")
     return Receive(min(step.within, left))

@@ -120,7 +120,7 @@ class Lines:
 
     def _failed(self, what: str, error: Exception) -> TransportError:
         self._check()
-        return TransportError(f"{what} ({error})", where=self._where, hint="Ask for what the adapter can do")
+        return TransportError(f"{what} ({error})", where=self._where, hint="Use settings that the adapter supports")
 
 
 def _format_settings(settings: LineSettings) -> str:

@@ -5,8 +5,8 @@ finds a port by its identity, under any system name), `socket://host:port` (`?ba
 (`?baud=115200&dtr=0&rts=0`), `relay://host:port` (read-only: the traffic of a relay's target), `exec:COMMAND`
 (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 
-An `Address` keeps only the public part of its URL (`shown`), so errors, logs and answers contain no more. It leaves out
-a command's arguments, which may be secrets, and folders of this host. URLs with user names and passwords are refused.
+`Address.url` is only the public part of the URL (`shown`), so errors, logs and answers contain no more. It leaves out a
+command's arguments, which may be secrets, and folders of this host. URLs with user names and passwords are refused.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _relay(url: str, rest: str) -> Address:
 
 def _endpoint(url: str, rest: str) -> tuple[str, int]:
     if "@" in rest.partition("?")[0]:
-        raise _bad(url, "nobody logs in there: leave name and password out")
+        raise _bad(url, "user names and passwords are not supported: leave them out")
     try:
         parts = urlsplit(f"socket:{rest}")
         host, port = parts.hostname, parts.port
@@ -169,7 +169,7 @@ def _endpoint(url: str, rest: str) -> tuple[str, int]:
     try:
         host.encode("idna")
     except UnicodeError as error:
-        raise _bad(url, "no computer can have that name") from error
+        raise _bad(url, "the host name is not valid") from error
     return host, port
 
 
@@ -193,7 +193,7 @@ def _sim(url: str, rest: str) -> Address:
             _number(url, name, value)
     files = dict(pairs).get("files")
     if files is not None and "\0" in files:
-        raise _bad(url, "no folder can have that name")
+        raise _bad(url, "the folder name is not valid")
     return SimAddress(url, tuple(pair for pair in pairs if pair[0] != "files"), files)
 
 
@@ -223,7 +223,7 @@ def _options(url: str, rest: str, known: tuple[str, ...], lists: tuple[str, ...]
         if name not in known:
             raise RequestError(f"unknown option {name!r}", where=f"device URL {url!r}", hint=nearest(name, known))
         if name in seen and name not in lists:
-            raise _bad(url, f"option {name!r} stands twice")
+            raise _bad(url, f"option {name!r} is given twice")
         seen.add(name)
     return pairs
 

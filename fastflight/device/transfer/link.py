@@ -64,7 +64,7 @@ class BoardLink:
     def was_reset(where: str) -> ProtocolError:
         """Return the error for a board that was reset in the middle of a transfer."""
         return ProtocolError(
-            "the board was reset in the middle of it",
+            "the board was reset during the operation",
             where=where,
             hint="Check its power supply and what its program does",
         )
@@ -109,6 +109,6 @@ class BoardLink:
             raise RequestError(
                 f"the board does not {verb} files as {transfer.method}",
                 where=where,
-                hint="Leave the method to what it can",
+                hint="Use the method auto",
             )
         return transfer.method

@@ -104,7 +104,7 @@ class Tree:
         if not full.startswith(self._folder.rstrip("/") + "/"):
             raise RequestError("the path leads out of the folder", where=path, hint="Name a file below it")
         if full in self._paths:
-            raise RequestError("the path is there twice", where=path, hint="Name each file once")
+            raise RequestError("the path is given twice", where=path, hint="Name each file once")
         self._paths.add(full)
         return check_writable(full)
 

@@ -137,7 +137,7 @@ def test_a_reset_board_is_an_error() -> None:
     on = link()
     script = [*called(), Answer(block(b"first")), Silence(), *recovered(on)]
     script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
-    with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
+    with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         read(script, on=on)
 
 

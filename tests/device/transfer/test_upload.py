@@ -185,7 +185,7 @@ def test_a_reset_board_is_an_error() -> None:
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"?"), *recovered(on)]
     script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
-    with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
+    with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         run(script, b"abc", on=on)
 
 
@@ -212,7 +212,7 @@ def test_a_board_that_is_at_its_digest_without_end_is_given_up(monkeypatch: pyte
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), Send(end(verify=True))]
     script += [Answer(b"." * 150 + b"D" + crc32(b"abc") + b"\x04\x04>"), *recovered(on)]
     script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
-    with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
+    with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         run(script, b"abc", on=on)
 
 
