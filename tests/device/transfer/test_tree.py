@@ -156,7 +156,7 @@ def test_paths_stay_below_the_folder(inventory: Inventory, path: str) -> None:
 
 
 def test_a_path_is_named_once(inventory: Inventory, tmp_path: Path) -> None:
-    with inventory.device("demo").lease("test") as session, pytest.raises(RequestError, match="there twice"):
+    with inventory.device("demo").lease("test") as session, pytest.raises(RequestError, match="given twice"):
         session.write_tree("/", [("a", [b"x"]), ("/a", [b"y"])])
     assert tree(tmp_path) == {"old.bin": b"the old content"}
 
