@@ -5,8 +5,9 @@ finds a port by its identity, under any system name), `socket://host:port` (`?ba
 (`?baud=115200&dtr=0&rts=0`), `relay://host:port` (read-only: the traffic of a relay's target), `exec:COMMAND`
 (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 
-`Address.url` is only the public part of the URL (`shown`), so errors, logs and answers contain no more. It leaves out a
-command's arguments, which may be secrets, and folders of this host. URLs with user names and passwords are refused.
+`Address.url` is only the public part of the URL (`public_url`), so errors, logs and answers contain no more. It leaves
+out a command's arguments, which may be secrets, and folders of this host. URLs with user names and passwords are
+refused.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SIM_NUMBERS = ("baud", "ring", "capacity", "heap", "no-raw-paste", "no-interrupt
 SIM_OPTIONS = ("files", "telemetry", "fault", "without", *SIM_NUMBERS)
 # The options that may be repeated.
 SIM_LISTS = ("fault", "without")
-# The options that `shown` keeps, by scheme: no folders.
+# The options that `public_url` keeps, by scheme: no folders.
 SHOWN_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "serial": SERIAL_OPTIONS,
     "socket": SOCKET_OPTIONS,
@@ -61,7 +62,7 @@ def parse_url(url: str) -> Address:
     if len(url) > MAX_URL_CHARACTERS:
         raise RequestError(
             f"{len(url)} characters are too many: {MAX_URL_CHARACTERS} are allowed",
-            where=f"device URL {shown(url[:MAX_URL_CHARACTERS])[:40]!r}...",
+            where=f"device URL {public_url(url[:MAX_URL_CHARACTERS])[:40]!r}...",
         )
     if url.startswith("/") or _COM_PORT.fullmatch(url):
         return SerialAddress(url, url)
@@ -69,13 +70,13 @@ def parse_url(url: str) -> Address:
     if not colon or scheme not in SCHEMES:
         raise RequestError(
             f"unknown kind of device {scheme!r}",
-            where=f"device URL {shown(url)!r}",
+            where=f"device URL {public_url(url)!r}",
             hint=f"{nearest(scheme, SCHEMES)}. E.g. {EXAMPLES}",
         )
-    return SCHEMES[scheme](shown(url), rest)
+    return SCHEMES[scheme](public_url(url), rest)
 
 
-def shown(url: str) -> str:
+def public_url(url: str) -> str:
     """Return the public part of a URL: where the device is, and the settings of its line.
 
     For a command only the name of its program (`exec:micropython`). No folders, user names, passwords or unknown
