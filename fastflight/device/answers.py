@@ -151,7 +151,7 @@ def own_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError
 
 
 def routine_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError | ProtocolError:
-    """As `own_failure`, for the routines: any exception but `OSError` means damaged code or content."""
+    """As `own_failure`, for code that transfers files: any exception but `OSError` and `MemoryError` means damage."""
     error = own_failure(stderr, where=where, platform=platform)
     if isinstance(error, DeviceException) and error.kind != "OSError":
         return ProtocolError(

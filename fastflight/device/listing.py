@@ -21,7 +21,7 @@ LIST_SECONDS = 15.0
 FOLDER_BIT = 0x4000
 # A file system that links into itself would never end. No real board nests deeper.
 MAX_DEPTH = 64
-# A full card has some thousand files. `MAX_DEPTH` alone does not stop a folder that lists entries without end.
+# A full card has some thousand files. `MAX_DEPTH` does not stop a listing without end that is not deep.
 MAX_ENTRIES = 100_000
 # The end of the year 9999, in seconds since 1970. Most programs cannot represent later times.
 MAX_TIME = 253_402_300_799

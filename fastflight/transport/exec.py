@@ -44,7 +44,7 @@ LOCAL_FLAGS = 3
 # and exec, where other threads may hold locks.
 SHELL = "/bin/sh"
 ON_TERMINAL = 'exec <"$0" >"$0" 2>"$0"; exec "$@"'
-# The token with which commands authenticate to servers. A child may print its environment to everybody who reads it.
+# The token with which commands authenticate to servers. A child may print its environment.
 SECRETS = frozenset(("FASTFLIGHT_TOKEN",))
 
 

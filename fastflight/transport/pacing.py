@@ -35,7 +35,7 @@ DEFAULT = PLATFORMS.get(os.name, PLATFORMS["posix"])
 # The minimum and maximum of each option of a device URL.
 #
 # drain: 1 sends each write at once; more than the system's largest buffers only delays.
-# drain_ms: 0 sends in the next turn of the loop; a second is longer than most programs wait for an answer.
+# drain_ms: 0 sends in the next turn of the loop; a second is longer than most boards wait.
 # chunk: with less than 16 bytes, system calls take most of the time; above 64 KiB a write cannot be cancelled in time.
 LIMITS: Mapping[str, tuple[int, int]] = {
     "drain": (1, 64 * 1024),

@@ -1,4 +1,4 @@
-"""Waits until a descriptor is readable or writable, on an event loop or in a thread. All ports use it.
+"""Waits until a descriptor is readable or writable, on an event loop or in a thread, for all ports on descriptors.
 
 The owner of a descriptor (a socket, a terminal, a serial port) passes its `Watch` a function `take` that reads without
 waiting. The watch calls it first, and waits only if it raises `BlockingIOError`.

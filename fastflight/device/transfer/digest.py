@@ -46,7 +46,7 @@ class RunningDigest:
 
     @property
     def sha256(self) -> str:
-        """The sha256, hexadecimal. With `resume` that of the whole file, from the beginning."""
+        """The sha256, hexadecimal. With `resume` it is always that of the whole file."""
         return self._sha256 if isinstance(self._sha256, str) else self._sha256.hexdigest()
 
     def hex(self, algorithm: str) -> str:

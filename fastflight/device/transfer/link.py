@@ -2,7 +2,8 @@
 
 `OpenBoard` creates a `BoardLink` after it has probed the board. Every transfer takes its method, block size, window and
 time limits from it, and reports losses to it. The window is how many bytes may be unanswered on their way to the board:
-as many as its receive ring holds. Each loss halves the window and the block size until the line is opened again.
+as many as its receive ring holds. Each loss halves the window and the block size; they grow again only when the line is
+opened again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sends content as Python statements, to boards that cannot receive it in binary.
 
-Each statement holds one block, as base64 or as a literal, deflate on request. It writes the block to the open file
+Each statement holds one block, as base64 or as a literal, deflated on request. It writes the block to the open file
 `_ff` and prints how many bytes it has written.
 """
 

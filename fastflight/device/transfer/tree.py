@@ -59,7 +59,8 @@ class _Stored:
 class Tree:
     """A write of files below `folder`: call `add` for each file, then `finish`.
 
-    It keeps its unfinished files in `staged`, a list of the caller, who cleans them up if the write breaks off.
+    `staged` is a list that belongs to the caller. It holds the unfinished files, which the caller must clean up if the
+    write breaks off.
     """
 
     def __init__(self, link: BoardLink, folder: str, transfer: Transfer, staged: list[StagedFile]) -> None:
