@@ -120,7 +120,7 @@ class RequestFilter:
         return b""
 
     def _split_entering(self, data: bytes) -> bytes:
-        """As `_split_leaving`, for the answer to Ctrl-A."""
+        """Find the answer to Ctrl-A, and feed it and the bytes after it as traffic of the request. Return no bytes."""
         at = data.find(PROMPT)
         if at < 0:
             at = len(data) - _overlap(data, PROMPT)
