@@ -49,7 +49,7 @@ from fastflight.bridge import Ports
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError, nearest
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
-from fastflight.transport.url import parse_url, shown
+from fastflight.transport.url import parse_url, public_url
 
 # Without any device given: a simulated board, which needs no hardware.
 DEFAULT_DEVICES = {"demo": "sim:"}
@@ -302,7 +302,9 @@ def check_host(host: str) -> None:
 def _from_option(text: str) -> tuple[str, str]:
     name, equals, url = text.partition("=")
     if not equals or not url or not DEVICE_NAME.fullmatch(name):
-        raise RequestError("not NAME=URL", where=f"--device {shown(text)}", hint="As in weather=serial:///dev/ttyACM0")
+        raise RequestError(
+            "not NAME=URL", where=f"--device {public_url(text)}", hint="As in weather=serial:///dev/ttyACM0"
+        )
     return name, url
 
 

@@ -139,7 +139,7 @@ class DeviceFront:
         """
         loop, wakeup = asyncio.get_running_loop(), asyncio.Event()
         last, outages = State("open"), self._device.outages
-        with self._device.tap.heeding(lambda: loop.call_soon_threadsafe(wakeup.set)):
+        with self._device.tap.on_nudge(lambda: loop.call_soon_threadsafe(wakeup.set)):
             while True:
                 states = []
                 # A device that was lost and is back again has no trouble, but one more outage.

@@ -21,7 +21,7 @@ from fastflight.client import Credentials, FastFlightClient
 from fastflight.device import Capabilities, Inventory, Session
 from fastflight.errors import BusyError, FastFlightError, TransportTimeout
 from fastflight.transport.identity import system_ports
-from fastflight.transport.url import shown
+from fastflight.transport.url import public_url
 
 Level = Literal["ok", "note", "problem"]
 
@@ -72,7 +72,7 @@ def serial_ports() -> tuple[dict[str, str], list[str]]:
 
 def device(name: str, url: str, *, asked: bool, interrupt: bool) -> Subject:
     """Open a device and try what reading and writing it needs."""
-    told = shown(url)
+    told = public_url(url)
     subject = Subject(told if name == url else f"{name} ({told})", asked)
     try:
         with Inventory({name: url}) as inventory:

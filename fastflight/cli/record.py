@@ -26,7 +26,7 @@ from fastflight.device import Device, Inventory
 from fastflight.errors import TransportError
 from fastflight.sources import Recordings
 from fastflight.sources.recordings import RecordingStatus, status_of
-from fastflight.transport.url import parse_url, shown
+from fastflight.transport.url import parse_url, public_url
 
 # The name for the recording of a URL that gives none.
 UNNAMED = "device"
@@ -135,14 +135,14 @@ async def _record_here(url: str, name: str, folder: Path, seconds: float | None)
     with ExitStack() as parts:
         shards = Shards()
         inventory = parts.enter_context(Inventory({name: url}, shards=shards))
-        recordings = Recordings(folder, inventory, holder=f"fastflight record {shown(url)}")
+        recordings = Recordings(folder, inventory, holder=f"fastflight record {public_url(url)}")
         parts.callback(recordings.close)
         parts.enter_context(shards)
         recordings.start(name)
         try:
             async with asyncio.timeout(seconds):
                 await _opened(inventory.device(name))
-                screen.complain(f"recording {shown(url)} as {name} to {folder}")
+                screen.complain(f"recording {public_url(url)} as {name} to {folder}")
                 await asyncio.Event().wait()
         except TimeoutError:
             pass
@@ -157,7 +157,7 @@ async def _record_here(url: str, name: str, folder: Path, seconds: float | None)
 async def _opened(device: Device) -> None:
     """Wait for the line. `TransportError` where it cannot be opened: later, it would be tried again."""
     news, loop = asyncio.Event(), asyncio.get_running_loop()
-    with device.tap.heeding(lambda: loop.call_soon_threadsafe(news.set)):
+    with device.tap.on_nudge(lambda: loop.call_soon_threadsafe(news.set)):
         while not device.is_open:
             if device.trouble:
                 raise TransportError(device.trouble, where=device.name, hint="Is it plugged in, and free?")

@@ -31,7 +31,7 @@ from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.runtime.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
 from fastflight.transport.serial import SerialAddress
-from fastflight.transport.url import parse_url, shown
+from fastflight.transport.url import parse_url, public_url
 
 
 def serve(
@@ -245,7 +245,7 @@ def serve(
             log_shortages(),
         ):
             warn_of_open_boards(running.devices.values())
-            devices = ", ".join(f"{name} ({shown(url)})" for name, url in running.devices.items())
+            devices = ", ".join(f"{name} ({public_url(url)})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
             if running.http:
                 screen.line(f"listening on {running.http}")

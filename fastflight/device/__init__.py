@@ -1,4 +1,7 @@
-"""Boards: an `Inventory` holds the `Device`s of a process, and a lease of a device gives a `Session` with its board."""
+"""Devices: an `Inventory` holds the `Device`s of a process; `Device.lease` gives a `Session` with the board.
+
+A `Session` reads, writes and lists files, runs code and resets the board; an `AsyncSession` does so on an event loop.
+"""
 
 from fastflight.device.capabilities import Capabilities, DeviceInfo
 from fastflight.device.device import Device
@@ -6,7 +9,7 @@ from fastflight.device.inventory import Inventory
 from fastflight.device.listing import FileEntry
 from fastflight.device.session import AsyncSession, Session
 from fastflight.device.transfer.types import (
-    Hashed,
+    FileDigest,
     Method,
     PartialWrite,
     Resumption,
@@ -21,7 +24,7 @@ __all__ = [
     "Device",
     "DeviceInfo",
     "FileEntry",
-    "Hashed",
+    "FileDigest",
     "Inventory",
     "Method",
     "PartialWrite",

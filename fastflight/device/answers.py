@@ -1,7 +1,8 @@
-"""Reads what a board printed: values that it wrote with `repr`, and tracebacks, which become typed errors.
+"""Parses what a board printed: values that it wrote with `repr`, and tracebacks, which become typed errors.
 
-A text that is no such value is a `ValueError`; the caller knows what was asked. Error numbers are those of the port:
-most use Linux's, the WebAssembly port uses WASI's, and some old ports print text instead.
+`literal`, `integer` and `text` raise `ValueError` for anything else; the caller turns that into an error that names the
+request. Error numbers differ between MicroPython ports: most use Linux's, the WebAssembly port uses WASI's, and some
+old ports print text instead of a number.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from fastflight.errors import (
     ProtocolError,
 )
 
-# A block in its text form has 8,256 characters, a long path with its details some hundred. Python's parser takes 450
-# bytes for each item of a tuple: a megabyte of them would hold a loop up for seconds.
+# A block in its text form has 8,256 characters, a long path with its details a few hundred. Python's parser takes 450
+# bytes for each item of a tuple: a megabyte of items would block an event loop for seconds.
 MAX_LITERAL_CHARACTERS = 16 * 1024
-# Sizes, counts and times of any board; what Arrow's columns for them hold.
+# 64 bits: more than any size, count or time of a board, and the range of the Arrow columns that hold them.
 WHOLE = range(-(2**63), 2**63)
 
 LINUX = {
@@ -62,7 +63,7 @@ WASI = {
 }
 NUMBERS: Mapping[str, Mapping[int, str]] = {"webassembly": WASI}
 
-# What each name means to the user, and what to do.
+# For each error name: its meaning for the user, and a hint.
 MEANING = {
     "EPERM": ("the board does not allow it", ""),
     "EIO": ("the board's storage failed", "Its flash or card may be damaged: try another file, then reformat it"),
@@ -75,22 +76,22 @@ MEANING = {
     "EMFILE": ("the board has no room for another open file", "Soft-reset it to close them"),
     "EROFS": ("the file system is read-only", "Remount it writable; a board mounted as a USB drive is read-only"),
     "ENAMETOOLONG": ("the name is too long for the board's file system", "Use a shorter name"),
-    "ESTALE": ("what a broken write left is not what it was", "Write the file from its beginning"),
+    "ESTALE": ("the part that a broken write left has changed", "Write the file from its beginning"),
     "ENOTEMPTY": ("the folder is not empty", "Remove what is in it first"),
 }
 
 WORDS = {"file not found": "ENOENT"}
 
-# "Error" is what CPython's binascii raises.
+# Exceptions that fastflight's own code raises only if it arrived damaged. "Error" is that of CPython's binascii.
 GARBLED = frozenset({"SyntaxError", "IndentationError", "NameError", "Error"})
 
 _KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?::\s*(.*))?$")
-# Error numbers are small; Python refuses to read thousands of digits.
+# Error numbers are small, and Python refuses to convert thousands of digits.
 _NUMBER = re.compile(r"-?\d{1,9}")
 
 
-def value(text: str) -> Any:
-    """The literal that `text` is. `ValueError` for anything else, which a board may print as it likes."""
+def literal(text: str) -> Any:
+    """Return the value of the Python literal `text`. `ValueError` for anything else: a board may print any text."""
     if len(text) > MAX_LITERAL_CHARACTERS:
         raise ValueError("a literal that is too long")
     try:
@@ -99,15 +100,15 @@ def value(text: str) -> Any:
         raise ValueError("not a literal") from error
 
 
-def whole(value: Any) -> int:
-    """`value`, which must be a whole number of 64 bits."""
+def integer(value: Any) -> int:
+    """Return `value` if it is an integer of 64 bits, else raise `ValueError`."""
     if not isinstance(value, int) or value not in WHOLE:
         raise ValueError("not a whole number")
     return value
 
 
 def text(value: Any) -> str:
-    """`value`, which must be text that can be written as UTF-8: a literal may hold half a character."""
+    """Return `value` if it is text that UTF-8 can encode, else raise `ValueError`: literals can hold surrogates."""
     if not isinstance(value, str):
         raise ValueError("not text")
     value.encode()
@@ -115,7 +116,7 @@ def text(value: Any) -> str:
 
 
 def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:
-    """The typed error for a traceback that the board printed while working on `where`."""
+    """Return the typed error for a traceback that the board printed while working on `where`."""
     text = stderr.decode("utf-8", "replace").replace("\r\n", "\n").strip()
     last = text.rsplit("\n", 1)[-1][:MAX_QUOTED_CHARACTERS]
     lines = _KIND.findall(last)
@@ -138,7 +139,7 @@ def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:
 
 
 def own_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError | ProtocolError:
-    """As `failure`, for code of ours: what only wrong code can raise means that it did not arrive as it was sent."""
+    """As `failure`, for fastflight's own code: an exception of `GARBLED` means that the code arrived damaged."""
     error = failure(stderr, where=where, platform=platform)
     if isinstance(error, DeviceException) and error.kind in GARBLED:
         return ProtocolError(
@@ -150,7 +151,7 @@ def own_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError
 
 
 def routine_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError | ProtocolError:
-    """As `own_failure`, for code of ours that is known to run: whatever it raises but `OSError` is damage to it."""
+    """As `own_failure`, for code that transfers files: any exception but `OSError` and `MemoryError` means damage."""
     error = own_failure(stderr, where=where, platform=platform)
     if isinstance(error, DeviceException) and error.kind != "OSError":
         return ProtocolError(
@@ -165,7 +166,7 @@ def _name(detail: str, platform: str) -> str:
     number = _NUMBER.search(detail)
     if number:
         return NUMBERS.get(platform, LINUX).get(abs(int(number[0])), "")
-    # Code of ours raises by name, because numbers differ between ports; the micro:bit's MicroPython 1.9 uses words.
+    # fastflight's code raises names, because numbers differ between ports; the micro:bit's MicroPython 1.9 uses words.
     return WORDS.get(detail, detail)
 
 

@@ -1,7 +1,8 @@
-"""What a board can do, and what it says of itself.
+"""Finds out what a board can do.
 
-`PROBE` runs on the board once per connection. It tries each feature, because a board's name does not tell which ones
-its firmware has. `parse` turns its output into `Capabilities`, from which all other modules choose their way.
+`PROBE` is code that runs on the board once per connection. It tries each feature, because a board's name does not tell
+which features its firmware has. `parse` turns its output into `Capabilities`. All other modules decide by these how to
+work with the board.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 
 from fastflight.device import answers
 
-# Small enough for the 8 KB heap of a micro:bit. Prints a line for each feature that is there and each value that can
-# be had.
+# Small enough for the 8 KB heap of a micro:bit. Prints a line for each feature that the board has, and `name=value` for
+# each value that it can tell.
 PROBE = b"""\
 import sys
 try:
@@ -52,21 +53,21 @@ for k,f in (('platform',lambda:sys.platform),('version',lambda:sys.version),('ma
   pass
 """
 
-# Blocks that leave a board of that much free heap room to breathe: (free bytes at least, block).
+# Block sizes that leave enough free heap: (minimum of free bytes, block size in bytes).
 BLOCKS = ((100_000, 2048), (50_000, 1024), (20_000, 512))
 SMALL_BLOCK = 256
-# On a heap of a few kilobytes the code that carries a block must fit too.
+# On a heap of a few kilobytes, the code that holds a block must fit as well.
 TINY_HEAP = 12_000
 TINY_BLOCK = 64
 
 
-# Of its name, its version and the like: the longest that is known has 80.
+# For the platform, version and machine that a board reports; the longest known text has 80 characters.
 MAX_SAID_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the probe found. `features` are names as in `PROBE`; a value that could not be had is empty or zero."""
+    """What the probe found. `features` are the names in `PROBE`; values that the board did not tell are empty or 0."""
 
     features: frozenset[str]
     platform: str = ""
@@ -77,41 +78,41 @@ class Capabilities:
     unique_id: str = ""
 
     def has(self, *features: str) -> bool:
-        """Whether all of `features` are there."""
+        """Return whether the board has all of `features`."""
         return self.features.issuperset(features)
 
     @property
     def folders(self) -> bool:
-        """False where all files lie flat in one folder."""
+        """Whether the board has folders; false if all files are in one flat folder."""
         return self.has("os.mkdir")
 
-    def spelled(self, path: str) -> str:
-        """An absolute path as this board's functions want it: a flat file system knows names without a slash."""
+    def native_path(self, path: str) -> str:
+        """Return an absolute path as the board's functions take it: without the slash if it has no folders."""
         return path if self.folders else path.removeprefix("/")
 
     @property
     def digest(self) -> str:
-        """The best digest that the board can take of a file: `sha256`, `crc32`, or empty."""
+        """The best digest that the board can compute: `sha256`, `crc32`, or empty for none."""
         if self.has("hashlib.sha256"):
             return "sha256"
         return "crc32" if self.has("binascii.crc32") else ""
 
     @property
     def block_bytes(self) -> int:
-        """How much to move at once."""
+        """Bytes of a file to move in one block."""
         if 0 < self.free_memory < TINY_HEAP:
             return TINY_BLOCK
         return next((block for free, block in BLOCKS if self.free_memory >= free), SMALL_BLOCK)
 
     @property
     def epoch_offset(self) -> int:
-        """Seconds to add to the board's times to count from 1970; boards without a date set start at 2000."""
+        """Seconds to add to the board's times to get seconds since 1970: many ports count from 2000."""
         return 946_684_800 if self.epoch == 2000 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a board says of itself. Sizes in bytes, None where it does not say."""
+    """What a board reports about itself. Memory and storage are in bytes, None if the board does not tell."""
 
     platform: str
     version: str
@@ -125,7 +126,7 @@ class DeviceInfo:
 
 
 def parse(output: bytes) -> Capabilities:
-    """Read what `PROBE` printed. Lines that cannot be understood are passed over."""
+    """Parse the output of `PROBE`. Lines that cannot be parsed are ignored."""
     features: set[str] = set()
     values: dict[str, Any] = {}
     for line in output.decode("utf-8", "replace").split("\n"):
@@ -134,25 +135,25 @@ def parse(output: bytes) -> Capabilities:
             features.update([name] if name else [])
             continue
         try:
-            values[name] = answers.value(value)
+            values[name] = answers.literal(value)
         except ValueError:
             continue
     identity = values.get("unique_id")
     return Capabilities(
         frozenset(features),
-        platform=_said(values.get("platform", "")),
-        version=_said(values.get("version", "")),
-        machine=_said(values.get("machine", "")),
-        free_memory=_whole(values.get("free_memory")),
-        epoch=_whole(values.get("epoch")) or 1970,
+        platform=_as_text(values.get("platform", "")),
+        version=_as_text(values.get("version", "")),
+        machine=_as_text(values.get("machine", "")),
+        free_memory=_as_integer(values.get("free_memory")),
+        epoch=_as_integer(values.get("epoch")) or 1970,
         unique_id=identity[:MAX_SAID_CHARACTERS].hex() if isinstance(identity, bytes) else "",
     )
 
 
-def _said(value: object) -> str:
-    """What a board says of itself, as text that can be passed on: not too long, and without half a character."""
+def _as_text(value: object) -> str:
+    """Return a value that the board reported as text that is safe to pass on: short, and valid UTF-8."""
     return str(value)[:MAX_SAID_CHARACTERS].encode(errors="replace").decode()
 
 
-def _whole(value: object) -> int:
+def _as_integer(value: object) -> int:
     return value if isinstance(value, int) and value in answers.WHOLE else 0

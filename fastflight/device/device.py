@@ -1,12 +1,13 @@
 """A device: one board, with one owner at a time.
 
-`lease` gives an owner a `Session` for files and code. `line` gives the bare port to a tool that speaks with the board
-itself. `listen` gives the traffic to anyone, and has the line read while nobody has the device. A `Device` opens its
-line (`DeviceLine`) when it is first needed and keeps it open. When the line breaks, or the board cannot be brought back
-to its prompt, the port is closed, and the next lease opens it anew.
+`lease` gives an owner a `Session` for files and code. `line` gives the bare port to a tool that speaks to the board
+itself. `listen` shows the traffic to any number of readers, and reads the line while nobody owns the device.
 
-Threads call `lease` and `line`, coroutines `alease` and `aline`; `listen` serves both. Any number may do so at once:
-the device has one owner at a time, and the others wait.
+A `Device` opens its line (`DeviceLine`) when it is first needed and keeps it open. When the line breaks, or the board
+does not return to its prompt, the port is closed, and the next lease opens it again.
+
+Threads call `lease` and `line`, coroutines call `alease` and `aline`; `listen` is for both. Any number of callers may
+do so at once: one of them owns the device, the others wait.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from fastflight.transport.tap import Tap
 
 log = structlog.get_logger(__name__)
 
-# Waiting for another owner to finish a file of ordinary size.
+# Enough for another owner to finish a file of ordinary size.
 LEASE_SECONDS = 30.0
-# In all, for a board that talks without end; a silent one is given up earlier. Waking it may take three attempts,
-# learning a probe that hangs and a recovery, ending a recovery and the removal of a part.
+# Total times, which matter for a board that prints without end: a silent one fails earlier. `wake` may need three
+# attempts, `learn` a probe that hangs and a recovery, `end` a recovery and the removal of a temporary file.
 WAKE_SECONDS = 5.0
 LEARN_SECONDS = 15.0
 END_SECONDS = 15.0
@@ -48,73 +49,76 @@ class Device:
     def __init__(
         self, name: str, address: Address, lease_seconds: float = LEASE_SECONDS, shard: Shard | None = None
     ) -> None:
-        """The line is read for those that listen on `shard`: close that before the device."""
+        """`shard` is the event loop on which `listen` reads the line: close it before the device.
+
+        `lease_seconds` is how long a lease waits for another owner if it gives no timeout.
+        """
         self.name = name
         self._lease_seconds = lease_seconds
         self._shard = shard
         self._lock = Exclusive(name)
         self._line = DeviceLine(name, address)
         self._board = OpenBoard()
-        # Asking for raw paste hung the board once.
-        self._hangs = False
-        # Of the boards before this one.
+        # The board once stopped answering when it was asked for raw paste.
+        self._raw_paste_hangs = False
+        # The retries of the earlier `OpenBoard`s.
         self._retries = 0
-        # What has become of recording the traffic, empty where nobody records it. Set by the recorder.
+        # The state of the recording of this device, empty if it is not recorded. Set by the recorder.
         self.recording = ""
-        self._counting = threading.Lock()
+        self._listeners_lock = threading.Lock()
         self._listeners = 0
-        self._listening: concurrent.futures.Future[None] | None = None
+        self._listen_task: concurrent.futures.Future[None] | None = None
 
     @property
     def shard(self) -> Shard:
-        """The event loop on which the line is read while a session or a recording listens to it."""
+        """The event loop on which the line is read while there are listeners. `RuntimeError` if there is none."""
         if self._shard is None:
-            raise RuntimeError("the device was given no shard to be listened to on")
+            raise RuntimeError("the device has no shard: listen() needs one")
         return self._shard
 
     @property
     def tap(self) -> Tap:
-        """The traffic of the line, whoever has the device."""
+        """The traffic of the line, whoever owns the device."""
         return self._line.tap
 
     @property
     def address(self) -> Address:
-        """Where the device is."""
+        """The address of the device."""
         return self._line.address
 
     @property
     def url(self) -> str:
-        """The address as text, without what the user's URL holds in confidence."""
+        """The URL of the device, without what may be secret in it (`transport.url`)."""
         return self.address.url
 
     @property
     def relayed(self) -> str:
-        """The relay's name for the target whose traffic this is; empty for a device with a line of its own."""
+        """The relay's name for the target whose traffic this device shows; empty for a device with its own line."""
         return self.address.target if isinstance(self.address, RelayedAddress) else ""
 
     @property
     def holder(self) -> str | None:
-        """The name of the owner; None when nobody has the device."""
+        """The name of the owner; None if nobody owns the device."""
         return self._lock.holder
 
     @property
     def turns(self) -> int:
-        """How often the device had an owner. While this stays the same, nobody has asked anything of the board."""
+        """How often the device was handed to an owner. While this stays the same, no new owner has used the board."""
         return self._lock.turns
 
     @property
     def put_out(self) -> int:
-        """How often an idle owner had to go because somebody else asked."""
+        """How often an idle owner lost the device to somebody else."""
         return self._lock.put_out
 
     @property
     def trouble(self) -> str:
-        """Why those that listen hear nothing: the line was lost or cannot be opened. Empty when it is well."""
+        """Why listeners receive nothing: the line was lost or cannot be opened. Empty while the line works."""
         return self._line.trouble
 
     @property
     def outages(self) -> int:
-        """How often the line was lost, or could not be opened for those that listen."""
+        """How often the line was lost, or could not be opened for listeners."""
         return self._line.outages
 
     @property
@@ -129,20 +133,21 @@ class Device:
 
     @property
     def retries(self) -> int:
-        """How often a part of a transfer was lost or changed on the line, and sent again."""
+        """How often a part of a transfer was lost or changed on the line and sent again."""
         return self._retries + self._board.retries
 
     @contextlib.contextmanager
     def lease(self, holder: str, *, timeout: float | None = None, interrupt: bool = False) -> Iterator[Session]:
-        """Own the board for a `with` block. Whoever asks meanwhile gets an error that names `holder`.
+        """Own the device for a `with` block. `holder` names the owner in the `BusyError` of others.
 
-        `BusyError` when another owner keeps it for longer than `timeout` (the device's own if None), or when a program
-        runs on the board and `interrupt` is false. `TransportError` when it cannot be reached.
+        Raises `BusyError` if another owner keeps the device for longer than `timeout` seconds (None: the device's
+        default), or if a program runs on the board and `interrupt` is false. `TransportError` if the board cannot be
+        reached.
         """
         self._line.check()
-        with self._lock.held(holder, self._patience(timeout)), located(self.name), self._requesting():
+        with self._lock.held(holder, self._lease_timeout(timeout)), located(self.name), self._tagging_requests():
             try:
-                port = self._ready(interrupt)
+                port = self._prepare(interrupt)
             except BaseException:
                 if self._line.port is not None and self._board.repl.entered:
                     self._end(self._line.port)
@@ -158,10 +163,10 @@ class Device:
     ) -> AsyncIterator[AsyncSession]:
         """As `lease`, for an `async with` block."""
         self._line.check()
-        async with self._lock.aheld(holder, self._patience(timeout)):
-            with located(self.name), self._requesting():
+        async with self._lock.aheld(holder, self._lease_timeout(timeout)):
+            with located(self.name), self._tagging_requests():
                 try:
-                    port = await self._aready(interrupt)
+                    port = await self._aprepare(interrupt)
                 except BaseException:
                     if self._line.port is not None and self._board.repl.entered:
                         await unbroken(self._aend(self._line.port))
@@ -173,19 +178,19 @@ class Device:
 
     @contextlib.contextmanager
     def line(self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None) -> Iterator[Port]:
-        """Own the bare line for a `with` block, for a tool that speaks with the board itself.
+        """Own the bare line for a `with` block, for a tool that speaks to the board itself.
 
-        The device then forgets what it knew of the board: the tool may have reset it, or given it other firmware.
-        Others that ask meanwhile soon get an error, or the line, if the `claim` has lapsed. Otherwise as `lease`.
+        Afterwards the device forgets what it knew about the board: the tool may have reset it or changed its firmware.
+        Others that ask meanwhile soon get a `BusyError`, or the line if the `claim` has lapsed. Otherwise as `lease`.
         """
         self._line.check()
-        held = self._lock.held(holder, self._patience(timeout), lasting=True, claim=claim)
+        held = self._lock.held(holder, self._lease_timeout(timeout), lasting=True, claim=claim)
         with held, located(self.name):
-            port = self._line.opened()
+            port = self._line.ensure_open()
             try:
                 yield port
             except TransportError as error:
-                self._lost(error)
+                self._mark_lost(error)
                 close(port)
                 raise
             finally:
@@ -197,13 +202,13 @@ class Device:
     ) -> AsyncIterator[Port]:
         """As `line`, for an `async with` block."""
         self._line.check()
-        async with self._lock.aheld(holder, self._patience(timeout), lasting=True, claim=claim):
+        async with self._lock.aheld(holder, self._lease_timeout(timeout), lasting=True, claim=claim):
             with located(self.name):
-                port = await self._line.aopened()
+                port = await self._line.aensure_open()
                 try:
                     yield port
                 except TransportError as error:
-                    self._lost(error)
+                    self._mark_lost(error)
                     await aclose(port)
                     raise
                 finally:
@@ -211,95 +216,95 @@ class Device:
 
     @contextlib.contextmanager
     def listen(self, *, seq: int | None = None, since_ns: int | None = None) -> Iterator[TapReader]:
-        """See what crosses the line, from now or from as far back as `Tap.reader` can go.
+        """Return a reader of the line's traffic for a `with` block. `seq` and `since_ns` are those of `Tap.reader`.
 
-        For the length of the block the line is kept open, and read while nobody has the device; the board's program is
-        not disturbed. Never blocks: for threads and coroutines alike.
+        During the block the line is kept open, and read while nobody owns the device, on `shard`. The board's program
+        is not disturbed. Entering and leaving the block does not wait, in threads and in coroutines.
         """
         shard = self.shard
         reader = self.tap.reader(seq=seq, since_ns=since_ns)
-        with self._counting:
+        with self._listeners_lock:
             if self._listeners == 0:
                 self._line.trouble = ""
-            if self._listening is not None and self.trouble and not self.is_open:
-                # A line that cannot be opened is tried now, however long the next try would be put off.
-                self._listening.cancel()
-                self._listening = None
-            if self._listening is None:
-                self._listening = shard.submit(listen(self._lock, self._line.aopened, self._abandon))
+            if self._listen_task is not None and self.trouble and not self.is_open:
+                # The line cannot be opened: try again now instead of after the delay.
+                self._listen_task.cancel()
+                self._listen_task = None
+            if self._listen_task is None:
+                self._listen_task = shard.submit(listen(self._lock, self._line.aensure_open, self._abandon))
             self._listeners += 1
         try:
             yield reader
         finally:
-            with self._counting:
+            with self._listeners_lock:
                 self._listeners -= 1
-                if self._listeners == 0 and self._listening is not None:
-                    self._listening.cancel()
-                    self._listening = None
+                if self._listeners == 0 and self._listen_task is not None:
+                    self._listen_task.cancel()
+                    self._listen_task = None
 
     async def _abandon(self, error: TransportError) -> None:
-        """Close the line, which failed with `error` while nobody had a lease."""
+        """Close the line, which failed with `error` while it was read for listeners."""
         port = self._line.port
-        if error.what != self._line.trouble:  # one that cannot be opened fails again and again
-            log.warning("device is not heard", device=self.name, reason=error.what)
-        self._lost(error)
+        if error.what != self._line.trouble:  # log the repeated failures of opening once
+            log.warning("device line failed", device=self.name, reason=error.what)
+        self._mark_lost(error)
         if port is not None:
             await aclose(port)
 
-    def _lost(self, error: TransportError) -> None:
-        """Forget the port and the board: the port failed with `error`. The caller closes it."""
-        self._line.lost(error)
+    def _mark_lost(self, error: TransportError) -> None:
+        """Forget the port, which failed with `error`, and the state of the board. The caller closes the port."""
+        self._line.mark_lost(error)
         self._forget()
 
     @contextlib.contextmanager
-    def _requesting(self) -> Iterator[None]:
-        """Mark the end of a request's traffic in the tap; `_ready` marks its beginning."""
+    def _tagging_requests(self) -> Iterator[None]:
+        """Mark the end of a request's traffic in the tap; `_prepare` marks its beginning."""
         try:
             yield
         finally:
             if self._line.port is not None:
                 self._line.port.requests.end()
 
-    def _ready(self, interrupt: bool) -> Port:
-        """The open line, with a board behind it that is ready for conversations."""
+    def _prepare(self, interrupt: bool) -> Port:
+        """Return the open port, with the board ready for conversations."""
         idle = self._line.port is not None
-        port = self._line.opened()
+        port = self._line.ensure_open()
         port.requests.begin(self._board.repl)
         try:
             run(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
             run(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
-            again = self._may_open_again(error, idle)
+            reopen = self._should_reopen(error, idle)
             self._give_up(error)
             close(port)
-            if not again:
+            if not reopen:
                 raise
-            return self._ready(interrupt)
+            return self._prepare(interrupt)
         return port
 
-    async def _aready(self, interrupt: bool) -> Port:
-        """As `_ready`. Waking is not cancelled half way: the next request would take the late answer for its own."""
+    async def _aprepare(self, interrupt: bool) -> Port:
+        """As `_prepare`. `wake` is not cancelled half way: the next request would take its late answer for its own."""
         idle = self._line.port is not None
-        port = await self._line.aopened()
+        port = await self._line.aensure_open()
         port.requests.begin(self._board.repl)
         try:
             await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS))
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
-            again = self._may_open_again(error, idle)
+            reopen = self._should_reopen(error, idle)
             self._give_up(error)
             await aclose(port)
-            if not again:
+            if not reopen:
                 raise
-            return await self._aready(interrupt)
+            return await self._aprepare(interrupt)
         return port
 
     def _end(self, port: Port) -> None:
-        """Bring the board back to its prompt. Where that fails the next lease opens the port anew."""
+        """Bring the board back to its prompt. If that fails, close the port; the next lease opens it again."""
         try:
             run(self._board.end(), port, timeout=END_SECONDS)
         except (TransportError, ProtocolError) as error:
-            # Not raised: the lease has its own outcome.
+            # Not raised: the lease has its own result.
             self._give_up(error)
             close(port)
 
@@ -312,30 +317,30 @@ class Device:
             await aclose(port)
 
     def close(self) -> None:
-        """Close the line and end its sessions. Nobody may have a lease. A thread that opens the line gets an error."""
+        """Close the line and end its readers. Nobody may hold a lease. A thread that opens the line gets an error."""
         self._line.close()
         self._forget()
 
-    def _patience(self, timeout: float | None) -> float:
+    def _lease_timeout(self, timeout: float | None) -> float:
         return self._lease_seconds if timeout is None else timeout
 
-    def _may_open_again(self, error: TransportError, idle: bool) -> bool:
-        """Whether a failed start is worth another: the line died while nobody used it, or the probe hung the board."""
+    def _should_reopen(self, error: TransportError, idle: bool) -> bool:
+        """Return whether to open the line once more: it died while idle, or the probe for raw paste hung the board."""
         return self._board.hung_by_probe or (idle and isinstance(error, TransportClosed))
 
     def _give_up(self, error: TransportError | ProtocolError) -> None:
-        """Forget the port and a board that does not answer. The caller closes the port.
+        """Forget the port and the state of a board that does not answer. The caller closes the port.
 
-        Unless the line was closed, and the board lost its power with it, it still runs code of ours: the next lease may
-        interrupt that.
+        The board stays `dirty` if it may still run fastflight's code, so that the next lease interrupts that code. It
+        does not if the line was closed, which usually means that the board has lost its power.
         """
-        ours = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
+        still_dirty = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
         self._line.port = None
         self._forget()
-        self._board.dirty = ours
+        self._board.dirty = still_dirty
 
     def _forget(self) -> None:
-        """Forget what was known of the board, except that asking for raw paste hung it: it is not asked again."""
-        self._hangs = self._hangs or self._board.hung_by_probe
+        """Forget the state of the board, except that raw paste hangs it: it is not probed for that again."""
+        self._raw_paste_hangs = self._raw_paste_hangs or self._board.hung_by_probe
         self._retries = self.retries
-        self._board = OpenBoard(paste=False if self._hangs else None)
+        self._board = OpenBoard(paste=False if self._raw_paste_hangs else None)

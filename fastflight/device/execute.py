@@ -1,9 +1,9 @@
-"""Runs a short piece of our own code on a board and returns its output, or raises its traceback as a typed error.
+"""Runs a short piece of fastflight's own code on a board and returns its output, or raises its traceback as an error.
 
-A serial line may change a byte of the code, and neither the raw REPL nor raw paste would notice: a changed path is a
-valid path. So code is sealed: sent as a literal beside its crc32, and run when the board computes the same crc32.
-Boards without crc32 get the code as it is. So do boards without raw paste: they receive code in pieces as literals, and
-a literal within a literal would be too long.
+A serial line may change a byte of the code, and neither the raw REPL nor raw paste notices: a changed path is still a
+valid path. So code is sealed: it is sent as a literal together with its crc32, and the board runs it only if it
+computes the same crc32. Boards without crc32 get the plain code. So do boards without raw paste: they receive code in
+pieces as literals, and a literal within a literal would be too long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from fastflight.device.answers import own_failure
 from fastflight.device.capabilities import Capabilities
 from fastflight.protocol import Conversation, RawRepl
 
-# What only wrong code raises (`failure.GARBLED`). The literal is given up by the code itself, for its memory.
+# `SyntaxError` is one of the exceptions that mean damaged code (`answers.GARBLED`). `FORGET` goes in front of the code
+# in the literal: it drops the literal, to save memory.
 SEALED = """\
 import binascii
 _c={code!r}
@@ -24,14 +25,14 @@ exec(_c)
 FORGET = b"del _c\n"
 
 
-def seals(repl: RawRepl, capabilities: Capabilities) -> bool:
-    """Whether the board can tell that code arrived as it was sent."""
+def can_seal(repl: RawRepl, capabilities: Capabilities) -> bool:
+    """Return whether the board can check that code arrived unchanged."""
     return bool(repl.paste) and capabilities.has("binascii.crc32")
 
 
-def sealed(repl: RawRepl, capabilities: Capabilities, code: str) -> bytes:
-    """`code` as it is to be sent to a board that can do so much."""
-    if not seals(repl, capabilities):
+def seal_code(repl: RawRepl, capabilities: Capabilities, code: str) -> bytes:
+    """Return `code` in the form to send to this board: sealed if the board can check it, else plain."""
+    if not can_seal(repl, capabilities):
         return code.encode()
     content = FORGET + code.encode()
     return SEALED.format(code=content, crc32=binascii.crc32(content)).encode()
@@ -40,11 +41,12 @@ def sealed(repl: RawRepl, capabilities: Capabilities, code: str) -> bytes:
 def execute(
     repl: RawRepl, capabilities: Capabilities, code: str, where: str, within: float, *, seal: bool = True
 ) -> Conversation[bytes]:
-    """Run a short piece of code that works on `where`; its output, or the typed error for its traceback.
+    """Run a short piece of code and return its output. If the board prints a traceback, raise the error for it.
 
-    Without `seal` for code whose effect is verified by itself, where a literal of it would cost too much memory.
+    `where` is the path that the code works on, for errors. `within` bounds each silence, in seconds. Pass `seal=False`
+    for code whose effect is verified anyway and whose literal would cost the board too much memory.
     """
-    output = yield from repl.execute(sealed(repl, capabilities, code) if seal else code.encode(), within)
+    output = yield from repl.execute(seal_code(repl, capabilities, code) if seal else code.encode(), within)
     if output.stderr:
         raise own_failure(output.stderr, where=where, platform=capabilities.platform)
     return output.stdout

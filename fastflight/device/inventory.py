@@ -1,4 +1,4 @@
-"""The devices of a process, by name: made from URLs at the start, closed together at the end."""
+"""The devices of a process, by name: created from URLs at the start, closed together at the end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Inventory:
     def __init__(
         self, urls: Mapping[str, str], lease_seconds: float = LEASE_SECONDS, shards: Shards | None = None
     ) -> None:
-        """`urls`: name to device URL. Raises `RequestError` for a URL that cannot be understood.
+        """`urls` maps names to device URLs. Raises `RequestError` for a URL that cannot be parsed.
 
-        `lease_seconds`: how long a lease waits for another owner, where it does not say. `shards`: where devices are
-        listened to, each on the one of its name.
+        `lease_seconds`: how long a lease waits for another owner if it gives no timeout. `shards`: the event loops on
+        which devices are read; each device uses the shard of its name.
         """
         self._devices = {
             name: Device(name, parse_url(url), lease_seconds, shards.of(name) if shards is not None else None)
@@ -28,15 +28,15 @@ class Inventory:
         }
 
     def names(self) -> list[str]:
-        """The names, in the order given."""
+        """The names, in the order of `urls`."""
         return list(self._devices)
 
     def devices(self) -> list[Device]:
-        """All devices, in the order given."""
+        """All devices, in the order of `urls`."""
         return list(self._devices.values())
 
     def device(self, name: str) -> Device:
-        """One device; `UnknownName` when there is none of that name."""
+        """Return the device of that name. `UnknownName` if there is none."""
         try:
             return self._devices[name]
         except KeyError:
@@ -44,7 +44,7 @@ class Inventory:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Read all lines for a `with` block, so that what a board says has the time at which it said it.
+        """Read all lines during a `with` block, so that output has the time at which the board sent it.
 
         A line that cannot be opened is tried again.
         """
@@ -54,7 +54,7 @@ class Inventory:
             yield
 
     def close(self) -> None:
-        """Close all lines."""
+        """Close all devices. Nobody may hold a lease."""
         for device in self._devices.values():
             device.close()
 

@@ -1,9 +1,9 @@
-"""Reads a board's output while nobody has the board.
+"""Reads a board's output while nobody holds the device.
 
-`Device.listen` runs `listen` on the device's loop. What is read goes to the tap of the line. The task holds the
-device's lock while it reads, and gives it up between two reads when somebody else asks, so that no byte is lost. A line
-that fails is given to `abandon` and opened again, with a growing delay. An error that is no `TransportError` is a
-defect of ours: it is logged and treated the same.
+`Device.listen` runs `listen` on the device's event loop. The bytes go to the tap of the line. The task holds the
+device's lock while it reads. When somebody else asks for the lock, the task releases it between two reads, so that no
+byte is lost. When the line fails, the task calls `abandon` and opens the line again, after a growing delay. An error
+that is not a `TransportError` is a bug in fastflight: it is logged with its traceback and handled in the same way.
 """
 
 from __future__ import annotations
@@ -21,39 +21,44 @@ from fastflight.transport.tapped import TappedPort
 
 log = structlog.get_logger(__name__)
 
-# How others are told of it, should it not give way.
+# Named in the `BusyError` of others if the task does not release the lock in time.
 HOLDER = "a listener"
-# A board that was reset is back within a second or two; one that was put away may stay away for days.
+# A board that was reset is back within a second or two; one that was unplugged may stay away for days.
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
-# A line that is lost sooner than this after it was opened is tried again as slowly as one that cannot be opened.
+# A line that is lost sooner than this after it was opened does not reset the delay.
 STABLE_SECONDS = 10.0
 
 
 async def listen(
-    lock: Exclusive, opened: Callable[[], Awaitable[TappedPort]], abandon: Callable[[TransportError], Awaitable[None]]
+    lock: Exclusive,
+    ensure_open: Callable[[], Awaitable[TappedPort]],
+    abandon: Callable[[TransportError], Awaitable[None]],
 ) -> None:
-    """Until cancelled. `opened` gives the open line, `abandon` is told how it failed; both run under `lock`."""
+    """Read the line until cancelled.
+
+    `ensure_open` returns the open line, `abandon` closes it after the error that it gets. Both run under `lock`.
+    """
     clock = asyncio.get_running_loop().time
     retry = FIRST_RETRY_SECONDS
     while True:
         async with lock.aheld_until_wanted(HOLDER) as wanted:
-            stood = math.inf
+            opened_at = math.inf
             try:
-                port = await opened()
-                stood = clock()
-                await _until(wanted, port.alisten())
+                port = await ensure_open()
+                opened_at = clock()
+                await _read_until(wanted, port.alisten())
                 continue
             except TransportError as error:
                 failure = error
-            except Exception as error:  # the task's edge: nobody else would learn of it
+            except Exception as error:  # the edge of the task: nobody else would see the error
                 failure = TransportError.unexpected(error)
                 log.exception("reading a line failed", device=lock.where)
-            if clock() - stood >= STABLE_SECONDS:
+            if clock() - opened_at >= STABLE_SECONDS:
                 retry = FIRST_RETRY_SECONDS
             try:
                 await abandon(failure)
-            except Exception:  # closing what has failed may fail as well
+            except Exception:  # closing a broken line may fail as well
                 log.exception("closing a line failed", device=lock.where)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(retry):
@@ -61,7 +66,7 @@ async def listen(
             retry = min(retry * 2, LAST_RETRY_SECONDS)
 
 
-async def _until(wanted: asyncio.Event, reading: Awaitable[None]) -> None:
+async def _read_until(wanted: asyncio.Event, reading: Awaitable[None]) -> None:
     """Await `reading` until it fails or the event is set."""
     tasks = asyncio.ensure_future(reading), asyncio.ensure_future(wanted.wait())
     try:

@@ -1,7 +1,7 @@
-"""Paths on a board, and conversations that list a folder or look at one entry.
+"""Paths on a board, and conversations that list a folder or stat one entry.
 
-Paths are absolute, with `/` for the root. A board may list anything: names and paths that lead elsewhere, sizes and
-times that cannot be, and listings without end are a `ProtocolError` or `RequestError`.
+Paths are absolute; `/` is the root. The board's answer is not trusted: names that lead out of the folder and impossible
+sizes are a `ProtocolError`, listings without end a `RequestError`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fastflight.protocol import Conversation, RawRepl
 
 LIST_SECONDS = 15.0
 FOLDER_BIT = 0x4000
-# A file system that links into itself would never end: no board nests deeper.
+# A file system that links into itself would never end. No real board nests deeper.
 MAX_DEPTH = 64
-# A full card has some thousand files. Folders that hold folders without end are deep nowhere.
+# A full card has some thousand files. `MAX_DEPTH` does not stop a listing without end that is not deep.
 MAX_ENTRIES = 100_000
-# Of the year 9999, in seconds since 1970: later ones are no times to most programs.
+# The end of the year 9999, in seconds since 1970. Most programs cannot represent later times.
 MAX_TIME = 253_402_300_799
 
 Kind = Literal["file", "folder"]
 
-# One line per entry: name, mode, size, time. A file whose details cannot be read is still listed.
+# Prints one line per entry: name, mode, size, time. An entry that `os.stat` fails on is still listed.
 LIST = """\
 def _ff(p):
  import os
@@ -44,7 +44,7 @@ def _ff(p):
   print(repr((e[0],e[1],z,t)))
 _ff({path!r})
 """
-# Boards with a flat file system: names and sizes.
+# For boards with a flat file system, which have no `ilistdir` and no times.
 LIST_FLAT = """\
 import os
 for n in os.listdir():
@@ -55,7 +55,7 @@ STAT = "import os\ns=os.stat({path!r})\nprint(repr(('',s[0],s[6],s[8])))\n"
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file or folder. `size` in bytes (0 for folders); `modified` in seconds since 1970, None where not kept."""
+    """A file or folder. `size` is in bytes, 0 for folders; `modified` in seconds since 1970, None if not known."""
 
     path: str
     kind: Kind
@@ -64,9 +64,9 @@ class FileEntry:
 
 
 def normal_path(path: str) -> str:
-    """The absolute form of `path`: one leading slash, no `.`, `..` or doubled slashes; `/` for the root.
+    """Return the absolute form of `path`: one leading slash, no `.`, `..` or doubled slashes; `/` for the root.
 
-    A name that no board can hold is refused; what is too long or not allowed on one board, that board says itself.
+    `RequestError` for characters that no board can store. Names that only some boards refuse are left to the board.
     """
     bad = next((character for character in path if character == "\0" or "\ud800" <= character <= "\udfff"), None)
     if bad is not None:
@@ -75,14 +75,14 @@ def normal_path(path: str) -> str:
 
 
 def child_path(folder: str, name: str) -> str:
-    """The path of `name`, which a board lists in `folder`: `ValueError` for a name that leads elsewhere."""
+    """Return the path of the entry `name` that a board lists in `folder`. `ValueError` if it leads out of it."""
     if name in ("", ".", "..") and folder or "/" in name or "\0" in name:
         raise ValueError("not a name")
     return posixpath.join(folder, name)
 
 
 def path_below(folder: str, path: str) -> str:
-    """`path`, which a board says is that of a file below `folder`: `ValueError` where it is not."""
+    """Return `path` if it lies below `folder`, as the board claims. `ValueError` if not."""
     prefix = folder.rstrip("/") + "/"
     rest = path.removeprefix(prefix)
     if not path.startswith(prefix) or "\0" in path or any(part in ("", ".", "..") for part in rest.split("/")):
@@ -91,9 +91,12 @@ def path_below(folder: str, path: str) -> str:
 
 
 def listing(repl: RawRepl, capabilities: Capabilities, path: str, recursive: bool) -> Conversation[list[FileEntry]]:
-    """The entries of the folder at `path`, folders after their parents; a file lists itself."""
+    """List the folder at `path`, each folder before what is in it. A file lists itself.
+
+    `recursive` lists the folders below as well. `FileMissing` if there is no such path.
+    """
     if not capabilities.has("os.ilistdir"):
-        return (yield from _flat(repl, capabilities, path))
+        return (yield from _flat_listing(repl, capabilities, path))
     if path != "/":
         entry = yield from stat(repl, capabilities, path)
         if entry.kind == "file":
@@ -115,29 +118,29 @@ def listing(repl: RawRepl, capabilities: Capabilities, path: str, recursive: boo
 
 
 def stat(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[FileEntry]:
-    """The entry at `path`."""
+    """Return the entry at `path`. `FileMissing` if there is none."""
     if path == "/":
         return FileEntry("/", "folder", 0)
     if capabilities.has("os.stat"):
         lines = yield from _lines(repl, capabilities, STAT.format(path=path), path)
-        # The last, should something else on the board have printed, too; none is not understood either.
+        # The last line: other code on the board may print as well. No line at all is an error, like one that is wrong.
         entry = _entry(lines[-1] if lines else "", capabilities, "")
         return FileEntry(path, entry.kind, entry.size, entry.modified)
-    for entry in (yield from _flat(repl, capabilities, "/")):
+    for entry in (yield from _flat_listing(repl, capabilities, "/")):
         if entry.path == path:
             return entry
     raise FileMissing("no such file on the board", where=path, hint="List the folder to see what is there")
 
 
-def _flat(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[list[FileEntry]]:
+def _flat_listing(repl: RawRepl, capabilities: Capabilities, path: str) -> Conversation[list[FileEntry]]:
     lines = yield from _lines(repl, capabilities, LIST_FLAT, path)
-    entries = sorted((_entry(line, capabilities, "/", _in_flat) for line in lines), key=lambda entry: entry.path)
+    entries = sorted((_entry(line, capabilities, "/", _flat_path) for line in lines), key=lambda entry: entry.path)
     if path == "/":
         return entries
-    named = [entry for entry in entries if entry.path == path]
-    if not named:
+    matches = [entry for entry in entries if entry.path == path]
+    if not matches:
         raise FileMissing("no such file on the board", where=path, hint="This board has no folders: list /")
-    return named
+    return matches
 
 
 def _lines(repl: RawRepl, capabilities: Capabilities, code: str, where: str) -> Conversation[list[str]]:
@@ -145,8 +148,8 @@ def _lines(repl: RawRepl, capabilities: Capabilities, code: str, where: str) -> 
     return output.decode("utf-8", "replace").splitlines()
 
 
-def _in_flat(folder: str, name: str) -> str:
-    """Where there are no folders, a slash is a character of a name."""
+def _flat_path(folder: str, name: str) -> str:
+    """As `child_path`, for a board without folders, where a slash is part of a name."""
     return path_below(folder, posixpath.join(folder, name))
 
 
@@ -154,12 +157,12 @@ def _entry(
     line: str, capabilities: Capabilities, folder: str, path_of: Callable[[str, str], str] = child_path
 ) -> FileEntry:
     try:
-        name, mode, size, time = answers.value(line.strip())
-        kind: Kind = "folder" if answers.whole(mode) & FOLDER_BIT else "file"
+        name, mode, size, time = answers.literal(line.strip())
+        kind: Kind = "folder" if answers.integer(mode) & FOLDER_BIT else "file"
         return FileEntry(
             path_of(folder, answers.text(name)),
             kind,
-            max(answers.whole(size), 0) if kind == "file" else 0,
+            max(answers.integer(size), 0) if kind == "file" else 0,
             _modified(time, capabilities),
         )
     except (ValueError, TypeError) as error:
@@ -167,8 +170,8 @@ def _entry(
 
 
 def _modified(time: object, capabilities: Capabilities) -> float | None:
-    """None where the board keeps no times (0 stands for them), or gives one that no calendar has."""
+    """Return seconds since 1970; None if the board keeps no times (it reports 0) or the time is out of range."""
     if not time:
         return None
-    seconds = answers.whole(time) + capabilities.epoch_offset
+    seconds = answers.integer(time) + capabilities.epoch_offset
     return float(seconds) if 0 < seconds <= MAX_TIME else None

@@ -1,11 +1,11 @@
-"""What an owner of a device can ask its board: `Device.lease` gives a `Session`, `Device.alease` an `AsyncSession`.
+"""The operations of a leased device: `Device.lease` gives a `Session`, `Device.alease` an `AsyncSession`.
 
-Both have the same methods, blocking and awaitable, and run the conversations of `OpenBoard` over the open port. Files
-come and go as `bytes`; results are the dataclasses that `fastflight.device` exports. Errors are those of
-`fastflight.errors` and name the device, and the path if there is one.
+Both have the same methods, one blocking, one awaitable, and run the conversations of `OpenBoard` over the open port.
+File content is `bytes`; results are the dataclasses that `fastflight.device` exports. Errors are those of
+`fastflight.errors`; they name the device, and the path if there is one.
 
-Use up or close a stream (`read`, `follow`) before the next call. A stream that is closed early leaves the board in the
-middle of its work: the next call, or the end of the lease, stops that work first.
+Exhaust or close a stream (`read`, `follow`) before the next call. If a stream is closed early, the board is still at
+work: the next call, or the end of the lease, stops it first.
 """
 
 from __future__ import annotations
@@ -18,14 +18,22 @@ from typing import TypeVar
 from fastflight.device.board import OpenBoard
 from fastflight.device.capabilities import Capabilities, DeviceInfo
 from fastflight.device.listing import FileEntry
-from fastflight.device.transfer.types import AUTO, Hashed, PartialWrite, Resumption, Transfer, WrittenFile, WrittenTree
+from fastflight.device.transfer.types import (
+    AUTO,
+    FileDigest,
+    PartialWrite,
+    Resumption,
+    Transfer,
+    WrittenFile,
+    WrittenTree,
+)
 from fastflight.errors import FastFlightError, TransportError
 from fastflight.protocol import Conversation, Output
 from fastflight.transport import Port, arun, astream, run, stream
 
 T = TypeVar("T")
 
-# Code that is silent for longer is assumed to hang.
+# Code that prints nothing for longer is assumed to hang.
 CODE_SECONDS = 60.0
 
 
@@ -38,29 +46,29 @@ class _SessionBase:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the board can do, as it was found when the line was opened."""
+        """What the board can do, as found when the line was opened."""
         return self._board.capabilities
 
 
 class Session(_SessionBase):
-    """Blocking calls."""
+    """Blocking operations on a leased device. Use it in one thread at a time, within the lease only."""
 
     def info(self) -> DeviceInfo:
-        """What the board says of itself."""
+        """Return the board's platform, version, memory, storage and features."""
         return self._run(self._board.info())
 
     def list(self, path: str = "/", *, recursive: bool = False) -> list[FileEntry]:
-        """The entries of a folder."""
+        """List a folder, ordered by path; with `recursive` the folders below it as well."""
         return self._run(self._board.listing(path, recursive=recursive))
 
     def stat(self, path: str) -> FileEntry:
-        """One entry; `FileMissing` when there is none."""
+        """Return one entry. `FileMissing` if there is none."""
         return self._run(self._board.stat(path))
 
     def read(
         self, path: str, *, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
     ) -> Generator[bytes, None, None]:
-        """The bytes of a file from `offset` on, at most `limit`, in order; empty pieces while the board is silent."""
+        """Yield the bytes of a file from `offset` on, at most `limit`, and empty pieces while the board is silent."""
         return self._stream(self._board.read(path, offset=offset, limit=limit, transfer=transfer))
 
     def write(
@@ -72,10 +80,11 @@ class Session(_SessionBase):
         keep: bool = False,
         transfer: Transfer = AUTO,
     ) -> WrittenFile:
-        """Make `content` the file at `path`, whole or not at all. The next piece is taken when the last is stored.
+        """Write `content` as the file at `path`, whole or not at all: if the write fails, the old file stays.
 
-        With `resume`, `content` begins where its part ends, and the result is that of the whole; a part that is not
-        what it was is a `DeviceError`. `keep`: a write that breaks leaves its part on the board, for `part` to find.
+        The next piece of `content` is taken when the board has stored the one before. With `resume`, `content` starts
+        where the part ends, and the result describes the whole file; `DeviceError` if the part has changed. With
+        `keep`, a write that breaks off leaves its part on the board, for `part` to find.
         """
         steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer)
         return self._run(steps, (piece for piece in content if piece))
@@ -83,9 +92,9 @@ class Session(_SessionBase):
     def write_tree(
         self, folder: str, files: Iterable[tuple[str, Iterable[bytes]]], *, transfer: Transfer = AUTO
     ) -> WrittenTree:
-        """Make each content the file at its path below `folder`, making the folders that are missing.
+        """Write each content to the file at its path below `folder`. Create missing folders.
 
-        All are written beside the old files, verified in one pass, and only then put in their places.
+        All contents go to temporary files first, are verified in one pass, and only then replace the old files.
         """
         with self._board.tree(folder, transfer) as tree:
             for path, content in files:
@@ -93,38 +102,38 @@ class Session(_SessionBase):
             return self._run(tree.finish())
 
     def part(self, path: str) -> PartialWrite | None:
-        """What a write to `path` left that broke off and was to be kept; None when a write cannot be resumed."""
+        """Return the part that a broken write with `keep` left; None if no write to `path` can be resumed."""
         return self._run(self._board.part(path))
 
     def remove(self, path: str) -> None:
-        """Remove a file or an empty folder."""
+        """Remove a file or an empty folder. `FileMissing` if there is none."""
         self._run(self._board.remove(path))
 
     def mkdir(self, path: str) -> None:
-        """Make a folder."""
+        """Create a folder. Its parent must exist."""
         self._run(self._board.mkdir(path))
 
     def rename(self, path: str, to: str) -> None:
-        """Give a file or folder another path."""
+        """Rename a file or folder."""
         self._run(self._board.rename(path, to))
 
     def hash(self, path: str, *, limit: int | None = None) -> tuple[str, str]:
-        """The algorithm and the hexadecimal digest that the board takes of a file, or of its first `limit` bytes.
+        """Have the board hash a file, or its first `limit` bytes. Return the algorithm and the hexadecimal digest.
 
-        Two empty texts if it can take none.
+        The algorithm is `sha256` or `crc32`. Both texts are empty if the board can compute neither.
         """
         return self._run(self._board.digest(path, limit))
 
-    def hashes(self, folder: str = "/") -> builtins.list[Hashed]:
-        """Every file below a folder with its digest, by path, in one pass on the board."""
+    def hashes(self, folder: str = "/") -> builtins.list[FileDigest]:
+        """Have the board hash every file below a folder, in one pass. Ordered by path."""
         return self._run(self._board.hashes(folder))
 
     def exec(self, code: str, *, timeout: float = CODE_SECONDS) -> Output:
-        """Run code to its end and collect what it wrote; `timeout` bounds each silence."""
+        """Run code to its end and return its output and traceback. `timeout` bounds each silence, in seconds."""
         return self._run(self._board.execute(code, timeout))
 
     def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> Generator[bytes, None, None]:
-        """Run code and yield its output as it comes; raises `DeviceException` at the end if it raised."""
+        """Run code and yield its output as it comes. If the code raises, raise the `DeviceError` for it at the end."""
         return self._stream(self._board.follow(code, timeout))
 
     def soft_reset(self) -> None:
@@ -145,7 +154,7 @@ class Session(_SessionBase):
 
 
 class AsyncSession(_SessionBase):
-    """The same calls on an event loop."""
+    """The methods of `Session` for an event loop."""
 
     async def info(self) -> DeviceInfo:
         """As `Session.info`."""
@@ -207,7 +216,7 @@ class AsyncSession(_SessionBase):
         """As `Session.hash`."""
         return await self._run(self._board.digest(path, limit))
 
-    async def hashes(self, folder: str = "/") -> builtins.list[Hashed]:
+    async def hashes(self, folder: str = "/") -> builtins.list[FileDigest]:
         """As `Session.hashes`."""
         return await self._run(self._board.hashes(folder))
 
@@ -240,9 +249,9 @@ class AsyncSession(_SessionBase):
 
 @contextlib.contextmanager
 def located(name: str) -> Iterator[None]:
-    """Name the device in errors that are raised in the block.
+    """Put the device's name into the errors that the block raises.
 
-    A transport's error names its URL, which may hold a command or a folder of the host: the device's name replaces it.
+    In the error of a transport, the name replaces the URL, which may hold a command or a folder of the host.
     """
     try:
         yield

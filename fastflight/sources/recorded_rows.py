@@ -242,7 +242,7 @@ class _ChunkRows:
         self._gaps += 1
         self._lost += gap.last - gap.first + 1
         self._next = gap.last + 1
-        return [*ready, Noted(empty(self.schema), {"gap": gap.told()})]
+        return [*ready, Noted(empty(self.schema), {"gap": gap.details()})]
 
     def outage(self, reason: str) -> Lot:
         ready = self._flush()

@@ -292,7 +292,7 @@ class SessionRows:
         gap, self._gap = self._gap, None
         batch = self._batch(waiting).slice(0, self._room).select(self.schema.names)
         self._rows += batch.num_rows
-        note: dict[str, Any] = {} if gap is None else {"gap": gap.told()}
+        note: dict[str, Any] = {} if gap is None else {"gap": gap.details()}
         if self._board_time is not None:
             note |= self._board_time.told()
         if note:

@@ -1,4 +1,4 @@
-"""Byte streams to devices, and the two runners that carry conversations out over them."""
+"""Byte streams to devices, and the two runners that execute conversations over them (thread, event loop)."""
 
 from fastflight.transport.port import Address, AsyncAddress, LineSettings, ModemLines, Port, SerialControl
 from fastflight.transport.run import arun, astream, run, stream

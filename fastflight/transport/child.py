@@ -1,12 +1,12 @@
-"""A child process that stands for a board, as a port that outlives its soft resets.
+"""A port to a child process that acts as a board, and that survives soft resets.
 
-MicroPython's unix port ends where a board starts anew: at a Ctrl-D on an empty line, or at `SystemExit`. A `ChildPort`
-follows the conversation (`ReplState`). When the child ends where a soft reset was asked for, the port starts it again
-and says what a board says: `MPY: soft reboot`, then the banner and prompt of the REPL that the host was in. Any other
-end is a death: reading and writing raise `TransportClosed` with the exit code or the signal.
+On a soft reset (Ctrl-D on an empty line, or `SystemExit`) a board restarts its interpreter, but MicroPython's unix port
+exits. A `ChildPort` follows the conversation (`ReplState`). When the child exits by a soft reset, the port starts a new
+child and returns to the reader what a board prints: `MPY: soft reboot`, then the banner and prompt of the REPL that the
+host was in. After any other exit, reading and writing raise `TransportClosed` with the exit code or the signal.
 
-A soft reset ends all that the child had started in its group, and what comes from it later reaches nobody: each child
-has a terminal of its own. What is sent to a child that is ending is lost, as a board loses it that resets.
+A soft reset also ends all processes of the child's group. Their later output reaches nobody, since each child has a
+terminal of its own. Bytes that are sent to a child that is exiting are lost, as on a board that resets.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from fastflight.transport.port import Port
 
 SOFT_REBOOT = b"MPY: soft reboot\r\n"
 ENTER_RAW = b"\x01"
-# A terminal hangs up a moment before its child has ended. A child that only closed its terminal is ended after this.
+# A terminal hangs up a moment before its child exits. A child that has only closed its terminal is ended after this.
 EXIT_SECONDS = 1.0
-# From start to prompt: Node and emulators take a second on a busy machine.
+# The limit from start to prompt: Node and emulators take a second on a busy machine.
 START_SECONDS = 10.0
-# More than any banner, with what a `boot.py` prints.
+# More than any banner and the output of a `boot.py`.
 MAX_BANNER_BYTES = 64 * 1024
 
 
@@ -39,28 +39,28 @@ class Terminal(Port, Protocol):
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The child."""
+        """The child process."""
 
 
 class ChildPort:
-    """The child that `start` starts, at once and again after each soft reset. A port: see `Port`."""
+    """A `Port` to the child that `start` starts: now, and again after each soft reset."""
 
     def __init__(self, start: Callable[[], Terminal], where: str) -> None:
         self._start = start
         self._where = where
         self._terminal = start()
         self._repl = ReplState()
-        # What the last soft reset said that was not read yet.
-        self._said = b""
-        # The restart that is under way for a loop.
+        # Output of the last soft reset that is not read yet.
+        self._reset_output = b""
+        # The restart that runs for a coroutine, in a thread.
         self._restart: asyncio.Future[None] | None = None
-        # Closing may come from another thread, while the child is started again.
+        # Guards `_terminal`: another thread may close the port while the child is started again.
         self._changing = threading.Lock()
         self._closed = threading.Event()
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The child as it runs now."""
+        """The current child process."""
         return self._terminal.process
 
     @property
@@ -68,12 +68,12 @@ class ChildPort:
         return self._terminal.bytes_per_second
 
     def read(self, timeout: float) -> bytes:
-        if not self._said:
+        if not self._reset_output:
             try:
-                return self._received(self._terminal.read(timeout))
+                return self._note_received(self._terminal.read(timeout))
             except TransportClosed as error:
-                self._begin_anew(error)
-        return self._take_said()
+                self._restart_child(error)
+        return self._take_reset_output()
 
     def write(self, data: bytes, timeout: float) -> None:
         self._repl.sent(data)
@@ -89,13 +89,13 @@ class ChildPort:
         terminal.close()
 
     async def aread(self, timeout: float) -> bytes:
-        if not self._said:
+        if not self._reset_output:
             try:
-                return self._received(await self._terminal.aread(timeout))
+                return self._note_received(await self._terminal.aread(timeout))
             except TransportClosed as error:
-                self._restart = asyncio.ensure_future(off_loop(self._begin_anew, error))
-                await unbroken(self._restarted(self._restart))
-        return self._take_said()
+                self._restart = asyncio.ensure_future(off_loop(self._restart_child, error))
+                await unbroken(self._await_restart(self._restart))
+        return self._take_reset_output()
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         if self._restart is not None:
@@ -109,35 +109,38 @@ class ChildPort:
     async def aclose(self) -> None:
         await unbroken(off_loop(self.close))
 
-    def _received(self, data: bytes) -> bytes:
+    def _note_received(self, data: bytes) -> bytes:
         self._repl.received(data)
         return data
 
-    def _take_said(self) -> bytes:
-        said, self._said = self._said, b""
-        return said
+    def _take_reset_output(self) -> bytes:
+        output, self._reset_output = self._reset_output, b""
+        return output
 
-    async def _restarted(self, restart: asyncio.Future[None]) -> None:
+    async def _await_restart(self, restart: asyncio.Future[None]) -> None:
         try:
             await restart
         finally:
             self._restart = None
 
     def _check_resetting(self) -> None:
-        """Raise unless the child ends by a soft reset, as far as can be said before it has ended: reading says more."""
+        """After a failed write: raise if the port is closed, or the child has exited other than by a soft reset.
+
+        While the child has not exited yet, the error is dropped: the next read raises it.
+        """
         code = self.process.poll()
         if self._closed.is_set():
-            raise self._closed_here()
+            raise self._closed_error()
         if code is not None and not self._repl.exit_is_reset(code):
-            raise self._died(ending(code))
+            raise self._exit_error(describe_exit(code))
 
-    def _begin_anew(self, error: TransportClosed) -> None:
-        """Start the child again, in the same REPL, if its end is a soft reset; `TransportClosed` if it is not."""
+    def _restart_child(self, error: TransportClosed) -> None:
+        """If the child exited by a soft reset, start it again, in the same REPL. If not, raise `TransportClosed`."""
         if self._closed.is_set():
             raise error
-        code = _reaped(self._terminal)
+        code = _end_child(self._terminal)
         if not self._repl.exit_is_reset(code):
-            raise self._died(ending(code))
+            raise self._exit_error(describe_exit(code))
         raw = self._repl.raw
         terminal = self._start()
         with self._changing:
@@ -145,47 +148,47 @@ class ChildPort:
             self._terminal = terminal
         if closed:
             terminal.close()
-            raise self._closed_here()
-        said = self._enter_raw(terminal) if raw else b""
+            raise self._closed_error()
+        output = self._enter_raw(terminal) if raw else b""
         self._repl = ReplState(raw=raw)
-        self._repl.received(said)
-        self._said = SOFT_REBOOT + said
+        self._repl.received(output)
+        self._reset_output = SOFT_REBOOT + output
 
     def _enter_raw(self, terminal: Terminal) -> bytes:
-        # Not before its prompt: the unix port drops what it was sent before it has set up its terminal.
+        # Wait for the prompt first: the unix port drops bytes that arrive before it has set up its terminal.
         deadline = time.monotonic() + START_SECONDS
-        self._until(terminal, PROMPT, deadline)
+        self._read_until(terminal, PROMPT, deadline)
         terminal.write(ENTER_RAW, START_SECONDS)
-        return RAW_PROMPT + self._until(terminal, RAW_PROMPT, deadline)
+        return RAW_PROMPT + self._read_until(terminal, RAW_PROMPT, deadline)
 
-    def _until(self, terminal: Terminal, mark: bytes, deadline: float) -> bytes:
-        """What the child says after `mark`, so far."""
-        heard = b""
-        while mark not in heard:
+    def _read_until(self, terminal: Terminal, mark: bytes, deadline: float) -> bytes:
+        """Read until `mark`, and return what was read after it."""
+        received = b""
+        while mark not in received:
             try:
-                heard += terminal.read(max(0.0, deadline - time.monotonic()))
+                received += terminal.read(max(0.0, deadline - time.monotonic()))
             except TransportTimeout:
-                raise self._no_prompt() from None
+                raise self._prompt_error() from None
             except TransportClosed:
                 if self._closed.is_set():
                     raise
-                raise self._died(f"{ending(_reaped(terminal))}, before its prompt") from None
-            if len(heard) > MAX_BANNER_BYTES:
-                raise self._no_prompt()
-        return heard.partition(mark)[2]
+                raise self._exit_error(f"{describe_exit(_end_child(terminal))}, before its prompt") from None
+            if len(received) > MAX_BANNER_BYTES:
+                raise self._prompt_error()
+        return received.partition(mark)[2]
 
-    def _died(self, why: str) -> TransportClosed:
+    def _exit_error(self, why: str) -> TransportClosed:
         return TransportClosed(why, where=self._where, hint="It is started again")
 
-    def _no_prompt(self) -> TransportClosed:
+    def _prompt_error(self) -> TransportClosed:
         return TransportClosed("the process gave no prompt after its soft reset", where=self._where)
 
-    def _closed_here(self) -> TransportClosed:
+    def _closed_error(self) -> TransportClosed:
         return TransportClosed("the line was closed on this side", where=self._where)
 
 
-def ending(code: int) -> str:
-    """How a process ended, in words."""
+def describe_exit(code: int) -> str:
+    """Describe an exit code as `subprocess` reports it: negative for a signal."""
     if code >= 0:
         return f"the process ended with exit code {code}"
     try:
@@ -194,8 +197,8 @@ def ending(code: int) -> str:
         return f"the process was ended by signal {-code}"
 
 
-def _reaped(terminal: Terminal) -> int:
-    """End what is left of the child; its exit code, negative for a signal."""
+def _end_child(terminal: Terminal) -> int:
+    """End the child and what is left of its group. Return its exit code, negative for a signal."""
     try:
         terminal.process.wait(EXIT_SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,10 +1,10 @@
-"""The last bytes of a line as numbered chunks, and readers that follow them.
+"""Keeps the latest traffic of a line as numbered chunks, for any number of readers.
 
 A `ChunkBuffer` keeps one `Chunk` for each read and write of the line, numbered from 0 without holes. Its readers share
-the chunks: each has only a place in the sequence, so a slow reader delays nobody and costs no memory. Chunks that the
-buffer dropped before a reader took them become one `Gap` with their exact numbers.
+the chunks. Each reader is only a position in the sequence, so a slow reader delays nobody and costs no memory. Chunks
+that were dropped before a reader took them reach it as one `Gap` with their exact numbers.
 
-Thread-safe: a line is used from threads and from loops, and its readers run on others.
+Thread-safe: the line and each reader may run on different threads and event loops.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from fastflight.concurrency.loops import runs_here
 
 Direction = Literal["rx", "tx"]
 
-# What a buffer keeps: over 20 s of a line at 115200 baud, and 256 MB for a thousand boards that never stop talking.
+# The size of a buffer: over 20 s of a line at 115200 baud, and 256 MB in all for a thousand boards that never pause.
 KEPT_BYTES = 256 * 1024
-# What a chunk costs beside its data. Without it, a flood of single bytes would take a hundred times the limit.
+# The overhead of a chunk, counted in addition to its data. Otherwise a flood of single bytes would take a hundred times
+# the limit.
 CHUNK_BYTES = 256
-# A recorder's untaken chunks are kept up to so many times the limit: two reads of a fast line are twice as much.
+# For a recorder, untaken chunks are kept up to this many times the limit: two reads of a fast line alone are twice the
+# limit.
 UNTAKEN_TIMES = 4
-# A line that can wait is read on when its recorder has less than this to take, or has taken nothing for so many
-# seconds: then the disk does not answer, and readers that look at the line live do not wait for it.
+# A line that can wait is not read while its recorder has this many bytes to take. If the recorder takes nothing for
+# `PACE_SECONDS`, the disk does not answer, and the line is read on, so that live readers do not wait for the disk.
 UNTAKEN_BYTES = KEPT_BYTES // 2
 PACE_SECONDS = 10.0
-# A reader takes this many chunks at once: few enough that taking them does not keep the line's owner waiting.
+# A reader takes at most this many chunks at once, so that it does not hold the lock for long.
 LOT_CHUNKS = 256
 
 
 class Chunk(NamedTuple):
     """One read (`rx`, from the device) or write (`tx`). `time_ns` is UTC, in nanoseconds since 1970.
 
-    `cut`: why it does not continue the chunk before; empty if it does. `request`: it is the traffic of a request.
-    `waited`: it had waited in the port when the line was opened, so nobody knows when the device sent it: `time_ns` is
-    when it was read.
+    `cut`: why it does not continue the previous chunk; empty if it does. `request`: it is the traffic of a request.
+    `waited`: it was already in the port when the line was opened, so it is not known when the device sent it, and
+    `time_ns` is the time of the read.
     """
 
     seq: int
@@ -54,9 +56,9 @@ class Chunk(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Chunks that are missing: `first` to `last`, both included. In a tap, they were dropped before they were taken.
+    """Missing chunks, from number `first` to `last`, both included. In a tap, they were dropped before they were taken.
 
-    In a recording, `reason` says why, and `where` names the place of damage.
+    In a recording, `reason` says why they are missing, and `where` names the place of damage.
     """
 
     first: int
@@ -64,13 +66,13 @@ class Gap(NamedTuple):
     reason: str = ""
     where: str = ""
 
-    def told(self) -> dict[str, int | str]:
-        """What is known of it, for a message."""
+    def details(self) -> dict[str, int | str]:
+        """Return the fields that are not empty, for a message."""
         return {key: value for key, value in self._asdict().items() if value != ""}
 
 
 class ChunkBuffer:
-    """Keeps the newest chunks, `kept_bytes` of them. A subclass adds them, with `_append`, and makes the readers."""
+    """Keeps the newest chunks, up to `kept_bytes`. A subclass adds chunks with `_append`, and creates the readers."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._limit = kept_bytes
@@ -78,12 +80,12 @@ class ChunkBuffer:
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0
         self._next = 0
-        # The size of all chunks ever appended, and the callbacks that wait for it to reach a mark.
+        # The size of all chunks ever appended. `_marks` are callbacks that wait for it to reach a value.
         self._fed = 0
         self._marks: list[tuple[int, Callable[[], object]]] = []
         self._dropped = False
         self._closed = False
-        # Chunks that a reader did not take in time.
+        # How many chunks were dropped before a reader took them, in total over all readers.
         self.missed = 0
         # The reader that records, and the reads of the line that wait for it; whether waiting for it timed out.
         self._recorder: TapReader | None = None
@@ -94,17 +96,17 @@ class ChunkBuffer:
 
     @property
     def next_seq(self) -> int:
-        """The number that the next chunk will have."""
+        """The number of the next chunk."""
         return self._next
 
     def begin_at(self, seq: int) -> None:
-        """Number from here on. Before the first chunk: its readers see no jump."""
+        """Set the number of the first chunk. Call it before there are chunks and readers."""
         with self._lock:
             assert not self._chunks and seq >= self._next
             self._next = seq
 
     def _append(self, chunk: Chunk) -> list[Callable[[], object]]:
-        """Add the chunk with the next number. `_lock` is held; call what this returns without it."""
+        """Add a chunk. Return the callbacks that wake readers: call them after releasing `_lock`, which is held."""
         self._chunks.append(chunk)
         self._next += 1
         size = len(chunk.data) + CHUNK_BYTES
@@ -113,7 +115,7 @@ class ChunkBuffer:
         limit = self._limit
         if self._recorder is not None:
             limit = min(max(limit, self._fed - self._recorder.place), UNTAKEN_TIMES * limit)
-        # The newest stays, however large.
+        # Keep the newest chunk, however large.
         while self._bytes > limit and len(self._chunks) > 1:
             self._bytes -= len(self._chunks.popleft().data) + CHUNK_BYTES
             self._dropped = True
@@ -126,25 +128,25 @@ class ChunkBuffer:
         return waiting
 
     def _reader_from(self, start: int, begins_line: bool) -> TapReader:
-        """A reader that takes chunk `start` first. `_lock` is held."""
+        """Return a reader that starts with chunk `start`. `_lock` is held."""
         unread = islice(self._chunks, max(0, start - self._next + len(self._chunks)), None)
         taken = self._fed - sum(len(chunk.data) + CHUNK_BYTES for chunk in unread)
         return TapReader(self, start, begins_line, taken)
 
     def record_by(self, recorder: TapReader | None) -> None:
-        """Keep more for `recorder` than for others, and have lines that can wait read no faster than it takes."""
+        """Set the recorder, or None. The buffer keeps more chunks for it, and lines that can wait keep to its pace."""
         with self._lock:
             self._recorder = recorder
         self._resume()
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the recorder must take something before a line that can wait is read on."""
+        """Whether a line that can wait must pause until the recorder has taken chunks."""
         recorder = self._recorder
         return recorder is not None and not self._stalled and self._fed - recorder.place >= UNTAKEN_BYTES
 
     def pace(self) -> None:
-        """Wait while the line is ahead of its recorder. Call it before reading a line that can wait."""
+        """Wait while the line is ahead of its recorder, at most `PACE_SECONDS`. Call it before reading such a line."""
         if not self.is_ahead:
             return
         taken = threading.Event()
@@ -172,21 +174,24 @@ class ChunkBuffer:
             return True
 
     def _resume(self) -> None:
-        """Let the line be read on: the recorder has taken what was there, or there is none."""
+        """End all pauses: the recorder has taken chunks, or was changed."""
         with self._lock:
             self._stalled = False
             paused, self._paused = self._paused, []
         wake_all(paused)
 
     def close(self) -> None:
-        """The line is over: readers take what is kept, and then end."""
+        """End the readers: they take what is kept, and then end."""
         with self._lock:
             self._closed = True
-            waiting = self._all_waiting() + self._paused
+            waiting = self._pop_waiting() + self._paused
         wake_all(waiting)
 
     def _take(self, start: int, wake: Callable[[], object] | None) -> tuple[list[Chunk | Gap], int, bool]:
-        """From number `start`: a lot of chunks, where to go on, whether that is the end. If none: `wake` later."""
+        """Return chunks from number `start` on, the number to continue with, and whether that is the end.
+
+        If there are none, `wake` is called when there are.
+        """
         with self._lock:
             items: list[Chunk | Gap] = []
             kept = self._next - len(self._chunks)
@@ -204,13 +209,13 @@ class ChunkBuffer:
         with self._lock, contextlib.suppress(ValueError):
             self._waiting.remove(wake)
 
-    def _all_waiting(self) -> list[Callable[[], object]]:
+    def _pop_waiting(self) -> list[Callable[[], object]]:
         waiting = self._waiting + [wake for _, wake in self._marks]
         self._waiting, self._marks = [], []
         return waiting
 
     def _mark(self, mark: int, wake: Callable[[], object]) -> bool:
-        """Have `wake` called once so much was fed; False where it is already, or never will be."""
+        """Call `wake` once `_fed` reaches `mark`. Return false if it has already, or never will."""
         with self._lock:
             if self._fed >= mark or self._closed:
                 return False
@@ -223,91 +228,93 @@ class ChunkBuffer:
 
 
 class TapReader:
-    """A place in a tap. Belongs to one thread or one task at a time; there is nothing to close.
+    """A position in a tap. Use it from one thread or one task at a time. It need not be closed.
 
-    `begins_line`: the first bytes of the device are known to begin a line.
+    `begins_line`: the first bytes of the device are known to begin a line. `ended`: the tap is closed, and all chunks
+    are taken.
     """
 
     def __init__(self, tap: ChunkBuffer, start: int, begins_line: bool = False, taken: int = 0) -> None:
         self._tap = tap
         self._next = start
-        # The size of the chunks that it has taken, or will never take.
+        # The size of all chunks before its position, as of the last `rest`.
         self.place = taken
         self.begins_line = begins_line
         self.ended = False
 
     @property
     def next_seq(self) -> int:
-        """The number of the chunk that it takes next."""
+        """The number of the next chunk to take."""
         return self._next
 
     def take(self, timeout: float | None) -> list[Chunk | Gap]:
-        """What came, in order; waits up to `timeout` seconds (None: for ever) while there is nothing.
+        """Return the next chunks and gaps, in order. Wait up to `timeout` seconds (None: for ever) for them.
 
-        Empty after the timeout, after a `Tap.nudge`, or when the tap was closed: then `ended` is true.
+        The result is empty after the timeout, after a `Tap.nudge`, and when the tap was closed: then `ended` is true.
         """
-        came = threading.Event()
-        if not (items := self._taken(came.set)) and not self.ended:
+        arrived = threading.Event()
+        if not (items := self._take_some(arrived.set)) and not self.ended:
             try:
-                came.wait(timeout)
+                arrived.wait(timeout)
             finally:
-                self._tap._forget(came.set)
-            items = self._taken(None)
+                self._tap._forget(arrived.set)
+            items = self._take_some(None)
         return items
 
     async def atake(self, timeout: float | None) -> list[Chunk | Gap]:
-        """As `take`. Cancelled, it has taken nothing."""
+        """As `take`. If cancelled, it has taken nothing."""
         loop = asyncio.get_running_loop()
-        came: asyncio.Future[None] = loop.create_future()
-        wake = partial(_settle_on, loop, came)
-        if not (items := self._taken(wake)) and not self.ended:
-            timer = None if timeout is None else loop.call_later(timeout, _settle, came)
+        arrived: asyncio.Future[None] = loop.create_future()
+        wake = partial(_settle_on, loop, arrived)
+        if not (items := self._take_some(wake)) and not self.ended:
+            timer = None if timeout is None else loop.call_later(timeout, _settle, arrived)
             try:
-                await came
+                await arrived
             finally:
                 if timer is not None:
                     timer.cancel()
                 self._tap._forget(wake)
-            items = self._taken(None)
+            items = self._take_some(None)
         return items
 
     async def agather(self, timeout: float | None, seconds: float, size: int) -> list[Chunk | Gap]:
-        """All that is there `seconds` after the first chunk came, or as soon as `size` bytes of the tap are there.
+        """Wait for a chunk, then gather more for `seconds` or until there are `size` bytes, and return all of them.
 
-        It wakes the reader seldom instead of at once. A nudge ends it early, and the result may be empty as `take`'s.
+        So the reader wakes up seldom. `timeout` bounds the wait for the first chunk. Sizes count `CHUNK_BYTES` for each
+        chunk. A nudge ends the waits early, and the result may be empty, as that of `take`.
         """
-        await self._afed(1, timeout)
+        await self._await_fed(1, timeout)
         if not self._tap._closed and self._tap._fed > self.place:
-            await self._afed(size, seconds)
+            await self._await_fed(size, seconds)
         return self.rest()
 
     def rest(self) -> list[Chunk | Gap]:
-        """All that is there now, without waiting."""
+        """Return all chunks and gaps that are there, without waiting."""
         items: list[Chunk | Gap] = []
-        # In this order: a chunk that is fed meanwhile may be taken and not counted, which costs one look too many.
+        # Read `_fed` first: a chunk that is fed meanwhile may be taken but not counted, which costs one more look.
         self.place = self._tap._fed
         end = self._tap.next_seq
         while self._next < end and not self.ended:
-            items += self._taken(None)
+            items += self._take_some(None)
         if not items:
-            self._taken(None)  # to see whether it has ended
+            self._take_some(None)  # sets `ended`
         if self._tap._recorder is self:
             self._tap._resume()
         return items
 
-    async def _afed(self, size: int, timeout: float | None) -> None:
-        """Wait until so much is there that was not taken, for a nudge, or for `timeout` seconds."""
-        came, loop, thread = asyncio.Event(), asyncio.get_running_loop(), threading.get_ident()
+    async def _await_fed(self, size: int, timeout: float | None) -> None:
+        """Wait until `size` bytes are there that are not taken, for a nudge, or for `timeout` seconds."""
+        arrived, loop, thread = asyncio.Event(), asyncio.get_running_loop(), threading.get_ident()
 
         def wake() -> None:
-            # On the loop itself, where the line is read: a turn sooner, which is a read more that is taken in time.
-            came.set() if threading.get_ident() == thread else loop.call_soon_threadsafe(came.set)
+            # On the loop on which the line is read, set it directly: the reader then runs one turn of the loop sooner.
+            arrived.set() if threading.get_ident() == thread else loop.call_soon_threadsafe(arrived.set)
 
         if not self._tap._mark(self.place + size, wake):
             return
         try:
             async with asyncio.timeout(timeout):
-                await came.wait()
+                await arrived.wait()
         except TimeoutError:
             pass
         finally:
@@ -322,26 +329,26 @@ class TapReader:
             for item in await self.atake(None):
                 yield item
 
-    def _taken(self, wake: Callable[[], object] | None) -> list[Chunk | Gap]:
+    def _take_some(self, wake: Callable[[], object] | None) -> list[Chunk | Gap]:
         items, self._next, self.ended = self._tap._take(self._next, wake)
         return items
 
 
-def _settle_on(loop: asyncio.AbstractEventLoop, came: asyncio.Future[None]) -> None:
-    """Settle `came` from any thread. On the loop itself, where lines are read, no wake-up is needed."""
+def _settle_on(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    """Set the result of `future`, which belongs to `loop`, from any thread. On the loop itself no wake-up is needed."""
     if runs_here(loop):
-        _settle(came)
+        _settle(future)
     else:
-        loop.call_soon_threadsafe(_settle, came)
+        loop.call_soon_threadsafe(_settle, future)
 
 
-def _settle(came: asyncio.Future[None]) -> None:
-    if not came.done():
-        came.set_result(None)
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def wake_all(waiting: list[Callable[[], object]]) -> None:
-    """Call each. One whose loop is closed has nobody left to wake."""
+    """Call each callback. One that fails belongs to a closed loop, where nobody waits."""
     for wake in waiting:
         with contextlib.suppress(RuntimeError):
             wake()

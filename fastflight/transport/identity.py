@@ -1,9 +1,9 @@
-"""What a serial port keeps when it is plugged in again, perhaps under another system name: its USB serial number, or
-the USB socket that it is in.
+"""Finds a serial port again after it was unplugged and plugged in, perhaps under another system name.
 
-Serial numbers are the better of the two, since a board takes its own along; some makers give all boards the same one.
-A device with several ports (a probe and its target, a board with two consoles) has one serial number: its ports are
-told apart by their interface, the part of the location after the colon.
+A port is identified by its USB serial number, or by the USB socket that it is in. The serial number is better, since it
+belongs to the board; but some makers give all boards the same number. A device with several ports (a probe and its
+target, a board with two consoles) has one serial number: its ports differ in their interface, the part of the location
+after the colon.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class FoundPort(Protocol):
 Ports = Callable[[], Iterable[FoundPort]]
 
 
-# A hub that is pulled takes its ports along one after the other.
-LOOKS = 5
+# A hub that is unplugged removes its ports one after the other, and each removal may break a listing.
+LIST_ATTEMPTS = 5
 
 
 def system_ports() -> list[FoundPort]:
-    """The serial ports that the system has now; none while they change all the time."""
-    for _ in range(LOOKS):
-        # pyserial asks for a port's files one by one: one that is pulled meanwhile has no number where it had one.
+    """Return the serial ports that the system has now. Empty if they change during every attempt to list them."""
+    for _ in range(LIST_ATTEMPTS):
+        # pyserial reads a port's files one by one, and fails if the port is unplugged meanwhile.
         with contextlib.suppress(TypeError, ValueError, OSError):
             return list(list_ports.comports())
     return []
@@ -45,7 +45,7 @@ def system_ports() -> list[FoundPort]:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A serial number, a location (`1-1.2`, `1-1.2:1.0` with its interface), or both. Never neither."""
+    """A serial number, a location (`1-1.2`, or `1-1.2:1.0` with its interface), or both. At least one is set."""
 
     serial_number: str | None = None
     location: str | None = None
@@ -55,29 +55,29 @@ class Identity:
         return " and ".join(f"{name}={value}" for name, value in parts if value)
 
     def find(self, ports: Iterable[FoundPort]) -> str | None:
-        """The system name that the port has now; None when it is not there, or when several fit.
+        """Return the current system name of the port. None if no port or several ports match.
 
-        With both, the serial number decides, and the location only between ports that have it.
+        If both are set, the serial number decides, and the location only among several ports with that number.
         """
-        fitting = [port for port in ports if self._fits(port)]
-        if len(fitting) > 1:
-            fitting = [port for port in fitting if port.location == self.location]
-        return fitting[0].device if len(fitting) == 1 else None
+        matches = [port for port in ports if self._matches(port)]
+        if len(matches) > 1:
+            matches = [port for port in matches if port.location == self.location]
+        return matches[0].device if len(matches) == 1 else None
 
-    def _fits(self, port: FoundPort) -> bool:
+    def _matches(self, port: FoundPort) -> bool:
         socket, interface = _parts(self.location)
-        its_socket, its_interface = _parts(port.location)
-        if interface and interface != its_interface:
+        port_socket, port_interface = _parts(port.location)
+        if interface and interface != port_interface:
             return False
         if self.serial_number is not None:
             return port.serial_number == self.serial_number
-        return socket == its_socket
+        return socket == port_socket
 
 
 def identify(name: str, ports: Iterable[FoundPort]) -> Identity | None:
-    """The identity of the port with the system name `name`; None when it has none, as a port that is not USB.
+    """Return the identity of the port with the system name `name`. None if it has none, such as a port without USB.
 
-    A serial number that a board in another socket has as well is the maker's, and says nothing.
+    A serial number that a board in another socket also has is not unique, and is ignored.
     """
     found = list(ports)
     real = os.path.realpath(name)
@@ -91,8 +91,8 @@ def identify(name: str, ports: Iterable[FoundPort]) -> Identity | None:
     return Identity(number or None, port.location or None)
 
 
-def described(ports: Iterable[FoundPort]) -> str:
-    """The ports with their identities, for a hint."""
+def format_ports(ports: Iterable[FoundPort]) -> str:
+    """Return the names of the ports with their identities, for a hint."""
     lines = []
     for port in sorted(ports, key=lambda port: port.device):
         known = [f"{key}={value}" for key in ("serial_number", "location") if (value := getattr(port, key))]
@@ -101,6 +101,6 @@ def described(ports: Iterable[FoundPort]) -> str:
 
 
 def _parts(location: str | None) -> tuple[str, str]:
-    """The socket, and the interface of the device in it."""
+    """Return the socket, and the interface of the device in it."""
     socket, _, interface = (location or "").partition(":")
     return socket, interface

@@ -1,4 +1,4 @@
-"""How a serial port gathers the small writes of coroutines: the sizes and times, and the bytes that wait."""
+"""How a serial port gathers the small writes of coroutines: `Pacing` has the limits, `Outbox` the waiting bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """Small writes wait until `drain` bytes or `drain_ms` milliseconds are together, or somebody waits for an answer.
+    """Small writes wait until there are `drain` bytes, or for `drain_ms` milliseconds, or until a coroutine reads.
 
     At most `chunk` bytes go to the system in one call.
     """
@@ -22,22 +22,21 @@ class Pacing:
 
 # By `os.name`.
 #
-# posix: a system call costs about 2 us, so little is won by gathering more than a quarter of the line's 4096-byte
-# buffer, and 50 ms is short beside a person and long beside code that sends its frame in pieces. A chunk fills that
-# buffer.
+# posix: a system call costs about 2 us, so gathering more than a quarter of the line's 4096-byte buffer gains little.
+# 50 ms is short for a person, and long for code that sends a frame in pieces. A chunk fills the buffer.
 #
-# nt: a write is a round trip through the driver, of up to a USB frame: gather twice as much for twice as long.
+# nt: a write is a round trip through the driver, of up to a USB frame, so gather twice as much for twice as long.
 PLATFORMS: Mapping[str, Pacing] = {
     "posix": Pacing(drain=1024, drain_ms=50, chunk=4096),
     "nt": Pacing(drain=2048, drain_ms=100, chunk=4096),
 }
 DEFAULT = PLATFORMS.get(os.name, PLATFORMS["posix"])
 
-# What a device URL may ask for: least and most.
+# The minimum and maximum of each option of a device URL.
 #
-# drain: 1 sends each write at once; more than the system's own largest buffers only delays.
-# drain_ms: 0 sends at the loop's next turn; a second is already longer than most boards' patience.
-# chunk: below 16 bytes system calls are all there is; above 64 KiB a thread could not be called back in time.
+# drain: 1 sends each write at once; more than the system's largest buffers only delays.
+# drain_ms: 0 sends in the next turn of the loop; a second is longer than most boards wait.
+# chunk: with less than 16 bytes, system calls take most of the time; above 64 KiB a write cannot be cancelled in time.
 LIMITS: Mapping[str, tuple[int, int]] = {
     "drain": (1, 64 * 1024),
     "drain_ms": (0, 1000),
@@ -46,9 +45,9 @@ LIMITS: Mapping[str, tuple[int, int]] = {
 
 
 class Outbox:
-    """Bytes that were accepted for a line and that the system does not have yet, in order. Thread-safe.
+    """Bytes that were accepted for a line and not yet handed to the system, in order. Thread-safe.
 
-    A position counts the bytes that were ever put. `withdraw` drops the bytes from a position on.
+    A position counts all bytes ever put. `withdraw` drops the bytes from a position on.
     """
 
     def __init__(self) -> None:
@@ -60,24 +59,24 @@ class Outbox:
         return len(self._waiting)
 
     def put(self, data: bytes) -> int:
-        """Add `data`. Returns the position at which it begins."""
+        """Add `data`. Return the position at which it begins."""
         with self._lock:
             position = self._taken + len(self._waiting)
             self._waiting += data
             return position
 
     def first(self, limit: int) -> bytes:
-        """The first bytes, `limit` at most; none when nothing waits."""
+        """Return the first bytes, at most `limit`, without removing them; empty if nothing waits."""
         return bytes(self._waiting[:limit])
 
     def drop(self, count: int) -> None:
-        """The system has taken the first `count` bytes."""
+        """Remove the first `count` bytes: the system has taken them."""
         with self._lock:
             del self._waiting[:count]
             self._taken += count
 
     def take(self, limit: int) -> bytes:
-        """`first` and `drop` in one, for a thread that others `withdraw` from."""
+        """Remove and return the first bytes, at most `limit`. For use while other threads may call `withdraw`."""
         with self._lock:
             chunk = bytes(self._waiting[:limit])
             del self._waiting[:limit]
@@ -85,7 +84,7 @@ class Outbox:
             return chunk
 
     def withdraw(self, position: int = 0) -> int:
-        """Drop the bytes from `position` on that are still here. Returns how many those were."""
+        """Drop the bytes from `position` on that still wait. Return how many were dropped."""
         with self._lock:
             kept = max(position - self._taken, 0)
             dropped = max(len(self._waiting) - kept, 0)

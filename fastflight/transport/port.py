@@ -1,11 +1,11 @@
-"""What a transport is: an open byte stream to a device, usable from a thread or from an event loop.
+"""The interfaces of a transport: an `Address` opens a `Port`, a byte stream for threads or for an event loop.
 
-A `Port` is open. Its owner uses either its blocking methods or its coroutines, never both at once, and may change
-between them whenever no call is running: bytes that arrived meanwhile are given to whoever reads next. Every wait has
-a deadline. All failures are `TransportClosed`, `TransportTimeout` or `TransportError`.
+The owner of a `Port` uses either its blocking methods or its coroutines, never both at once. It may switch between them
+whenever no call is running: bytes that arrive meanwhile go to the next read. Every wait has a deadline. All failures
+are `TransportClosed`, `TransportTimeout` or `TransportError`.
 
-A port that stands for a real serial line, here or behind RFC 2217, is a `SerialControl` too: its speed and its control
-lines can be set. Find out with `isinstance`.
+A port of a real serial line, local or behind RFC 2217, is also a `SerialControl`: its speed and control lines can be
+set. Some ports also are `Gathering` or `Pouring`. Test for these with `isinstance`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-# One read: large enough that an unlimited line is not bound by system calls, small enough to be a cheap buffer.
+# The size of one read: large enough that system calls do not limit a fast line, small enough to allocate each time.
 READ_BYTES = 256 * 1024
 
 
@@ -23,7 +23,7 @@ Parity = Literal["N", "O", "E", "M", "S"]
 
 @dataclass(frozen=True, slots=True)
 class LineSettings:
-    """How a serial line is driven: bits per second, bits per character, parity, stop bits (1, 1.5 or 2)."""
+    """The settings of a serial line: bits per second, bits per character, parity, stop bits (1, 1.5 or 2)."""
 
     baud: int = 115200
     data_bits: int = 8
@@ -32,13 +32,13 @@ class LineSettings:
 
     @property
     def bytes_per_second(self) -> float:
-        """What the line carries each way: a start bit, the character, its parity, the stop bits."""
+        """The capacity in each direction. A byte takes a start bit, the data bits, the parity bit and the stop bits."""
         return self.baud / (1 + self.data_bits + (self.parity != "N") + self.stop_bits)
 
 
 @dataclass(frozen=True, slots=True)
 class ModemLines:
-    """The lines that the other side of a serial line drives; true is asserted."""
+    """The control lines that the other side of a serial line drives. True means asserted."""
 
     cts: bool = False
     dsr: bool = False
@@ -51,16 +51,16 @@ class Port(Protocol):
 
     @property
     def bytes_per_second(self) -> float | None:
-        """What the line carries each way at most; None when unknown, as for a socket or a pseudo-terminal."""
+        """The capacity in each direction; None if unknown, as for a socket or a pseudo-terminal."""
 
     def read(self, timeout: float) -> bytes:
-        """At least one byte, or `TransportTimeout` after `timeout` seconds."""
+        """Return at least one byte. `TransportTimeout` if none arrives for `timeout` seconds."""
 
     def write(self, data: bytes, timeout: float) -> None:
-        """Hand all of `data` to the line. `timeout` bounds the time without progress."""
+        """Hand all of `data` to the line. `timeout` bounds the time without progress, in seconds."""
 
     def close(self) -> None:
-        """Give the line back; safe to call twice and while another thread waits in `read`."""
+        """Close the line. Safe to call twice, and while another thread waits in `read`."""
 
     async def aread(self, timeout: float) -> bytes:
         """As `read`."""
@@ -74,14 +74,14 @@ class Port(Protocol):
 
 @runtime_checkable
 class SerialControl(Protocol):
-    """What a port that is a real serial line can do beyond carrying bytes. `timeout` bounds a remote answer."""
+    """The control of a real serial line. `timeout` bounds the wait for a remote server, in seconds."""
 
     @property
     def settings(self) -> LineSettings:
-        """As they are now."""
+        """The current settings."""
 
     def configure(self, settings: LineSettings, timeout: float) -> None:
-        """Drive the line so. `TransportError` when the port cannot."""
+        """Apply `settings`. `TransportError` if the port does not support them."""
 
     def assign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
@@ -89,10 +89,10 @@ class SerialControl(Protocol):
         """Set the control lines that are not None."""
 
     def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        """Throw away what waits in the port's buffers."""
+        """Discard the bytes in the port's buffers: received ones that are not read yet, and unsent ones."""
 
     def modem(self, timeout: float) -> ModemLines:
-        """The lines that the other side drives, now. `TransportError` where there are none."""
+        """Return the current state of the lines that the other side drives. `TransportError` if there are none."""
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
         """As `configure`."""
@@ -111,42 +111,40 @@ class SerialControl(Protocol):
 
 @runtime_checkable
 class Gathering(Protocol):
-    """A port that may keep what `awrite` took for a moment, to send more at once. Reading sends it first."""
+    """A port that gathers small writes: `awrite` may keep bytes for a moment, to send more at once. Reads send them."""
 
     async def adrain(self, timeout: float) -> None:
-        """Hand what was gathered to the line now. `timeout` bounds the time without progress."""
+        """Hand the gathered bytes to the line now. `timeout` bounds the time without progress, in seconds."""
 
 
 @runtime_checkable
 class Pouring(Protocol):
-    """A port that can be read without a wake-up of the reader for each read: many idle lines cost little then."""
+    """A port that can pass received bytes to a callback. This needs no wake-up of a task for each read."""
 
     async def apour(self, give: Callable[[bytes], object]) -> None:
-        """Call `give` on the loop with what comes, as it comes; nothing that was taken is lost.
+        """Call `give` on the event loop with the bytes, as they arrive. No received byte is lost.
 
-        Returns soon after `give` returned true: no more is to be read for now.
-
-        Fails as `aread` does, but silence is no failure.
+        Return soon after `give` returns true, which asks for a pause. Raise what `aread` raises, except for a timeout.
         """
 
 
 class Address(Protocol):
-    """Where a device is. Holds what must outlive a single opening (the simulated board's files)."""
+    """Where a device is. Keeps what must outlive a single opening, such as the simulated board's files."""
 
     @property
     def url(self) -> str:
-        """As the user wrote it."""
+        """The URL of the device, without what may be secret in it."""
 
     def open(self, timeout: float) -> Port:
-        """Open the line. Raises `TransportError` when it cannot be opened, saying what to do."""
+        """Open the line within `timeout` seconds. `TransportError`, with a hint, if it cannot be opened."""
 
     def dispose(self) -> None:
-        """Give back what the address itself holds. No port of it may be open."""
+        """Release what the address itself holds. No port of it may be open."""
 
 
 @runtime_checkable
 class AsyncAddress(Protocol):
-    """An address whose line is opened on an event loop, without a thread that waits for it."""
+    """An address whose line can be opened on an event loop, without a thread."""
 
     async def aopen(self, timeout: float) -> Port:
-        """As `open`. Cancelled, it leaves nothing open."""
+        """As `open`. If cancelled, it leaves nothing open."""

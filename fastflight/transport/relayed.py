@@ -1,7 +1,7 @@
-"""`relay://host:port`: no line of its own, but what the gateway's relay carries to and from that target.
+"""`relay://host:port`: a device that shows the traffic between the gateway's relay and one of its targets.
 
-Such a device is only heard: whoever relays feeds its tap, and its port brings nothing. A client of the relay is who
-talks to the target; there may be several, and none.
+Such a device has no line of its own and is read-only. The relay feeds the device's tap; nothing can be read from its
+port. Clients of the relay, any number of them, talk to the target.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WHERE = "relay"
 
 @dataclass(frozen=True, slots=True)
 class RelayedAddress:
-    """A target as the relay's rules name it: a name, or an address."""
+    """A target of the relay: `host` is a name or an IP address, as in the relay's rules."""
 
     url: str
     host: str
@@ -26,19 +26,19 @@ class RelayedAddress:
 
     @property
     def target(self) -> str:
-        """As in a rule of the relay."""
+        """The target as the relay's rules spell it: `host:port`, with brackets around an IPv6 address."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def open(self, timeout: float) -> RelayedPort:
-        """There is nothing to open, so that cannot fail."""
+        """Return a port. There is nothing to open, so this cannot fail."""
         return RelayedPort()
 
     def dispose(self) -> None:
-        """Nothing was kept."""
+        """Do nothing: the address holds nothing."""
 
 
 class RelayedPort:
-    """A port on which nothing comes: the relay feeds the tap itself."""
+    """A port that never receives a byte and accepts no write: the relay feeds the tap directly."""
 
     def __init__(self) -> None:
         self._closed = threading.Event()

@@ -1,9 +1,11 @@
 """`rfc2217://host:port?baud=115200&dtr=0&rts=0`: a serial port behind a server on the network.
 
-Opening agrees on everything in one round trip and changes nothing that was not asked for: without `baud` the remote
-port keeps its own, without `dtr` and `rts` so do these lines. No call sleeps; each waits for the server's answer.
+Opening negotiates everything in one round trip, and changes only what the URL names: without `baud` the remote port
+keeps its speed, without `dtr` and `rts` these lines keep their state. No call sleeps; each waits for the server's
+answer.
 
-Several may use an open port at once, from threads or on a loop: one who reads, one who writes, one who controls.
+Three callers may use an open port at the same time, from threads or on a loop: one that reads, one that writes, and one
+that controls the line.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from fastflight.transport.socket import SocketAddress, SocketPort
 
 @dataclass(frozen=True, slots=True)
 class Rfc2217Address:
-    """A serial port behind a server. What is None stays as it is there."""
+    """A serial port behind a server. Settings that are None stay as they are there."""
 
     url: str
     host: str
@@ -46,19 +48,19 @@ class Rfc2217Address:
     def open(self, timeout: float) -> Rfc2217Port:
         left = _Deadline(timeout)
         port = Rfc2217Port(self._endpoint.open(timeout), self.url)
-        with self._agreeing(port):
+        with self._closing_on_failure(port):
             port.begin(self._requests, left())
         return port
 
     async def aopen(self, timeout: float) -> Rfc2217Port:
         left = _Deadline(timeout)
         port = Rfc2217Port(await self._endpoint.aopen(timeout), self.url)
-        with self._agreeing(port):
+        with self._closing_on_failure(port):
             await port.abegin(self._requests, left())
         return port
 
     def dispose(self) -> None:
-        """An address on the network holds nothing here."""
+        """Do nothing: a network address holds nothing on this host."""
 
     @property
     def _endpoint(self) -> SocketAddress:
@@ -70,8 +72,8 @@ class Rfc2217Address:
         return [*line, *_controls(self.dtr, self.rts, None)]
 
     @contextmanager
-    def _agreeing(self, port: Rfc2217Port) -> Iterator[None]:
-        """Close `port` if its server does not agree."""
+    def _closing_on_failure(self, port: Rfc2217Port) -> Iterator[None]:
+        """Close `port` if the negotiation in the block fails."""
         try:
             yield
         except ProtocolError as error:
@@ -84,7 +86,7 @@ class Rfc2217Address:
 
 
 class Rfc2217Port:
-    """A serial port by way of `stream`, a connection to its server. `begin` comes first."""
+    """A serial port behind a server. `stream` is the connection to the server. Call `begin` first."""
 
     def __init__(self, stream: SocketPort, where: str) -> None:
         self._where = where
@@ -92,7 +94,7 @@ class Rfc2217Port:
         self._connection = Rfc2217Connection(stream, self._client)
 
     def begin(self, requests: Sequence[Request], timeout: float) -> None:
-        """Agree with the server on RFC 2217, and have it carry out `requests`."""
+        """Negotiate RFC 2217 with the server, and have it execute `requests`, within `timeout` seconds."""
         run(self._client.open(requests, timeout), self._connection, timeout=timeout)
 
     async def abegin(self, requests: Sequence[Request], timeout: float) -> None:
@@ -107,13 +109,13 @@ class Rfc2217Port:
 
     @property
     def settings(self) -> LineSettings:
-        """As the server said last. What it never said is taken to be as usual."""
-        client, usual = self._client, LineSettings()
+        """The settings that the server last reported, and defaults for those that it never reported."""
+        client, default = self._client, LineSettings()
         return LineSettings(
-            client.baud or usual.baud,
-            client.data_bits or usual.data_bits,
-            client.parity or usual.parity,
-            client.stop_bits or usual.stop_bits,
+            client.baud or default.baud,
+            client.data_bits or default.data_bits,
+            client.parity or default.parity,
+            client.stop_bits or default.stop_bits,
         )
 
     def read(self, timeout: float) -> bytes:
@@ -178,7 +180,10 @@ class Rfc2217Port:
 
     @contextmanager
     def _within(self, timeout: float, what: str) -> Iterator[Callable[[], float]]:
-        """What is left of `timeout`, asked before each wait. A server that talks of other things is silent too."""
+        """Yield a function that returns what is left of `timeout`. Call it before each wait.
+
+        So a server that sends only commands, and no data, does not extend the time.
+        """
         try:
             yield _Deadline(timeout)
         except TransportTimeout as error:
@@ -186,7 +191,7 @@ class Rfc2217Port:
 
 
 class _Deadline:
-    """Calling it gives the seconds that are left; when none are, only the first call does."""
+    """Calling it returns the seconds left, at least 0. When the time is up, all calls but the first raise instead."""
 
     def __init__(self, timeout: float) -> None:
         self._end = time.monotonic() + timeout

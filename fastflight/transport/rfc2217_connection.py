@@ -1,11 +1,11 @@
 """The connection below an RFC 2217 port: bytes from and to the server, for several callers at once.
 
-Received bytes are fed to the client, by one caller at a time. A caller that waits meanwhile returns when the client was
-fed, and then asks the client whether it has what the caller needs. So `read` returns no bytes: they are the client's.
+Received bytes go to the `Rfc2217Client`. One caller at a time reads from the server. The other waiting callers return
+when the client was fed, and then check whether it has what they need. So `read` returns no bytes: the client has them.
 
 A command that is cut off would swallow the bytes sent after it. So one caller at a time writes, and when a write fails
-or is cancelled, the next write finishes its command first. The client's own answers are sent by the caller that read
-what they answer, or by the caller that is writing just then.
+or is cancelled, the next write finishes its command first. The client's answers to the server are sent by the caller
+that has read the question, or by the caller that is writing at that moment.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ IAC = b"\xff"
 
 
 class Rfc2217Connection:
-    """Feeds `client` from `stream`. A `Port` for the client's conversations."""
+    """Feeds `client` with the bytes of `stream`. A `Port` for the client's conversations."""
 
     def __init__(self, stream: SocketPort, client: Rfc2217Client) -> None:
         self._stream = stream
         self._client = client
-        # The reader is a task in its turn, or the one thread that found no other reading.
-        self._reading = _Turn()
+        # Tasks take `_reading` to read; threads use `_change` and `_being_read`.
+        self._reading = _ThreadOrTaskLock()
         self._change = threading.Condition()
         self._being_read = False
-        self._writing = _Turn()
-        # How often the client was fed, in all and until each thread last looked.
+        self._writing = _ThreadOrTaskLock()
+        # How often the client was fed in total, and up to each thread's last call of `read`.
         self._fed = 0
         self._seen = threading.local()
-        # The rest of a command that a failed write cut off.
+        # The rest of a command that a failed write has cut off.
         self._unfinished = b""
 
     @property
@@ -46,10 +46,10 @@ class Rfc2217Connection:
         return self._stream.bytes_per_second
 
     def read(self, timeout: float) -> bytes:
-        """Return when the client was fed since this thread's last call."""
+        """Return as soon as the client was fed since this thread's last call. The result is always empty."""
         deadline = time.monotonic() + timeout
         with self._change:
-            # This thread has seen what the client had at the end of its last call.
+            # Bytes fed before the end of this thread's last call are known to it.
             seen = getattr(self._seen, "fed", None)
             if not self._change.wait_for(lambda: self._fed != seen or not self._being_read, timeout):
                 raise TransportTimeout("another thread waited for the server, and nothing came")
@@ -70,11 +70,11 @@ class Rfc2217Connection:
         return b""
 
     def write(self, data: bytes, timeout: float) -> None:
-        """Send commands. What a failed write leaves of them goes with the next write."""
+        """Send commands. If the write fails, the next write sends the rest of them first."""
         self._write(data, timeout, commands=True)
 
     def write_text(self, data: bytes, timeout: float) -> None:
-        """Send encoded data."""
+        """Send encoded data. If the write fails, the rest of the data is dropped."""
         self._write(data, timeout, commands=False)
 
     def close(self) -> None:
@@ -83,12 +83,12 @@ class Rfc2217Connection:
     async def aread(self, timeout: float) -> bytes:
         """As `read`."""
         fed, deadline = self._fed, time.monotonic() + timeout
-        async with self._reading.of_task(timeout):
+        async with self._reading.held_by_task(timeout):
             if self._fed == fed:
                 self._feed(await self._stream.aread(_left(deadline)))
         await self._aanswer()
         if not self._client.unread:
-            # A server that sends commands without end must not keep the loop from everybody else.
+            # A server that sends commands without end must not block the loop's other tasks.
             await asyncio.sleep(0)
         return b""
 
@@ -104,12 +104,12 @@ class Rfc2217Connection:
         self.close()
 
     def _write(self, data: bytes, timeout: float, *, commands: bool) -> None:
-        with self._writing.of_thread(timeout), self._with_unfinished(data, commands) as whole:
+        with self._writing.held_by_thread(timeout), self._with_unfinished(data, commands) as whole:
             self._stream.write(whole, timeout)
         self._answer()
 
     async def _awrite(self, data: bytes, timeout: float, *, commands: bool) -> None:
-        async with self._writing.of_task(timeout):
+        async with self._writing.held_by_task(timeout):
             with self._with_unfinished(data, commands) as whole:
                 await self._stream.awrite(whole, timeout)
         await self._aanswer()
@@ -119,20 +119,20 @@ class Rfc2217Connection:
         self._fed += 1
 
     def _answer(self) -> None:
-        """Send the client's answers, unless another caller is writing, which then sends them."""
+        """Send the client's answers, unless another caller is writing, which then sends them afterwards."""
         while self._client.unsent and self._writing.is_free:
-            with self._writing.of_thread(WRITE_SECONDS), self._with_unfinished(self._client.take(), True) as whole:
+            with self._writing.held_by_thread(WRITE_SECONDS), self._with_unfinished(self._client.take(), True) as whole:
                 self._stream.write(whole, WRITE_SECONDS)
 
     async def _aanswer(self) -> None:
         while self._client.unsent and self._writing.is_free:
-            async with self._writing.of_task(WRITE_SECONDS):
+            async with self._writing.held_by_task(WRITE_SECONDS):
                 with self._with_unfinished(self._client.take(), True) as whole:
                     await self._stream.awrite(whole, WRITE_SECONDS)
 
     @contextmanager
     def _with_unfinished(self, data: bytes, commands: bool) -> Iterator[bytes]:
-        """The unfinished command, then `data`. Afterwards, keeps what this write left unfinished."""
+        """Yield the unfinished command followed by `data`. After the block, keep what was not sent of a command."""
         whole, old, before = self._unfinished + data, len(self._unfinished), self._stream.written
         try:
             yield whole
@@ -142,12 +142,12 @@ class Rfc2217Connection:
                 self._unfinished = whole[sent : None if commands else old]
             else:
                 text = whole[old:sent]
-                # In data, IAC stands twice. After an odd number of them, the second half of a pair is missing.
+                # In data, each IAC is doubled. After an odd number of them, the second of a pair is missing.
                 self._unfinished = IAC if (len(text) - len(text.rstrip(IAC))) % 2 else b""
 
 
-class _Turn:
-    """A lock for threads, and for the tasks of the running loop. A port is used by one of the two kinds at a time."""
+class _ThreadOrTaskLock:
+    """A lock for threads, or for the tasks of one loop. A port is used by only one of the two kinds at a time."""
 
     def __init__(self) -> None:
         self._thread = threading.Lock()
@@ -159,7 +159,7 @@ class _Turn:
         return not self._thread.locked() and not self._task.locked()
 
     @contextmanager
-    def of_thread(self, timeout: float) -> Iterator[None]:
+    def held_by_thread(self, timeout: float) -> Iterator[None]:
         if not self._thread.acquire(timeout=timeout):
             raise TransportTimeout("another thread used the line all the time")
         try:
@@ -168,7 +168,7 @@ class _Turn:
             self._thread.release()
 
     @asynccontextmanager
-    async def of_task(self, timeout: float) -> AsyncIterator[None]:
+    async def held_by_task(self, timeout: float) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._task = loop, asyncio.Lock()

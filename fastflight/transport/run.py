@@ -1,8 +1,8 @@
-"""Carrying conversations out, once for threads and once for coroutines.
+"""Executes conversations over a port, for threads and for coroutines.
 
-`run` and `arun` take a conversation to its result. `stream` and `astream` yield what it delivers, an item for each
-`Deliver`; closing them early closes the conversation, which leaves the board in an unknown state. `content` answers
-`Fetch`.
+`run` and `arun` execute a conversation and return its result; what it delivers is dropped. `stream` and `astream` yield
+the data of each `Deliver`; closing them early closes the conversation, which leaves the board in an unknown state.
+`content` is the iterator that answers `Fetch`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fastflight.transport.port import Gathering, Port
 
 T = TypeVar("T")
 
-# The line took no byte for this long: the peer is gone, or holds its flow control.
+# A line that accepts no byte for this long has lost its peer, or the peer stops it by flow control.
 WRITE_SECONDS = 10.0
 
 
@@ -30,19 +30,19 @@ def run(
     *,
     timeout: float | None = None,
 ) -> T:
-    """The result of `conversation`; what it delivers is dropped.
+    """Execute `conversation` and return its result.
 
-    When `timeout` seconds have passed, each further wait for the device fails at once: a board that talks without end
-    is never silent, and would keep a conversation that looks for its answer in it for ever.
+    After `timeout` seconds, every further wait for the device raises `TransportTimeout`. The limits of the single waits
+    do not stop a board that sends without end while the conversation searches its output for an answer.
     """
     deadline = _deadline(timeout)
     try:
         step = next(conversation)
         while True:
             try:
-                answer = _perform(_hurried(step, deadline), port, content)
+                answer = _perform(_limit_wait(step, deadline), port, content)
             except TransportError as error:
-                step = _told(conversation, step, error)
+                step = _throw(conversation, step, error)
             else:
                 step = conversation.send(answer)
     except StopIteration as end:
@@ -53,7 +53,7 @@ def run(
 
 
 def stream(conversation: Conversation[None], port: Port) -> Generator[bytes, None, None]:
-    """What `conversation` delivers, as it comes."""
+    """Execute `conversation` and yield what it delivers."""
     try:
         step = next(conversation)
         while True:
@@ -93,15 +93,15 @@ async def arun(
     *,
     timeout: float | None = None,
 ) -> T:
-    """`run`, on an event loop."""
+    """As `run`, on an event loop."""
     deadline = _deadline(timeout)
     try:
         step = next(conversation)
         while True:
             try:
-                answer = await _aperform(_hurried(step, deadline), port, content) or b""
+                answer = await _aperform(_limit_wait(step, deadline), port, content) or b""
             except TransportError as error:
-                step = _told(conversation, step, error)
+                step = _throw(conversation, step, error)
             else:
                 step = conversation.send(answer)
     except StopIteration as end:
@@ -112,7 +112,7 @@ async def arun(
 
 
 async def astream(conversation: Conversation[None], port: Port) -> AsyncGenerator[bytes, None]:
-    """`stream`, on an event loop."""
+    """As `stream`, on an event loop."""
     try:
         step = next(conversation)
         while True:
@@ -131,19 +131,19 @@ async def astream(conversation: Conversation[None], port: Port) -> AsyncGenerato
 
 
 def _aperform(step: Step, port: Port, content: AsyncIterator[bytes] | None) -> Coroutine[Any, Any, bytes | None]:
-    """What carries `step` out. On a fast line a coroutine more for each call of the port would be felt."""
+    """Return the coroutine that executes `step`. This is no coroutine itself: one more for each call costs time."""
     if isinstance(step, Send):
         return port.awrite(step.data, WRITE_SECONDS)
     if isinstance(step, Receive):
         return port.aread(step.within)
-    return _aother(step, port, content)
+    return _aperform_other(step, port, content)
 
 
-async def _aother(step: Step, port: Port, content: AsyncIterator[bytes] | None) -> bytes:
+async def _aperform_other(step: Step, port: Port, content: AsyncIterator[bytes] | None) -> bytes:
     match step:
         case Pause(seconds):
             if isinstance(port, Gathering):
-                # A pause is silence on the line: what was sent before it has to be there.
+                # The pause is to be silence on the line, so the bytes before it must be sent first.
                 await port.adrain(WRITE_SECONDS)
             await asyncio.sleep(seconds)
         case Fetch():
@@ -151,8 +151,11 @@ async def _aother(step: Step, port: Port, content: AsyncIterator[bytes] | None) 
     return b""
 
 
-def _told(conversation: Conversation[T], step: Step, error: TransportError) -> Step:
-    """The step after one that failed. Content may come from a line as well, and without it there is no going on."""
+def _throw(conversation: Conversation[T], step: Step, error: TransportError) -> Step:
+    """Throw the error of a failed step into the conversation, and return the next step.
+
+    The error of a `Fetch` comes from the content, which may be read from another line: it ends the conversation.
+    """
     if isinstance(step, Fetch):
         raise error
     return conversation.throw(error)
@@ -162,11 +165,11 @@ def _deadline(timeout: float | None) -> float:
     return math.inf if timeout is None else time.monotonic() + timeout
 
 
-def _hurried(step: Step, deadline: float) -> Step:
-    """`step`, waiting no longer than until `deadline`; `TransportTimeout` when that has passed."""
+def _limit_wait(step: Step, deadline: float) -> Step:
+    """Return `step` with its wait limited by `deadline`. `TransportTimeout` if that has passed."""
     if deadline == math.inf or not isinstance(step, Receive):
         return step
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TransportTimeout("the device talked on, and did not answer in time")
+        raise TransportTimeout("the device kept sending, but did not answer in time")
     return Receive(min(step.within, left))

@@ -1,12 +1,12 @@
 """`serial:///dev/ttyACM0?baud=115200`, or `serial:?serial_number=E66141`: a serial port, by name or by identity.
 
 pyserial opens the port. Opening does not reset a board: POSIX systems assert DTR and RTS when a port is opened, and
-pyserial leaves them so. USB consoles of boards speak only while DTR is asserted, and the auto-reset circuit of ESP
+pyserial leaves them so. USB consoles of boards send only while DTR is asserted, and the auto-reset circuit of ESP
 boards does nothing while both lines are the same. `dtr` and `rts` change the lines, RTS first: DTR asserted without RTS
-holds no board in reset; the other order would pulse the reset of an ESP board.
+resets no board; the other order would pulse the reset of an ESP board.
 
-`SerialAddress.open` returns the port that the rest of the package uses. `aopen_streams` returns pyserial-asyncio's
-streams on a port that is opened in the same way.
+`SerialAddress.open` returns the port that the rest of the package uses. `aopen_streams` opens a port in the same way
+and returns pyserial-asyncio's streams on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import serial_asyncio
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import TransportError
-from fastflight.transport.identity import Identity, Ports, described, identify, system_ports
+from fastflight.transport.identity import Identity, Ports, format_ports, identify, system_ports
 from fastflight.transport.pacing import DEFAULT, Pacing
 from fastflight.transport.port import LineSettings
 from fastflight.transport.serial_lines import FAILURES
@@ -35,10 +35,10 @@ DEFAULT_BAUD = LineSettings().baud
 
 @dataclass(frozen=True, slots=True)
 class SerialAddress:
-    """A serial port by its system `name`, or by the identity that it is `wanted` by.
+    """A serial port, given by its system `name`, or by the identity `wanted`.
 
-    `dtr` and `rts` are the lines that it shall be opened with; None leaves a line as opening sets it. `ports` lists
-    what the computer has.
+    `dtr` and `rts` are the states of the lines after opening; None leaves a line as opening sets it. `ports` returns
+    the serial ports of this computer.
     """
 
     url: str
@@ -54,12 +54,12 @@ class SerialAddress:
         port = self.open_pyserial()
         try:
             return PortClass(port, self.url, self.pacing)
-        except FAILURES as error:  # it went away just now
+        except FAILURES as error:  # the port disappeared just now
             port.close()
-            raise self._not_opened(error) from error
+            raise self._open_error(error) from error
 
     async def aopen_streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """pyserial-asyncio's streams on the port. Closing the writer closes the port."""
+        """Open the port and return pyserial-asyncio's streams on it. Closing the writer closes the port."""
         port = await off_loop(self.open_pyserial, discard=serial.Serial.close)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
@@ -68,23 +68,23 @@ class SerialAddress:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     def open_pyserial(self) -> serial.Serial:
-        """The port, open and set as this address says."""
+        """Open the port with the settings of this address."""
         port = serial.Serial()
         port.port = self._present_name()
         port.baudrate = self.baud
         port.exclusive = True
         if os.name == "posix":
-            # This sets VMIN = 1: a read that finds nothing says so. With pyserial's 0 it looks like an unplugged port.
+            # This sets VMIN = 1: a read without bytes raises. With pyserial's 0 it looks like an unplugged port.
             port.inter_byte_timeout = 0
         if self.rts is not None:
             port.rts = self.rts
-        # Windows sets both at once; elsewhere pyserial sets DTR first, so it has to wait.
+        # On Windows pyserial sets both lines at once. Elsewhere it sets DTR first, so DTR is set after opening.
         if self.dtr is not None and os.name == "nt":
             port.dtr = self.dtr
         try:
             port.open()
         except FAILURES as error:
-            raise self._not_opened(error) from error
+            raise self._open_error(error) from error
         if self.dtr is not None and os.name != "nt":
             try:
                 port.dtr = self.dtr
@@ -96,35 +96,36 @@ class SerialAddress:
         return port
 
     def identity(self) -> Identity | None:
-        """What this port keeps when it is plugged in again, perhaps under another name. Ask while it is there.
+        """Return what identifies this port when it is plugged in again, perhaps under another name.
 
-        None when it keeps nothing, as a port that is not USB: that one comes back under its name.
+        Call it while the port is there. None if it has no identity, such as a port without USB: its name stays the
+        same.
         """
         name = self.wanted.find(self.ports()) if self.wanted is not None else self.name
         return identify(name, self.ports()) if name else None
 
     def find(self, identity: Identity) -> str | None:
-        """The system name of the port with `identity` now; None while it is not there."""
+        """Return the current system name of the port with `identity`; None while it is not there."""
         return identity.find(self.ports())
 
     def at(self, name: str) -> SerialAddress:
-        """The same, under the system name `name`."""
+        """Return the same address with the system name `name`."""
         return replace(self, name=name, wanted=None)
 
     def missing(self) -> str:
-        """Says that the port is not there, and which ports are; empty where it is. It may be plugged in later."""
+        """Return a message that the port is not there, with the ports that are; empty text if it is there."""
         name = self.wanted.find(self.ports()) if self.wanted is not None else self.name
         if os.name == "posix":
             found = name is not None and os.path.exists(name)
-        else:  # there are no files for ports
+        else:  # no device files
             found = name is not None and name.upper() in (port.device.upper() for port in self.ports())
         if found:
             return ""
         what = f"no single port here has {self.wanted}" if self.wanted is not None else f"there is no port {self.name}"
-        return f"{what}. Ports found here: {described(self.ports())}"
+        return f"{what}. Ports found here: {format_ports(self.ports())}"
 
     def dispose(self) -> None:
-        """A serial address holds nothing."""
+        """Do nothing: a serial address holds nothing."""
 
     def _present_name(self) -> str:
         if self.wanted is None:
@@ -134,12 +135,12 @@ class SerialAddress:
             raise TransportError(
                 f"no single port here has {self.wanted}",
                 where=self.url,
-                hint=f"Check the cable. Ports found here: {described(self.ports())}",
+                hint=f"Check the cable. Ports found here: {format_ports(self.ports())}",
             )
         return found
 
-    def _not_opened(self, error: Exception) -> TransportError:
-        # pyserial's SerialException is an OSError whose errno is that of the system, where there was one.
+    def _open_error(self, error: Exception) -> TransportError:
+        # pyserial's SerialException is an OSError, with the errno of the system if there was one.
         code = getattr(error, "errno", None)
         return TransportError("cannot open the serial port", where=self.url, hint=self._advice(code))
 
@@ -148,4 +149,4 @@ class SerialAddress:
             return "You may not use it: add yourself to the group that owns it (often dialout or uucp) and log in again"
         if code in (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK):
             return "Another program has it open: close that first"
-        return f"Check its name and the cable. Ports found here: {described(self.ports())}"
+        return f"Check its name and the cable. Ports found here: {format_ports(self.ports())}"

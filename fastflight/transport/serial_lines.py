@@ -1,8 +1,8 @@
-"""Control of an open pyserial port: line settings, control lines, modem lines, purge.
+"""Controls an open pyserial port: line settings, control lines, modem lines, purge.
 
-All calls block for as long as the driver takes, for a USB adapter usually a millisecond or two. Failures are
-`TransportError`; `where` names the port. A port without modem lines, such as a pseudo-terminal, refuses to set DTR and
-RTS and to read the modem lines.
+All calls block while the driver works, for a USB adapter usually a millisecond or two. Failures are `TransportError`;
+`where` names the port. A port without modem lines, such as a pseudo-terminal, can neither set DTR and RTS nor read the
+modem lines.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ except ImportError:  # not a POSIX system, where pyserial raises OSError only
         """Never raised here."""
 
 
-# What a system answers to a request that this kind of port does not know.
+# The errors of a system for an operation that this kind of port does not support.
 UNKNOWN_REQUEST = frozenset({errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP})
 
-# What pyserial raises: OSError from the system, ValueError for values that it does not know, termios' own error from
-# setting a line, TypeError when the port is closed during a call, OverflowError for a speed beyond 31 bits.
+# What pyserial raises: OSError from the system, ValueError for values that it does not support, termios' own error from
+# setting a line, TypeError if the port is closed during a call, OverflowError for a speed beyond 31 bits.
 FAILURES = (OSError, ValueError, TerminalError, TypeError, OverflowError)
 
 
@@ -45,9 +45,9 @@ class Lines:
         return LineSettings(port.baudrate, port.bytesize, port.parity, port.stopbits)  # type: ignore[arg-type]
 
     def configure(self, settings: LineSettings) -> None:
-        """Apply all of `settings`; on `TransportError` the port keeps the settings that it had."""
+        """Apply all of `settings`. If that fails, restore the old settings and raise `TransportError`."""
         self._check()
-        # A speed of 0 is how a terminal is told to hang up.
+        # A speed of 0 makes a terminal hang up.
         if settings.baud < 1:
             raise TransportError(f"a line cannot run at {settings.baud} baud", where=self._where)
         before = self.settings
@@ -56,10 +56,10 @@ class Lines:
         except FAILURES as error:
             with contextlib.suppress(*FAILURES):
                 self._apply(before)
-            raise self._failed(f"cannot drive the line as {_words(settings)}", error) from error
+            raise self._failed(f"cannot drive the line as {_format_settings(settings)}", error) from error
 
     def assign(self, *, dtr: bool | None, rts: bool | None, sending_break: bool | None) -> None:
-        """Set the lines that are not None. RTS goes before DTR: see `SerialAddress`."""
+        """Set the lines that are not None. RTS is set before DTR: see `transport.serial`."""
         self._check()
         if rts is not None:
             self._set("RTS", lambda: setattr(self._port, "rts", rts))
@@ -69,7 +69,7 @@ class Lines:
             self._set("break", lambda: setattr(self._port, "break_condition", sending_break))
 
     def purge(self, *, received: bool, unsent: bool) -> None:
-        """Throw away what waits in the system's buffers."""
+        """Discard the bytes in the system's buffers: received ones, unsent ones."""
         self._check()
         try:
             if received:
@@ -80,7 +80,7 @@ class Lines:
             raise self._failed("cannot purge the port", error) from error
 
     def modem(self) -> ModemLines:
-        """The lines that the other side drives. `TransportError` where the port has none."""
+        """Return the lines that the other side drives. `TransportError` if the port has none."""
         port = self._port
         try:
             return ModemLines(cts=port.cts, dsr=port.dsr, ri=port.ri, cd=port.cd)
@@ -90,7 +90,7 @@ class Lines:
             raise self._failed("cannot read the modem lines", error) from error
 
     def _apply(self, settings: LineSettings) -> None:
-        # Setting any of these asks the driver anew, so only what changes.
+        # Setting any attribute reconfigures the driver, so set only those that change.
         port = self._port
         for name, value in (
             ("baudrate", settings.baud),
@@ -109,19 +109,19 @@ class Lines:
                 raise TransportError(
                     f"the port has no {line} to set",
                     where=self._where,
-                    hint="It is not a real serial line: reset the board by what it is told instead",
+                    hint="It is not a real serial line: reset the board with a command instead",
                 ) from error
             raise self._failed(f"cannot set {line}", error) from error
 
     def _check(self) -> None:
-        # pyserial keeps settings for a port that is not open, for when it is.
+        # pyserial accepts settings for a closed port, and keeps them until it is opened.
         if not self._port.is_open:
             raise TransportClosed("the line was closed on this side", where=self._where)
 
     def _failed(self, what: str, error: Exception) -> TransportError:
         self._check()
-        return TransportError(f"{what} ({error})", where=self._where, hint="Ask for what the adapter can do")
+        return TransportError(f"{what} ({error})", where=self._where, hint="Use settings that the adapter supports")
 
 
-def _words(settings: LineSettings) -> str:
+def _format_settings(settings: LineSettings) -> str:
     return f"{settings.baud} baud, {settings.data_bits}{settings.parity}{settings.stop_bits:g}"

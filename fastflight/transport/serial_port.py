@@ -1,11 +1,11 @@
-"""An open serial port: what the ports of all systems have in common.
+"""The base class of open serial ports, for all systems.
 
-Writes of coroutines are gathered (`Pacing`). They go out when enough bytes are together, when the time is up, and at
-once when somebody waits for bytes, drains or closes. If sending fails meanwhile, the next call raises the error, says
-how many bytes were not sent, and drops them. A cancelled write takes back those of its own bytes that the system does
-not have yet, and never those of earlier calls.
+Writes of coroutines are gathered (`Pacing`). They are sent when there are enough bytes, when the time is up, and at
+once when somebody reads, drains or closes. If sending fails in the background, the next call raises the error, reports
+how many bytes were not sent, and drops them. A cancelled write withdraws those of its own bytes that the system does
+not have yet, but no bytes of earlier calls.
 
-A thread may use the port when no coroutine does. It sends first what was gathered, and its writes are not gathered.
+A thread may use the port while no coroutine does. It first sends the gathered bytes; its own writes are not gathered.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from fastflight.transport.port import LineSettings, ModemLines
 from fastflight.transport.serial_lines import FAILURES, Lines
 from fastflight.transport.watch import is_timeout
 
-# Closing waits this long without progress for bytes that are not sent yet, and then drops them. A driver that still has
-# some waits in `close` by itself, for 30 s on Linux while the flow is stopped.
+# Closing a port drops the unsent bytes when sending makes no progress for this long. Otherwise the driver itself would
+# wait in `close`, on Linux for 30 s while flow control stops the line.
 CLOSE_SECONDS = 1.0
 CLOSE_POLL_SECONDS = 0.01
-# What a device did that a call waited for in vain.
+# For the messages of timeouts.
 SENT_NOTHING, TOOK_NOTHING = "sent nothing", "took no byte"
 
 
 class SerialPort(ABC):
     """An open serial port: a `Port`, a `SerialControl` and `Gathering`. A subclass moves the bytes.
 
-    The hooks of a subclass raise `OSError`, and `TimeoutError` when the time is up; this class translates both.
+    The abstract methods raise `OSError`, and `TimeoutError` when the time is up; this class translates both.
     """
 
     def __init__(self, port: serial.Serial, where: str, pacing: Pacing = DEFAULT) -> None:
@@ -46,7 +46,7 @@ class SerialPort(ABC):
         self._pacing = pacing
         self._lines = Lines(port, where)
         self._outbox = Outbox()
-        # What ended the port; every later call raises it.
+        # The error that ended the port. Every later call raises it.
         self._error: OSError | None = None
         self._closed = False
         self._closing = threading.Lock()
@@ -54,7 +54,7 @@ class SerialPort(ABC):
 
     @abstractmethod
     def _receive(self, timeout: float) -> bytes:
-        """At least one byte."""
+        """Return at least one byte."""
 
     @abstractmethod
     async def _areceive(self, timeout: float) -> bytes:
@@ -70,29 +70,29 @@ class SerialPort(ABC):
 
     @abstractmethod
     def _begin_sending(self, within: float) -> None:
-        """Begin to send the outbox within so many seconds, and return at once. Called on a loop."""
+        """Start sending the outbox within `within` seconds, and return at once. Called on a loop."""
 
     @property
     @abstractmethod
     def _is_read(self) -> bool:
-        """Whether a coroutine waits for bytes now."""
+        """Whether a coroutine is waiting for bytes."""
 
     @property
     @abstractmethod
     def _unsent(self) -> int:
-        """How many bytes the system may not have yet."""
+        """An upper bound of the bytes that the system does not have yet."""
 
     @abstractmethod
     def _drop_unsent(self) -> None:
-        """Empty the outbox, and wake the calls that wait for it."""
+        """Empty the outbox, and wake the calls that wait for it to be sent."""
 
     @abstractmethod
     def _drop_received(self) -> None:
-        """Forget the bytes that were taken from the system and not read yet."""
+        """Drop the bytes that were taken from the system and not read yet."""
 
     @abstractmethod
     def _stop(self) -> None:
-        """Wake every call that waits, and stop using the port. May be called from any thread."""
+        """Wake every waiting call, and stop using the port. May be called from any thread."""
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -108,35 +108,35 @@ class SerialPort(ABC):
         try:
             return self._receive(timeout)
         except FAILURES as error:
-            raise self._translated(error, SENT_NOTHING, timeout) from error
+            raise self._translate(error, SENT_NOTHING, timeout) from error
 
     def write(self, data: bytes, timeout: float) -> None:
         self._outbox.put(data)
         self.drain(timeout)
 
     def drain(self, timeout: float) -> None:
-        """Hand what was gathered to the system. `timeout` bounds the time without progress."""
+        """Hand the gathered bytes to the system. `timeout` bounds the time without progress, in seconds."""
         try:
             self._send(timeout)
         except FAILURES as error:
-            raise self._translated(error, TOOK_NOTHING, timeout) from error
+            raise self._translate(error, TOOK_NOTHING, timeout) from error
 
     def close(self) -> None:
         try:
             if self._unsent and not self._closed:
                 self.drain(CLOSE_SECONDS)
         finally:
-            self._shut()
+            self._close_port()
 
     async def aread(self, timeout: float) -> bytes:
         self._check()
         if self._unsent:
-            # A task that waits for an answer wants the question sent.
+            # A task that waits for an answer needs its question sent.
             self._begin_sending(0)
         try:
             return await self._areceive(timeout)
         except FAILURES as error:
-            raise self._translated(error, SENT_NOTHING, timeout) from error
+            raise self._translate(error, SENT_NOTHING, timeout) from error
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         self._check()
@@ -147,7 +147,7 @@ class SerialPort(ABC):
         try:
             await self.adrain(timeout)
         except asyncio.CancelledError:
-            # Nobody waits for the rest, and nobody may be surprised by it later.
+            # The rest must not be sent later, when nobody expects it.
             self._outbox.withdraw(position)
             raise
 
@@ -157,15 +157,15 @@ class SerialPort(ABC):
         try:
             await self._asend(timeout)
         except FAILURES as error:
-            raise self._translated(error, TOOK_NOTHING, timeout) from error
+            raise self._translate(error, TOOK_NOTHING, timeout) from error
 
     async def aclose(self) -> None:
         try:
             if self._unsent and not self._closed:
                 await self.adrain(CLOSE_SECONDS)
         finally:
-            # The driver may wait while it closes; the loop must not.
-            await unbroken(off_loop(self._shut))
+            # The driver may block while it closes; the loop must not.
+            await unbroken(off_loop(self._close_port))
 
     def configure(self, settings: LineSettings, timeout: float) -> None:
         self.drain(timeout)
@@ -187,8 +187,8 @@ class SerialPort(ABC):
     def modem(self, timeout: float) -> ModemLines:
         return self._lines.modem()
 
-    # The driver of a USB adapter that does not answer blocks for seconds, so these calls leave the loop. When they are
-    # cancelled they still wait for the driver: a setting that takes effect later would overtake the next caller's.
+    # The driver of a USB adapter that does not answer blocks for seconds, so these calls run in a thread. A cancelled
+    # call still waits for the driver: its setting must not take effect after that of the next caller.
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
         await self.adrain(timeout)
@@ -201,7 +201,7 @@ class SerialPort(ABC):
         await unbroken(off_loop(lambda: self._lines.assign(dtr=dtr, rts=rts, sending_break=sending_break)))
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        # No driver waits in these calls, and the buffers belong to the loop.
+        # No driver blocks in these calls, and the buffers may be used on the loop only.
         self.purge(timeout, received=received, unsent=unsent)
 
     async def amodem(self, timeout: float) -> ModemLines:
@@ -212,21 +212,21 @@ class SerialPort(ABC):
         self._limit_chunk()
 
     def _limit_chunk(self) -> None:
-        """Never hand over more at once than the line carries in a second: a chunk is the smallest visible progress."""
+        """Limit a chunk to what the line carries in a second: a chunk is the smallest progress that can be seen."""
         self._chunk = max(min(self._pacing.chunk, int(self.settings.bytes_per_second)), LIMITS["chunk"][0])
 
-    def _shut(self) -> None:
+    def _close_port(self) -> None:
         with self._closing:
             if self._closed:
                 return
             self._closed = True
         self._stop()
-        with contextlib.suppress(*FAILURES):  # it is gone, or cannot tell
+        with contextlib.suppress(*FAILURES):  # the port is gone, or does not support this
             self._discard_unsent()
         self._port.close()
 
     def _discard_unsent(self) -> None:
-        """Wait until the driver has sent what it took, and throw away what it cannot send."""
+        """Wait until the driver has sent its bytes. Discard the rest if it makes no progress for `CLOSE_SECONDS`."""
         left, since = self._port.out_waiting, time.monotonic()
         while left and time.monotonic() - since < CLOSE_SECONDS:
             time.sleep(CLOSE_POLL_SECONDS)
@@ -238,26 +238,26 @@ class SerialPort(ABC):
 
     def _check(self) -> None:
         if self._closed:
-            raise self._closed_here()
+            raise self._closed_error()
         if self._error is not None:
-            raise self._translated(self._error, "", 0)
+            raise self._translate(self._error, "", 0)
 
-    def _translated(self, error: Exception, what: str, timeout: float) -> TransportError:
-        """The error to raise. Bytes that it reports as not sent are dropped."""
+    def _translate(self, error: Exception, what: str, timeout: float) -> TransportError:
+        """Return the error to raise, and drop the bytes that it reports as not sent."""
         if isinstance(error, OSError) and is_timeout(error):
-            unsent = self._give_up_unsent() if what == TOOK_NOTHING else 0
+            unsent = self._drop_and_count_unsent() if what == TOOK_NOTHING else 0
             hint = f"Up to {unsent} bytes were not sent" if unsent else ""
             return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where, hint=hint)
-        unsent = self._give_up_unsent()
+        unsent = self._drop_and_count_unsent()
         if self._closed:
-            return self._closed_here()
+            return self._closed_error()
         lost = f", up to {unsent} bytes were not sent" if unsent else ""
         return TransportClosed(f"the serial port went away ({error}){lost}", where=self._where, hint="Plug it in again")
 
-    def _give_up_unsent(self) -> int:
+    def _drop_and_count_unsent(self) -> int:
         unsent = self._unsent
         self._drop_unsent()
         return unsent
 
-    def _closed_here(self) -> TransportClosed:
+    def _closed_error(self) -> TransportClosed:
         return TransportClosed("the line was closed on this side", where=self._where)

@@ -14,14 +14,14 @@ from fastflight.transport.port import READ_BYTES
 from fastflight.transport.serial_port import SerialPort
 from fastflight.transport.watch import Watch
 
-# A terminal gives 4 KiB a call, so there is no need to provide memory for `READ_BYTES`.
+# A terminal returns at most 4 KiB a call, so there is no need to allocate `READ_BYTES`.
 CALL_BYTES = min(16 * 1024, READ_BYTES)
-# Chunks in one turn of the loop: its other tasks run after this much of a fast line.
+# Chunks to write in one turn of the loop, so that its other tasks get a turn while a fast line is written.
 TURN_CHUNKS = 16
 
 
 class PosixSerialPort(SerialPort):
-    """Reads and writes the descriptor of `port`, never through pyserial, whose `write` would spin in a full port."""
+    """Reads and writes the descriptor of `port` directly: pyserial's `write` would spin while the port is full."""
 
     def __init__(self, port: serial.Serial, where: str, pacing: Pacing = DEFAULT) -> None:
         super().__init__(port, where, pacing)
@@ -36,7 +36,7 @@ class PosixSerialPort(SerialPort):
         return await self._watch.read(timeout)
 
     def _send(self, timeout: float) -> None:
-        # The loop that gathered the bytes may be about to send them.
+        # Stop the loop that gathered the bytes from sending them as well.
         self._watch.end()
         self._write()
         while self._outbox:
@@ -77,25 +77,25 @@ class PosixSerialPort(SerialPort):
         self._watch.close()
 
     def _send_now(self) -> None:
-        """Write what the system takes, and the rest as soon as there is room."""
+        """Write as much as the system takes now, and have the loop write the rest as soon as there is room."""
         try:
             self._write()
         except OSError as error:
             self._error = error
-            # The task that reads looks again, and finds the error.
+            # Wake the reading task, which then finds the error.
             self._watch.end()
         else:
             if self._outbox:
                 self._watch.call_with_room(self._send_now)
 
     def _write(self) -> None:
-        """Write what the system takes, up to a limit."""
+        """Write as much as the system takes now, at most `TURN_CHUNKS` chunks."""
         for _ in range(TURN_CHUNKS):
             chunk = self._outbox.first(self._chunk)
             if not chunk:
                 return
             try:
-                taken = os.write(self._open(), chunk)
+                taken = os.write(self._checked_descriptor(), chunk)
             except (BlockingIOError, InterruptedError):
                 return
             self._outbox.drop(taken)
@@ -103,13 +103,13 @@ class PosixSerialPort(SerialPort):
                 return
 
     def _take(self) -> bytes:
-        data = os.read(self._open(), CALL_BYTES)
+        data = os.read(self._checked_descriptor(), CALL_BYTES)
         if not data:
             raise OSError("it reports bytes and has none: unplugged")
         return data
 
-    def _open(self) -> int:
-        """The descriptor. Once the port is closed, another file may have its number."""
+    def _checked_descriptor(self) -> int:
+        """Return the descriptor. Raise if the port has failed, or is closed: another file may have its number then."""
         if self._error is not None:
             raise self._error
         if self._closed:

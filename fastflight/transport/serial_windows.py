@@ -1,12 +1,12 @@
-"""A serial port behind two threads, for systems whose event loops cannot watch one: Windows.
+"""A serial port with two threads, for Windows, whose event loops cannot watch a serial port.
 
-This module uses pyserial's documented blocking calls and nothing else: `read`, `write`, `in_waiting`, `cancel_read`,
+This module uses only pyserial's documented blocking calls: `read`, `write`, `in_waiting`, `cancel_read` and
 `cancel_write`. It has never run on Windows. The tests run it on pseudo-terminals, with a pyserial port whose `write`
 waits for room as a Windows driver does.
 
-The reader thread blocks in `read` and collects the bytes, the writer thread sends the outbox. Callers wait for what
-the two have done, in a thread or on any loop. Received bytes stay when the call that waited for them is cancelled; the
-chunk that the writer thread is sending cannot be taken back.
+The reader thread blocks in `read` and collects the bytes; the writer thread sends the outbox. Callers wait for the
+results in a thread or on any loop. Received bytes are kept if the call that waited for them is cancelled. The chunk
+that the writer thread is sending cannot be withdrawn.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from fastflight.transport.serial_port import SerialPort
 
 log = structlog.get_logger(__name__)
 
-# The reader thread pauses at this size until somebody reads: the rest waits in the system, and then in the device.
+# The reader thread pauses at this size until somebody reads. Further bytes wait in the system, then in the device.
 MAX_RECEIVED_BYTES = READ_BYTES
-# Windows ignores a cancellation that comes just before the call it is meant for, so it is repeated this often.
+# Windows ignores a cancellation that comes just before the call that it is meant for, so repeat it at this interval.
 CANCEL_SECONDS = 0.02
 
 
 class ThreadedSerialPort(SerialPort):
-    """Two threads that move the bytes of `port`, from the constructor until `close`.
+    """Moves the bytes of `port` in two threads, which run from the constructor until `close`.
 
-    They are daemons, so that a program that forgets to close a port can end.
+    They are daemon threads, so that a program that forgets to close a port can exit.
     """
 
     def __init__(self, port: serial.Serial, where: str, pacing: Pacing = DEFAULT) -> None:
         super().__init__(port, where, pacing)
         port.timeout = None
         port.write_timeout = None
-        # Guards what follows, and is notified at each change of it.
+        # Guards the attributes below, and is notified of each change of them.
         self._changed = threading.Condition()
         self._received = bytearray()
-        # Bytes of the chunk that is being sent.
+        # The size of the chunk that is being sent.
         self._sending = 0
-        # When the outbox is to be sent, on the monotonic clock.
+        # When to send the outbox, on the monotonic clock.
         self._due = math.inf
         self._stopping = threading.Event()
         self._readers = 0
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._threads = [
             threading.Thread(target=self._run, args=(work,), name=f"serial {what} {port.name}", daemon=True)
-            for what, work in (("reader", self._collect), ("writer", self._deliver))
+            for what, work in (("reader", self._read_port), ("writer", self._write_outbox))
         ]
         for thread in self._threads:
             thread.start()
@@ -103,7 +103,7 @@ class ThreadedSerialPort(SerialPort):
             self._notify()
 
     def _drop_received(self) -> None:
-        """Forget what was received. A byte that the reader thread is about to add stays."""
+        """Drop the received bytes, except those that the reader thread is about to add."""
         with self._changed:
             self._received.clear()
             self._notify()
@@ -121,15 +121,15 @@ class ThreadedSerialPort(SerialPort):
     def _run(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # the thread's edge: the callers that wait raise it
+        except Exception as error:  # the edge of the thread: the waiting callers raise the error
             if not isinstance(error, FAILURES):
                 log.exception("a thread of a serial port failed", port=self._port.name)
             with self._changed:
                 self._error = error if isinstance(error, OSError) else OSError(str(error))
                 self._notify()
 
-    def _collect(self) -> None:
-        """The reader thread."""
+    def _read_port(self) -> None:
+        """Read from the port: the work of the reader thread."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopping.is_set() or len(self._received) < MAX_RECEIVED_BYTES)
@@ -142,8 +142,8 @@ class ThreadedSerialPort(SerialPort):
                 self._received += data
                 self._notify()
 
-    def _deliver(self) -> None:
-        """The writer thread."""
+    def _write_outbox(self) -> None:
+        """Send the outbox when it is due: the work of the writer thread."""
         while True:
             with self._changed:
                 while not self._stopping.is_set() and (wait := self._due - time.monotonic()) > 0:
@@ -154,7 +154,7 @@ class ThreadedSerialPort(SerialPort):
                 self._sending = len(chunk)
                 if not chunk:
                     self._due = math.inf
-            # A cancelled write returns early. What it did not send goes again, unless it was dropped meanwhile.
+            # A cancelled write returns early. Send the rest again, unless it was dropped meanwhile.
             while chunk:
                 taken = self._port.write(chunk) or 0
                 with self._changed:
@@ -175,22 +175,22 @@ class ThreadedSerialPort(SerialPort):
         return lambda: self._unsent != unsent
 
     def _notify(self) -> None:
-        """Let every caller that waits look again. `_changed` is held."""
+        """Have every waiting caller check its condition again. `_changed` is held."""
         self._changed.notify_all()
         for loop, woken in self._waiting:
             try:
                 loop.call_soon_threadsafe(_wake, woken)
             except RuntimeError:
-                pass  # Its loop was closed, so nobody waits there.
+                pass  # The loop is closed, so nobody waits there.
         self._waiting.clear()
 
     def _wait(self, reached: Callable[[], bool], timeout: float) -> None:
-        """Wait in a thread until `reached()`. Raises what ended the port."""
+        """Wait in a thread until `reached()` is true. Raise the error that has ended the port, or `TimeoutError`."""
         with self._changed:
             if not self._changed.wait_for(lambda: reached() or self._has_ended, timeout):
                 raise TimeoutError
             if not reached():
-                raise self._end()
+                raise self._end_error()
 
     async def _await(self, reached: Callable[[], bool], timeout: float) -> None:
         """As `_wait`, on a loop."""
@@ -201,7 +201,7 @@ class ThreadedSerialPort(SerialPort):
                     if reached():
                         return
                     if self._has_ended:
-                        raise self._end()
+                        raise self._end_error()
                     waiting = (loop, loop.create_future())
                     self._waiting.append(waiting)
                 try:
@@ -215,7 +215,7 @@ class ThreadedSerialPort(SerialPort):
     def _has_ended(self) -> bool:
         return self._stopping.is_set() or self._error is not None
 
-    def _end(self) -> OSError:
+    def _end_error(self) -> OSError:
         return self._error or OSError("the port was closed")
 
 

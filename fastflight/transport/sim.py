@@ -1,6 +1,6 @@
-"""`sim:`: the simulated board, a child process behind a loopback socket, on every operating system.
+"""`sim:`: the simulated board, a child process behind a loopback socket. Runs on every operating system.
 
-The child connects to a port that is opened for it alone and shows a one-time token first, so that no other local
+The child connects to a port that is opened for it alone, and first sends a one-time token, so that no other local
 process can pose as the board or as its host.
 """
 
@@ -23,9 +23,9 @@ from fastflight.simulator.samples import write_samples
 from fastflight.transport.socket import SocketPort
 
 TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"  # noqa: S105  # the name of a variable
-# What a Python may need to start. A board gets nothing else of the environment: code on it can read all of it.
+# The environment variables that Python may need to start. The board gets no others: code on it can read all of them.
 ENVIRONMENT = frozenset({"PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"})
-# Starts the simulator without site-packages, which it does not need: it starts faster, and no `.pth` file runs in it.
+# Starts the simulator without site-packages, which it does not need: it starts faster, and runs no `.pth` file.
 START = "import sys; sys.path.append(sys.argv.pop(1)); from fastflight.simulator.__main__ import main; main()"
 PACKAGES = str(Path(__file__).resolve().parents[2])
 GRACE_SECONDS = 2.0
@@ -35,9 +35,9 @@ BITS_PER_BYTE = 10
 
 @dataclass(slots=True)
 class SimAddress:
-    """A simulated board. Without `files` its file tree is a temporary folder that lives as long as the address.
+    """A simulated board. Without `files` its file tree is a temporary folder, which exists until `dispose`.
 
-    `dispose` may come from another thread while the board starts: it ends the start and waits for that.
+    `dispose` may be called from another thread while the board starts: it aborts the start and waits for its end.
     """
 
     url: str
@@ -72,7 +72,7 @@ class SimAddress:
         self._check()
         if self.files is None and self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="fastflight-sim-")
-            # The board would write them too, but each time make them anew: as much work again as its start.
+            # The board would generate the samples itself at each start, which takes as long as the start.
             write_samples(self._folder.name)
         folder = self.files or (self._folder.name if self._folder else ".")
         token = secrets.token_hex(16)
@@ -87,7 +87,7 @@ class SimAddress:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 env={**{name: os.environ[name] for name in ENVIRONMENT & os.environ.keys()}, TOKEN_VARIABLE: token},
-                # A Ctrl-C in the terminal is for the server, which ends the board itself.
+                # A Ctrl-C in the terminal must reach only the server, which then ends the board.
                 start_new_session=True,
             )
             try:
@@ -102,8 +102,8 @@ class SimAddress:
     def _accept(
         self, listener: socket.socket, child: subprocess.Popen[bytes], token: bytes, deadline: float
     ) -> socket.socket:
-        """The connection that shows `token`; others are dropped."""
-        # Short waits in between, to notice a child that ended instead of connecting, and `dispose`.
+        """Return the first connection that sends `token`. Close others."""
+        # Wait in short steps, to notice a child that exits instead of connecting, and `dispose`.
         listener.settimeout(0.1)
         while time.monotonic() < deadline:
             self._check()
@@ -111,25 +111,25 @@ class SimAddress:
                 stream, _ = listener.accept()
             except TimeoutError:
                 if child.poll() is not None and child.stderr is not None:
-                    said = child.stderr.read().decode(errors="replace").strip().splitlines()
+                    lines = child.stderr.read().decode(errors="replace").strip().splitlines()
                     raise TransportError(
-                        f"the simulated board did not start ({said[-1] if said else f'exit {child.returncode}'})",
+                        f"the simulated board did not start ({lines[-1] if lines else f'exit {child.returncode}'})",
                         where=self.url,
                     ) from None
                 continue
             stream.settimeout(max(0.1, deadline - time.monotonic()))
-            shown = b""
+            received = b""
             with contextlib.suppress(OSError):
-                while len(shown) < len(token) and (more := stream.recv(len(token) - len(shown))):
-                    shown += more
-            if secrets.compare_digest(shown, token):
+                while len(received) < len(token) and (more := stream.recv(len(token) - len(received))):
+                    received += more
+            if secrets.compare_digest(received, token):
                 return stream
             stream.close()
         raise TransportTimeout("the simulated board did not connect in time", where=self.url)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """The closed socket ends the child; make sure that it did."""
+    """Wait for the child, which exits when its socket is closed. Kill it after `GRACE_SECONDS`."""
     try:
         child.wait(GRACE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,6 +1,7 @@
 """`socket://host:port`: a raw TCP stream to a device, such as a bridge, an emulator or a simulated board.
 
-`?baud=115200` says what the serial line behind it carries. Nothing is set by it; senders pace themselves by it.
+`?baud=115200` tells the speed of the serial line behind it. It sets nothing: transfers choose time limits and
+compression by it.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.port import READ_BYTES, LineSettings
 from fastflight.transport.watch import Watch, is_timeout
 
-# A host that vanished is noticed after a minute: half of it silent, the rest asking. Systems spell the first of these
-# in two ways; what one does not have is left out.
+# A vanished host is noticed after a minute: 30 s of silence, then three probes, 10 s apart. Systems have one of two
+# names for the first option; options that a system does not have are left out.
 KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPALIVE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-# The same for a host that vanished with data on its way to it, in milliseconds (Linux).
+# The same limit for a host that vanishes while data is on its way to it, in milliseconds (Linux).
 USER_TIMEOUT_MS = 60_000
-# A peer that makes progress takes this much within a write's deadline, on any line worth using.
+# The most that one call sends: on any usable line, a working peer accepts this much within the timeout of a write.
 WRITE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SocketAddress:
-    """A TCP endpoint, with the speed of the serial line behind it where that is known."""
+    """A TCP endpoint. `baud` is the speed of the serial line behind it, if known."""
 
     url: str
     host: str
@@ -39,25 +40,25 @@ class SocketAddress:
     baud: int | None = None
 
     def open(self, timeout: float) -> SocketPort:
-        with self._told(timeout):
+        with self._translating_errors(timeout):
             stream = socket.create_connection((self.host, self.port), timeout)
-        return self._connected(stream)
+        return self._make_port(stream)
 
     async def aopen(self, timeout: float) -> SocketPort:
-        with self._told(timeout):
+        with self._translating_errors(timeout):
             async with asyncio.timeout(timeout):
-                stream = await _aconnected(self.host, self.port)
-        return self._connected(stream)
+                stream = await _aconnect(self.host, self.port)
+        return self._make_port(stream)
 
     def dispose(self) -> None:
-        """An address on the network holds nothing here."""
+        """Do nothing: a network address holds nothing on this host."""
 
-    def _connected(self, stream: socket.socket) -> SocketPort:
+    def _make_port(self, stream: socket.socket) -> SocketPort:
         speed = None if self.baud is None else LineSettings(self.baud).bytes_per_second
         return SocketPort(stream, self.url, bytes_per_second=speed)
 
     @contextlib.contextmanager
-    def _told(self, timeout: float) -> Iterator[None]:
+    def _translating_errors(self, timeout: float) -> Iterator[None]:
         try:
             yield
         except TimeoutError as error:
@@ -72,8 +73,8 @@ class SocketAddress:
             ) from error
 
 
-async def _aconnected(host: str, port: int) -> socket.socket:
-    """A connection to the first of the host's addresses that takes one."""
+async def _aconnect(host: str, port: int) -> socket.socket:
+    """Connect to the first of the host's addresses that accepts a connection."""
     loop = asyncio.get_running_loop()
     failure = OSError(f"{host} has no address")
     for family, address in await _addresses(host, port):
@@ -83,7 +84,7 @@ async def _aconnected(host: str, port: int) -> socket.socket:
             await loop.sock_connect(stream, address)
         except OSError as error:
             stream.close()
-            # The loop has a text of its own.
+            # Use the system's text for the error, not that of the event loop.
             failure = OSError(error.errno, os.strerror(error.errno or 0))
         except BaseException:
             stream.close()
@@ -94,7 +95,7 @@ async def _aconnected(host: str, port: int) -> socket.socket:
 
 
 async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
-    """Family and address of each. A number is not looked up: that would take a thread."""
+    """Return the family and address of each of the host's addresses. A numeric host is not looked up in a thread."""
     try:
         literal = ipaddress.ip_address(host)
     except ValueError:
@@ -104,9 +105,10 @@ async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
 
 
 def tune(stream: socket.socket) -> None:
-    """Send small pieces at once, and notice a peer that vanished.
+    """Set the options of a connection: send small pieces at once, and notice a vanished peer.
 
-    Some systems refuse all of it on a connection that was reset meanwhile, whose end is then told as any other's.
+    Errors are ignored: some systems refuse these options on a connection that was reset meanwhile, and the next read or
+    write reports that.
     """
     with contextlib.suppress(OSError):
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -117,7 +119,7 @@ def tune(stream: socket.socket) -> None:
 
 
 class SocketPort:
-    """A connected stream socket. `release` runs after it was closed, and may take its time."""
+    """A `Port` on a connected stream socket. `release` is called after the socket was closed, and may block."""
 
     def __init__(
         self,
@@ -127,8 +129,8 @@ class SocketPort:
         *,
         bytes_per_second: float | None = None,
     ) -> None:
-        """`bytes_per_second`: what the device behind it carries, where that is known."""
-        # Acknowledgements are a few bytes each and decide the speed: never wait to fill a segment.
+        """`bytes_per_second` is the speed of the line behind the socket, None if not known."""
+        # Answers of a few bytes decide the speed of transfers, so TCP must never wait to fill a segment.
         tune(stream)
         self._stream = stream
         self._where = where
@@ -139,7 +141,7 @@ class SocketPort:
 
     @property
     def written(self) -> int:
-        """Bytes that the system took so far. Tells after a write that failed how far it came."""
+        """How many bytes the system has accepted so far. After a failed write it shows how much was sent."""
         return self._written
 
     @property
@@ -150,18 +152,18 @@ class SocketPort:
         try:
             self._stream.settimeout(timeout)
             unread = self._watch.unread()
-            return self._received(self._take() if unread is None else unread)
+            return self._check_received(self._take() if unread is None else unread)
         except OSError as error:
-            raise self._translated(error, "sent nothing", timeout) from error
+            raise self._translate(error, "sent nothing", timeout) from error
 
     def write(self, data: bytes, timeout: float) -> None:
         try:
             self._stream.settimeout(timeout)
             rest = memoryview(data)
             while rest:
-                rest = rest[self._sent(self._stream.send(rest[:WRITE_BYTES])) :]
+                rest = rest[self._count_written(self._stream.send(rest[:WRITE_BYTES])) :]
         except OSError as error:
-            raise self._translated(error, "took no byte", timeout) from error
+            raise self._translate(error, "took no byte", timeout) from error
 
     def close(self) -> None:
         self._end()
@@ -170,31 +172,31 @@ class SocketPort:
 
     async def aread(self, timeout: float) -> bytes:
         try:
-            self._do_not_block()
-            return self._received(await self._watch.read(timeout))
+            self._set_non_blocking()
+            return self._check_received(await self._watch.read(timeout))
         except OSError as error:
-            raise self._translated(error, "sent nothing", timeout) from error
+            raise self._translate(error, "sent nothing", timeout) from error
 
     async def apour(self, give: Callable[[bytes], object]) -> None:
         try:
-            self._do_not_block()
+            self._set_non_blocking()
             ended = await self._watch.pour(give)
         except OSError as error:
-            raise self._translated(error, "sent nothing", 0) from error
+            raise self._translate(error, "sent nothing", 0) from error
         if ended:
-            self._received(b"")
+            self._check_received(b"")
 
     async def awrite(self, data: bytes, timeout: float) -> None:
         try:
-            self._do_not_block()
+            self._set_non_blocking()
             rest = memoryview(data)
             while rest:
                 try:
-                    rest = rest[self._sent(self._stream.send(rest[:WRITE_BYTES])) :]
+                    rest = rest[self._count_written(self._stream.send(rest[:WRITE_BYTES])) :]
                 except BlockingIOError:
                     await self._watch.room(timeout)
         except OSError as error:
-            raise self._translated(error, "took no byte", timeout) from error
+            raise self._translate(error, "took no byte", timeout) from error
 
     async def aclose(self) -> None:
         self._end()
@@ -202,30 +204,30 @@ class SocketPort:
             await unbroken(off_loop(self._release))
 
     def _end(self) -> None:
-        # Wakes a thread that waits in recv; closing alone would not.
+        # Wakes a thread that waits in `recv`, which closing alone does not.
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         self._watch.close()
         self._stream.close()
 
-    def _do_not_block(self) -> None:
-        # Setting it is a call of the system, so only after a thread had the port.
+    def _set_non_blocking(self) -> None:
+        # Setting this is a system call, needed only after a thread has used the port.
         if self._stream.gettimeout() != 0:
             self._stream.setblocking(False)
 
     def _take(self) -> bytes:
         return self._stream.recv(READ_BYTES)
 
-    def _sent(self, count: int) -> int:
+    def _count_written(self, count: int) -> int:
         self._written += count
         return count
 
-    def _received(self, data: bytes) -> bytes:
+    def _check_received(self, data: bytes) -> bytes:
         if not data:
             raise TransportClosed("the device closed the line", where=self._where, hint="Plug it in or start it again")
         return data
 
-    def _translated(self, error: OSError, what: str, timeout: float) -> TransportError:
+    def _translate(self, error: OSError, what: str, timeout: float) -> TransportError:
         if is_timeout(error):
             return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
         return TransportClosed(

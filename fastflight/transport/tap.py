@@ -1,12 +1,13 @@
-"""All traffic of a device's line, in both directions, for every reader that wants to see it.
+"""The traffic of a device's line, in both directions, for any number of readers.
 
-A `Tap` is a `ChunkBuffer` that knows what the bytes mean to a line: where the device's words are cut, which traffic
-belongs to requests, and whether the next byte begins a line. A line that is lost and opened again is the same line.
+A `Tap` is a `ChunkBuffer` that also knows where the device's output is interrupted (a cut), which traffic belongs to
+requests, and whether the device's next byte begins a line of text. It lives as long as its `DeviceLine`, over all
+openings of the port.
 
-The traffic of requests has no number and is not kept here, so leaving it out makes no gap, and a large transfer drops
-nothing that the device said. `whole` is a tap of all traffic.
+Traffic of requests is not kept here and gets no number. So leaving it out makes no gap, and a large transfer does not
+push out what the device sent by itself. `whole` returns a tap that keeps all traffic.
 
-`transport.tapped` feeds it from a port.
+`transport.tapped` feeds the tap from a port.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from itertools import islice
 from fastflight.errors import RequestError
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, ChunkBuffer, Direction, TapReader, wake_all
 
-# Cuts at a request. No byte is lost there, but the device's line does not continue over it. After the first of them a
-# line begins; after the second one, nobody knows.
+# The reasons of cuts by a request. No byte is lost there, but a line of text does not continue after it. After
+# `AFTER_REQUEST` a new line begins; after `WITHIN_REQUEST` that is not known.
 AFTER_REQUEST = "a request had the device"
 WITHIN_REQUEST = "a request had the device, and the board's prompt did not come back"
 REQUEST_CUTS = (AFTER_REQUEST, WITHIN_REQUEST)
@@ -32,26 +33,27 @@ class Tap(ChunkBuffer):
     def __init__(self, kept_bytes: int = KEPT_BYTES, clock: Callable[[], int] = time.time_ns) -> None:
         super().__init__(kept_bytes)
         self._clock = clock
-        # Why the next chunk does not continue the last one; empty if it does.
+        # Why the next chunk does not continue the last one; empty if it continues.
         self._cut = ""
         # Whether the device's next byte is known to begin a line.
         self._line_begins = False
         # The same after a request; None if there was no request since the last chunk.
         self._after_request: bool | None = None
-        # Whether the very first byte was known to.
-        self._begins = False
-        # Bytes that crossed the line each way, and when the device last said something by itself (None: not yet).
+        # Whether the first byte of all was known to begin a line.
+        self._first_byte_begins_line = False
+        # Bytes that crossed the line in each direction, and when the device last sent something outside of requests, in
+        # nanoseconds since 1970 (None: not yet).
         self.bytes = {"rx": 0, "tx": 0}
         self.heard_ns: int | None = None
-        # The line was last lost before the chunk of this number.
+        # The number of the first chunk after the line was last lost.
         self.lost_at = 0
-        # All traffic with that of requests, numbered by itself: from when it was first asked for.
+        # The tap of all traffic, if `whole` was called.
         self._whole: Tap | None = None
         # Called at every nudge.
-        self._heeding: list[Callable[[], object]] = []
+        self._nudge_callbacks: list[Callable[[], object]] = []
 
     def cut(self, reason: str) -> None:
-        """What comes next does not go on from what came before: nobody saw what the device said meanwhile."""
+        """Record that the next chunk does not continue the last one, because the line was not read in between."""
         with self._lock:
             self._cut = reason
             self._line_begins = False
@@ -60,58 +62,58 @@ class Tap(ChunkBuffer):
         if whole is not None:
             whole.cut(reason)
 
-    def lost(self) -> None:
-        """The line is lost."""
+    def mark_lost(self) -> None:
+        """Record that the line is lost, and wake the readers."""
         with self._lock:
             self.lost_at = self._next
             whole = self._whole
         if whole is not None:
-            whole.lost()
+            whole.mark_lost()
         self.nudge()
 
     def whole(self) -> Tap:
-        """All traffic with that of requests, numbered by itself: from when this is called for the first time."""
+        """Return the tap of all traffic, including requests. It starts with the first call, and numbers by itself."""
         with self._lock:
             if self._whole is None:
                 self._whole = Tap(self._limit, self._clock)
             return self._whole
 
     def end_of_request(self, *, begins_line: bool) -> None:
-        """A request has ended. `begins_line`: the device's next byte is known to begin a line."""
+        """Record that a request has ended. `begins_line`: the device's next byte is known to begin a line."""
         with self._lock:
             self._after_request = begins_line
 
     def begin_line(self, reason: str) -> None:
-        """The device's next byte begins a line. `reason` is why an unfinished line before it does not continue."""
+        """Record that the device's next byte begins a line. `reason`: why an unfinished line does not continue."""
         with self._lock:
             if self._chunks and not self._line_begins:
                 self._cut = reason
             else:
                 self._line_begins = True
-                self._begins = self._begins or not self._chunks
+                self._first_byte_begins_line = self._first_byte_begins_line or not self._chunks
 
     def feed(self, direction: Direction, data: bytes, *, request: bool = False, waited: bool = False) -> None:
-        """Something crossed the line. Never waits for a reader. `request` and `waited` are those of `Chunk`."""
+        """Add bytes that crossed the line. Never waits for a reader. `request` and `waited` are those of `Chunk`."""
         if not data:
             return
-        # A copy of just that size. A read allocates `READ_BYTES`, and its result keeps the start of that memory: a page
-        # for twenty bytes, or a place in the heap between two holes that are too small for the next read.
+        # Copy to memory of the right size. A read allocates `READ_BYTES`, and its result keeps the start of that
+        # memory: a whole page for twenty bytes, or a block of the heap between two holes too small for the next read.
         data = bytes(memoryview(data))
         if self._whole is not None:
-            self._whole._keep(direction, data, request, waited)
+            self._whole._add(direction, data, request, waited)
         if request:
             with self._lock:
                 self._count(direction, data)
         else:
-            self._keep(direction, data, request, waited)
+            self._add(direction, data, request, waited)
 
     def _count(self, direction: Direction, data: bytes) -> int:
-        """Count what crossed the line, and tell when. `_lock` is held."""
+        """Count the bytes, and return the time. `_lock` is held."""
         now = self._clock()
         self.bytes[direction] += len(data)
         return now
 
-    def _keep(self, direction: Direction, data: bytes, request: bool, waited: bool) -> None:
+    def _add(self, direction: Direction, data: bytes, request: bool, waited: bool) -> None:
         with self._lock:
             now = self._count(direction, data)
             cut = self._cut or self._request_cut()
@@ -123,15 +125,15 @@ class Tap(ChunkBuffer):
         wake_all(waiting)
 
     def _request_cut(self) -> str:
-        """Why the next chunk does not go on from the last one, if that is for a request. `_lock` is held."""
+        """The reason of a cut by a request before the next chunk, or empty text. `_lock` is held."""
         if self._after_request is None or (self._after_request and self._line_begins):
             return ""
         return AFTER_REQUEST if self._after_request else WITHIN_REQUEST
 
     def reader(self, *, seq: int | None = None, since_ns: int | None = None) -> TapReader:
-        """A reader that starts at the next chunk, at number `seq`, or at the first kept chunk since a time.
+        """Return a reader that starts at the next chunk, at number `seq`, or at the first chunk kept since `since_ns`.
 
-        Where `seq` is no longer kept, the first thing read is the gap. `RequestError` for one that is not there yet.
+        If chunk `seq` was dropped, the reader first gets the gap. `RequestError` if it does not exist yet.
         """
         with self._lock:
             start = self._next
@@ -146,7 +148,7 @@ class Tap(ChunkBuffer):
             return self._reader_from(start, self._begins_line(start))
 
     def _begins_line(self, start: int) -> bool:
-        """Whether the first byte that the device sent in chunk `start` or later begins a line, as far as is known."""
+        """Whether the device's first byte in chunk `start` or later is known to begin a line."""
         if start == self._next:
             return self._line_begins if self._after_request is None else self._after_request
         kept = self._next - len(self._chunks)
@@ -155,27 +157,27 @@ class Tap(ChunkBuffer):
                 return chunk.data.endswith(b"\n")
             if chunk.cut:
                 return chunk.cut == AFTER_REQUEST
-        return self._begins and not self._dropped
+        return self._first_byte_begins_line and not self._dropped
 
     def nudge(self) -> None:
-        """Wake the readers that wait, with nothing: something about the line is worth a look."""
+        """Wake the waiting readers, without a chunk, so that they look at the state of the line."""
         with self._lock:
-            waiting = self._all_waiting() + self._heeding
+            waiting = self._pop_waiting() + self._nudge_callbacks
             whole = self._whole
         wake_all(waiting)
         if whole is not None:
             whole.nudge()
 
     @contextlib.contextmanager
-    def heeding(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Have `wake` called at each `nudge`, on the thread that nudges, for a `with` block."""
+    def on_nudge(self, wake: Callable[[], object]) -> Iterator[None]:
+        """For a `with` block, call `wake` at each `nudge`, on the thread that nudges."""
         with self._lock:
-            self._heeding.append(wake)
+            self._nudge_callbacks.append(wake)
         try:
             yield
         finally:
             with self._lock:
-                self._heeding.remove(wake)
+                self._nudge_callbacks.remove(wake)
 
     def close(self) -> None:
         super().close()

@@ -1,7 +1,8 @@
-"""A port whose traffic a tap sees.
+"""A port that copies its traffic to a tap.
 
-`tapped(port, tap)` is the port itself to its owner, and feeds the tap: `rx` with what a read brought, `tx` with what a
-write handed to the line, before any answer to it. `requests` is told when a request has the line.
+`tapped(port, tap)` behaves as `port`, and feeds the tap: `rx` with the bytes of each read, `tx` with the bytes of each
+write, before any answer to them. The owner of the port calls `requests.begin` and `requests.end`, so that the tap can
+tell the traffic of requests from what the board sends by itself.
 """
 
 from __future__ import annotations
@@ -17,46 +18,46 @@ from fastflight.transport.port import READ_BYTES, Gathering, LineSettings, Modem
 from fastflight.transport.request_filter import RequestFilter
 from fastflight.transport.tap import Tap
 
-# A port hands over what had waited in it as soon as it is opened; a USB one within a few milliseconds. A row of a board
-# that talks just then has no time, either.
-WAITED_SECONDS = 0.02
-MAX_WAITED_BYTES = READ_BYTES
-# A quiet board is waited for again after this: a timer that fires once an hour.
+# The backlog is what the device sent before the port was opened. A port hands it over at once; a USB port within a few
+# milliseconds. Bytes that the board sends in this time count as backlog too: the time of their rows is not known.
+BACKLOG_SECONDS = 0.02
+MAX_BACKLOG_BYTES = READ_BYTES
+# The timeout of reading for the tap alone. It wakes the loop once an hour while the board is silent.
 QUIET_SECONDS = 3600.0
 
 
-def what_waited() -> Conversation[None]:
-    """Receive what comes in the moment after a port was opened. Run it for at most `WAITED_SECONDS`."""
+def receive_backlog() -> Conversation[None]:
+    """Receive the bytes that waited in a port that was just opened. Run it for at most `BACKLOG_SECONDS`."""
     received = 0
-    with contextlib.suppress(TransportError):  # of a line that is lost, the next call tells
-        while received < MAX_WAITED_BYTES:
-            received += len((yield Receive(WAITED_SECONDS)))
+    with contextlib.suppress(TransportError):  # if the line is lost, the next call raises
+        while received < MAX_BACKLOG_BYTES:
+            received += len((yield Receive(BACKLOG_SECONDS)))
 
 
 def tapped(port: Port, tap: Tap) -> TappedPort:
-    """`port`, with a tap on it; a `SerialControl` where it was one."""
+    """Return `port` with a tap on it. The result is a `SerialControl` if `port` is one."""
     return TappedSerialPort(port, port, tap) if isinstance(port, SerialControl) else TappedPort(port, tap)
 
 
 class TappedPort:
-    """A port whose traffic `tap` sees. A write is seen when it is handed to the line, before any answer to it."""
+    """A port that copies its traffic to `tap`. A write is copied before it is sent, so before any answer to it."""
 
     def __init__(self, port: Port, tap: Tap) -> None:
         self._port = port
         self._tap = tap
-        # Where nothing paces the line but who reads it, it can wait.
+        # A line without a speed of its own, such as a socket, waits until it is read.
         self._can_wait = port.bytes_per_second is None
-        self._opening = False
+        self._reading_backlog = False
         self.requests = RequestFilter(tap)
 
     @contextlib.contextmanager
-    def opening(self) -> Iterator[None]:
-        """What is received within the `with` block may have waited in the port."""
-        self._opening = True
+    def reading_backlog(self) -> Iterator[None]:
+        """Mark the bytes that are received within the `with` block as backlog (`Chunk.waited`)."""
+        self._reading_backlog = True
         try:
             yield
         finally:
-            self._opening = False
+            self._reading_backlog = False
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -84,13 +85,13 @@ class TappedPort:
         return data
 
     def _received(self, data: bytes) -> None:
-        if self._opening:
+        if self._reading_backlog:
             self._tap.feed("rx", data, waited=True)
         else:
             self.requests.feed("rx", data)
 
     async def alisten(self) -> None:
-        """Read the line for the tap alone, until cancelled. Fails as `aread` does, but silence is no failure."""
+        """Read the line for the tap alone, until cancelled. Raises what `aread` raises, except for a timeout."""
         if isinstance(self._port, Pouring):
             while True:
                 await self._tap.apace()
@@ -98,7 +99,7 @@ class TappedPort:
         while True:
             with contextlib.suppress(TransportTimeout):
                 await self.aread(QUIET_SECONDS)
-            # A board that floods its line is always ready: let the loop's other tasks run.
+            # A board that floods its line always has bytes: let the loop's other tasks run.
             await asyncio.sleep(0)
 
     def _pour(self, data: bytes) -> bool:
@@ -110,7 +111,7 @@ class TappedPort:
         return self._port.awrite(data, timeout)
 
     async def adrain(self, timeout: float) -> None:
-        """Of a port that gathers; nothing for any other."""
+        """As `Gathering.adrain`; does nothing if the port does not gather writes."""
         if isinstance(self._port, Gathering):
             await self._port.adrain(timeout)
 
@@ -119,7 +120,7 @@ class TappedPort:
 
 
 class TappedSerialPort(TappedPort):
-    """A tapped port that is a real serial line: what controls it passes through."""
+    """A tapped port that is a real serial line. It passes all control calls on to `control`."""
 
     def __init__(self, port: Port, control: SerialControl, tap: Tap) -> None:
         super().__init__(port, tap)

@@ -1,7 +1,8 @@
-"""How much of what was written to a TCP connection has reached the other side.
+"""Tells how much of the data written to a TCP connection has reached the other side.
 
-A writer sees only when there is room again, which on a thin line may take minutes in which every byte moves. Linux
-counts the acknowledged bytes. Other systems tell nothing (`None`): there a caller has only its own writes to judge by.
+A writer only sees when there is room again. On a slow line this may take minutes, although bytes move all the time.
+Linux counts the acknowledged bytes. For other systems the result is None: there a caller can only judge by its own
+writes.
 """
 
 from __future__ import annotations
@@ -11,24 +12,24 @@ import struct
 import sys
 from typing import NamedTuple
 
-# <linux/tcp.h>, struct tcp_info: eight bytes, 24 words of four, two of eight; then `tcpi_bytes_acked`.
+# <linux/tcp.h>, struct tcp_info: 8 bytes, 24 words of 4 bytes, 2 words of 8 bytes; then `tcpi_bytes_acked`.
 ACKED_OFFSET = 8 + 24 * 4 + 2 * 8
-# Of words of four: `tcpi_unacked`, segments that are on their way.
+# `tcpi_unacked`, segments that are sent and not acknowledged: one of the words of 4 bytes.
 UNACKED_OFFSET = 8 + 4 * 4
-# `tcpi_notsent_bytes`: what the system keeps until the other side has room.
+# `tcpi_notsent_bytes`: bytes that the system has not sent yet.
 NOT_SENT_OFFSET = 8 + 24 * 4 + 4 * 8 + 2 * 4
 INFO_BYTES = NOT_SENT_OFFSET + 8
 
 
 class SendState(NamedTuple):
-    """`acknowledged`: bytes that the other side's system has taken. `waits`: whether more bytes wait for it."""
+    """`acknowledged`: bytes that the other side's system has received. `waits`: whether there are others."""
 
     acknowledged: int
     waits: bool
 
 
 def send_state(connection: socket.socket) -> SendState | None:
-    """The state of what was written to `connection`; None where the system does not tell."""
+    """Return the state of the data written to `connection`; None if the system does not tell."""
     if sys.platform != "linux":
         return None
     try:

@@ -1,12 +1,13 @@
-"""Device URLs: from what the user wrote to an `Address`.
+"""Parses device URLs: `parse_url` turns the text of a user into an `Address`.
 
 `serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same; `serial:?serial_number=E66141`
-names a port by what it keeps when it is plugged in again), `socket://host:port` (`?baud=115200`),
-`rfc2217://host:port` (`?baud=115200&dtr=0&rts=0`), `relay://host:port` (only heard: what the relay carries to it and
-back), `exec:COMMAND` (`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
+finds a port by its identity, under any system name), `socket://host:port` (`?baud=115200`), `rfc2217://host:port`
+(`?baud=115200&dtr=0&rts=0`), `relay://host:port` (read-only: the traffic of a relay's target), `exec:COMMAND`
+(`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 
-An `Address` has of its URL what `shown` leaves of it, and so has all that is said of it later: errors, logs, answers. A
-command's arguments may be secrets, folders are of no concern elsewhere, and names and passwords are not taken at all.
+`Address.url` is only the public part of the URL (`public_url`), so errors, logs and answers contain no more. It leaves
+out a command's arguments, which may be secrets, and folders of this host. URLs with user names and passwords are
+refused.
 """
 
 from __future__ import annotations
@@ -37,31 +38,31 @@ RFC2217_OPTIONS = ("baud", "dtr", "rts")
 EXEC_OPTIONS = ("cwd",)
 SIM_NUMBERS = ("baud", "ring", "capacity", "heap", "no-raw-paste", "no-interrupt", "seed")
 SIM_OPTIONS = ("files", "telemetry", "fault", "without", *SIM_NUMBERS)
-# The ones that may stand more than once.
+# The options that may be repeated.
 SIM_LISTS = ("fault", "without")
-# What may be told of each kind of device: no folders, and of a command its program's name alone.
+# The options that `public_url` keeps, by scheme: no folders.
 SHOWN_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "serial": SERIAL_OPTIONS,
     "socket": SOCKET_OPTIONS,
     "rfc2217": RFC2217_OPTIONS,
     "sim": tuple(name for name in SIM_OPTIONS if name != "files"),
 }
-# A command with a long list of arguments.
+# Enough for a command with a long list of arguments.
 MAX_URL_CHARACTERS = 2048
-# Of any number in a URL; Python reads no more than some thousands.
+# For every number in a URL: Python refuses to convert thousands of digits.
 MAX_DIGITS = 18
-# 0 is how a terminal is told to hang up; the fastest adapters do 12 Mbaud, and a digit too many is a slip.
+# 0 makes a terminal hang up. The fastest adapters reach 12 Mbaud, so a larger number is a typing error.
 BAUD_LIMITS = (1, 100_000_000)
 
 _COM_PORT = re.compile(r"COM\d+", re.IGNORECASE)
 
 
 def parse_url(url: str) -> Address:
-    """The address that `url` names. Raises `RequestError` naming the part that is wrong and what is allowed."""
+    """Return the address for `url`. `RequestError` names the part that is wrong and what is allowed."""
     if len(url) > MAX_URL_CHARACTERS:
         raise RequestError(
             f"{len(url)} characters are too many: {MAX_URL_CHARACTERS} are allowed",
-            where=f"device URL {shown(url[:MAX_URL_CHARACTERS])[:40]!r}...",
+            where=f"device URL {public_url(url[:MAX_URL_CHARACTERS])[:40]!r}...",
         )
     if url.startswith("/") or _COM_PORT.fullmatch(url):
         return SerialAddress(url, url)
@@ -69,16 +70,17 @@ def parse_url(url: str) -> Address:
     if not colon or scheme not in SCHEMES:
         raise RequestError(
             f"unknown kind of device {scheme!r}",
-            where=f"device URL {shown(url)!r}",
+            where=f"device URL {public_url(url)!r}",
             hint=f"{nearest(scheme, SCHEMES)}. E.g. {EXAMPLES}",
         )
-    return SCHEMES[scheme](shown(url), rest)
+    return SCHEMES[scheme](public_url(url), rest)
 
 
-def shown(url: str) -> str:
-    """What may be told of a URL, of one that `parse_url` refuses, too: where the device is, and how its line is set.
+def public_url(url: str) -> str:
+    """Return the public part of a URL: where the device is, and the settings of its line.
 
-    `exec:micropython`, whatever follows; no folders, no name and password, no options that are not known.
+    For a command only the name of its program (`exec:micropython`). No folders, user names, passwords or unknown
+    options. Works for URLs that `parse_url` refuses, too.
     """
     scheme, colon, rest = url.partition(":")
     if scheme == "exec":
@@ -93,16 +95,16 @@ def shown(url: str) -> str:
 
 
 def _program(command: str) -> str:
-    """The name of what a command starts, without the folder that it is in."""
+    """Return the name of the program of a command, without its folder."""
     try:
         first = next(iter(shlex.split(command)), "")
-    except ValueError:  # a quotation that does not end
+    except ValueError:  # an unclosed quotation mark
         first = next(iter(command.split()), "")
     return first.partition("=")[0].rpartition("/")[2]
 
 
 def scheme_of(url: str) -> str:
-    """The kind of device at a URL that `parse_url` takes, as in `serial:`: what can be said of it to everybody."""
+    """Return the scheme of a valid URL, such as `serial:`: the part that everybody may see."""
     scheme, _, _ = url.partition(":")
     return f"{scheme if scheme in SCHEMES else 'serial'}:"
 
@@ -113,7 +115,7 @@ def _serial(url: str, rest: str) -> Address:
     wanted = Identity(options.get("serial_number"), options.get("location"))
     identified = wanted != Identity()
     if path.strip("/") and identified:
-        raise _bad(url, "the port is named twice: by its path, and by what it keeps")
+        raise _bad(url, "the port is named twice: by its path, and by its serial number or location")
     if "" in (wanted.serial_number, wanted.location) or not (path.strip("/") or identified):
         raise _bad(url, "the port's name is missing")
     # On Windows the name has no slash of its own: serial:///COM7.
@@ -155,7 +157,7 @@ def _relay(url: str, rest: str) -> Address:
 
 def _endpoint(url: str, rest: str) -> tuple[str, int]:
     if "@" in rest.partition("?")[0]:
-        raise _bad(url, "nobody logs in there: leave name and password out")
+        raise _bad(url, "user names and passwords are not supported: leave them out")
     try:
         parts = urlsplit(f"socket:{rest}")
         host, port = parts.hostname, parts.port
@@ -168,7 +170,7 @@ def _endpoint(url: str, rest: str) -> tuple[str, int]:
     try:
         host.encode("idna")
     except UnicodeError as error:
-        raise _bad(url, "no computer can have that name") from error
+        raise _bad(url, "the host name is not valid") from error
     return host, port
 
 
@@ -192,7 +194,7 @@ def _sim(url: str, rest: str) -> Address:
             _number(url, name, value)
     files = dict(pairs).get("files")
     if files is not None and "\0" in files:
-        raise _bad(url, "no folder can have that name")
+        raise _bad(url, "the folder name is not valid")
     return SimAddress(url, tuple(pair for pair in pairs if pair[0] != "files"), files)
 
 
@@ -211,7 +213,7 @@ def _path(rest: str) -> str:
 
 
 def _options(url: str, rest: str, known: tuple[str, ...], lists: tuple[str, ...] = ()) -> Options:
-    """What follows the question mark. `lists` are the options that may stand more than once."""
+    """Parse the options after the question mark. `lists` are the options that may be repeated."""
     query = rest.partition("?")[2]
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=64)
@@ -222,7 +224,7 @@ def _options(url: str, rest: str, known: tuple[str, ...], lists: tuple[str, ...]
         if name not in known:
             raise RequestError(f"unknown option {name!r}", where=f"device URL {url!r}", hint=nearest(name, known))
         if name in seen and name not in lists:
-            raise _bad(url, f"option {name!r} stands twice")
+            raise _bad(url, f"option {name!r} is given twice")
         seen.add(name)
     return pairs
 

@@ -1,20 +1,20 @@
-"""How bytes wait: the one place that waits for a descriptor, on any event loop or in a thread.
+"""Waits until a descriptor is readable or writable, on an event loop or in a thread, for all ports on descriptors.
 
-The owner of a descriptor (a socket, a terminal, a serial port) gives its `Watch` a function that reads what is there
-without waiting. The watch calls it first and waits only when nothing is there.
+The owner of a descriptor (a socket, a terminal, a serial port) passes its `Watch` a function `take` that reads without
+waiting. The watch calls it first, and waits only if it raises `BlockingIOError`.
 
-On a loop, the registration for bytes stays from one wait to the next, which saves two system calls for each answer of
-a device. Bytes that arrive while nobody reads stay in the system and end the registration, so they wake the loop once.
-When a wait ends, the watch takes the bytes at once. If the reader is cancelled just then, the watch keeps them, and the
-next reader gets them first. `pour` hands on what it takes without waking a reader.
+On a loop, the watch stays registered for reading from one wait to the next, which saves two system calls for each
+answer of a device. Bytes that arrive while nobody reads stay in the system and end the registration, so they wake the
+loop once. When a wait ends, the watch takes the bytes at once. If the reader is cancelled at that moment, the watch
+keeps the bytes for the next reader. `pour` passes bytes to a callback without waking a task.
 
-The watch always reads until nothing is left before it waits: libuv reports an error of the descriptor once, in one
-event with the bytes before it, and a reader that waits with bytes still unread would miss the error and wait for ever.
+The watch always reads until nothing is left before it waits: libuv reports an error of the descriptor only once, in one
+event with the bytes before it. A reader that waits with bytes still unread would miss the error and wait for ever.
 
-One task may read while others wait for `room`. Call `end` or `close` before the descriptor is closed, from any thread:
+One task may read while others wait in `room`. Call `end` or `close` before the descriptor is closed, from any thread:
 a loop that still watches a closed descriptor cannot watch the next one with the same number.
 
-Loops must be able to watch descriptors, which the proactor loop of Windows cannot.
+The loop must be able to watch descriptors, which the proactor loop of Windows cannot.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from collections.abc import Callable
 
 from fastflight.concurrency.loops import run_on_loop
 
-# So many reads in a row may succeed without a turn of the loop; then the other tasks run.
+# After this many reads in a row that did not wait, the loop's other tasks get a turn.
 TURN_READS = 16
-# `pour` waits without a deadline: its timer fires once an hour.
+# The timeout of a wait in `pour`, which has no deadline: it wakes the loop once an hour.
 QUIET_SECONDS = 3600.0
 
 
 class Watch:
-    """Waits for `descriptor`. `take` reads it without waiting, and raises `BlockingIOError` when nothing is there.
+    """Waits for `descriptor`. `take` reads it without waiting, and raises `BlockingIOError` if there is nothing.
 
-    With `for_threads`, threads can wait as well, in `read_blocking` and `wait_blocking`. That takes two descriptors,
-    which `close` gives back. `also` gives more descriptors: a wait times out early when one of them becomes readable.
+    With `for_threads`, threads can wait as well, in `read_blocking` and `wait_blocking`. This takes two more
+    descriptors, until `close`. `extra` returns further descriptors: a wait times out early when one of them becomes
+    readable.
     """
 
     def __init__(
@@ -47,19 +48,19 @@ class Watch:
         take: Callable[[], bytes],
         *,
         for_threads: bool = False,
-        also: Callable[[], tuple[int, ...]] = tuple,
+        extra: Callable[[], tuple[int, ...]] = tuple,
     ) -> None:
         self._descriptor = descriptor
         self._take = take
-        self._also = also
+        self._extra = extra
         self._unread: bytes | Exception | None = None
         self._give: Callable[[bytes], object] | None = None
         self._reads = 0
         self._here: _LoopWatch | None = None
-        # Guards the step from one loop to the next against `close` in another thread.
+        # Guards the change to another loop against `close` in another thread.
         self._lock = threading.Lock()
         self._is_closed = False
-        # Readable once `close` was called: wakes the threads that wait.
+        # A pipe that is readable after `close`, which wakes the waiting threads.
         self._wake = os.pipe() if for_threads else None
 
     @property
@@ -68,14 +69,14 @@ class Watch:
         return self._here is not None and self._here.is_read
 
     def unread(self) -> bytes | None:
-        """The bytes taken for a reader that was cancelled, or None. Raises what `take` raised for it."""
+        """Return the bytes taken for a reader that was cancelled, once, or None. Raise what `take` raised for it."""
         unread, self._unread = self._unread, None
         if isinstance(unread, Exception):
             raise unread
         return unread
 
     async def read(self, timeout: float) -> bytes:
-        """What `take` returns or raises; `TimeoutError` when nothing arrives for `timeout` seconds."""
+        """Return or raise what `take` does. `TimeoutError` if nothing arrives for `timeout` seconds."""
         self._reads += 1
         while True:
             if self._unread is not None and (data := self.unread()) is not None:
@@ -92,9 +93,10 @@ class Watch:
             await self._on_this_loop().readable(timeout)
 
     async def pour(self, give: Callable[[bytes], object]) -> bool:
-        """Call `give` on the loop with all that `take` returns; whatever was taken was given.
+        """Call `give` on the loop with all bytes that `take` returns. No taken byte is lost.
 
-        Returns false soon after `give` returned true, and true when `take` returns no bytes. Raises what they raise.
+        Return false soon after `give` returns true, which asks for a pause. Return true when `take` returns no bytes:
+        the stream has ended. Raise what `take` and `give` raise.
         """
         self._give = give
         try:
@@ -113,15 +115,15 @@ class Watch:
             self._give = None
 
     async def room(self, timeout: float) -> None:
-        """Return when the descriptor may be writable; `TimeoutError` after `timeout` seconds."""
+        """Return when the descriptor may be writable. `TimeoutError` after `timeout` seconds."""
         await self._on_this_loop().writable(timeout)
 
     def call_with_room(self, act: Callable[[], None]) -> None:
-        """Call `act` on the running loop as soon as the descriptor may be writable. `end` takes this back."""
+        """Call `act` on the running loop as soon as the descriptor may be writable. `end` cancels this."""
         self._on_this_loop().call_with_room(act)
 
     def call_later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Call `act` on the running loop within `seconds`; with the first of several calls. `end` takes this back."""
+        """Call `act` on the running loop after `seconds`, unless such a call is due already. `end` cancels this."""
         self._on_this_loop().call_later(seconds, act)
 
     def read_blocking(self, timeout: float) -> bytes:
@@ -134,27 +136,27 @@ class Watch:
                 self.wait_blocking(select.POLLIN, timeout)
 
     def wait_blocking(self, event: int, timeout: float) -> None:
-        """Wait in a thread for `event`, one of `select.poll`'s, or for `close`; `TimeoutError` after `timeout` seconds.
+        """Wait in a thread for `event`, one of `select.poll`'s, or for `close`. `TimeoutError` after `timeout` seconds.
 
-        `select.select` would refuse descriptors from 1024 on.
+        This does not use `select.select`, which refuses descriptors from 1024 on.
         """
         assert self._wake is not None
-        also = self._also()
+        extra = self._extra()
         poll = select.poll()
         poll.register(self._descriptor, event)
-        for each in (self._wake[0], *also):
+        for each in (self._wake[0], *extra):
             poll.register(each, select.POLLIN)
-        if not {descriptor for descriptor, _ in poll.poll(timeout * 1000)}.difference(also):
+        if not {descriptor for descriptor, _ in poll.poll(timeout * 1000)}.difference(extra):
             raise TimeoutError
 
     def end(self) -> None:
-        """Leave the loop: no callback touches the descriptor any more. Tasks that wait are woken, and look again."""
+        """Stop watching on the loop: no callback uses the descriptor any more. Waiting tasks wake up and try again."""
         here, self._here = self._here, None
         if here is not None:
             run_on_loop(here.loop, here.leave)
 
     def close(self) -> None:
-        """As `end`, for good, and wake the threads that wait: call it once. `take` must raise from now on."""
+        """As `end`, for good, and wake the waiting threads. Call it once. From now on `take` must raise."""
         with self._lock:
             self._is_closed = True
         if self._wake is not None:
@@ -171,11 +173,11 @@ class Watch:
             with self._lock:
                 if self._is_closed:
                     raise OSError(errno.EBADF, "closed")
-                self._here = _LoopWatch(loop, self._descriptor, self._take_for_reader, self._also)
+                self._here = _LoopWatch(loop, self._descriptor, self._take_for_reader, self._extra)
         return self._here
 
     def _take_for_reader(self) -> bool:
-        """Take what is there for the reader that is about to be woken. False when it need not be."""
+        """Take the bytes that are there. Return whether the reader must be woken for them."""
         for _ in range(TURN_READS):
             try:
                 data = self._take()
@@ -189,7 +191,7 @@ class Watch:
                 return True
             try:
                 full = self._give(data)
-            except Exception as error:  # the loop's edge: the reader raises it
+            except Exception as error:  # the edge of the loop: the reader raises it
                 self._unread = error
                 return True
             if full:
@@ -198,9 +200,9 @@ class Watch:
 
 
 class _LoopWatch:
-    """What a watch has registered on one loop. All but the constructor runs on that loop.
+    """The registrations of a watch on one loop. All methods but the constructor run on that loop.
 
-    `take` takes the bytes that have arrived, and returns false when the reader need not be woken for them. `also` is
+    `take` takes the bytes that have arrived, and returns false if the reader need not be woken for them. `extra` is
     that of `Watch`.
     """
 
@@ -209,17 +211,18 @@ class _LoopWatch:
         loop: asyncio.AbstractEventLoop,
         descriptor: int,
         take: Callable[[], bool],
-        also: Callable[[], tuple[int, ...]],
+        extra: Callable[[], tuple[int, ...]],
     ) -> None:
         self.loop = loop
         self._descriptor = descriptor
         self._take = take
-        self._also = also
+        self._extra = extra
         self._watching = False
-        self._also_watched: set[int] = set()
-        # The waits that began while `also` gave descriptors.
-        self._also_waiting: set[asyncio.Future[bool]] = set()
-        # The results of these futures say whether the time is up. An exception would stay unseen in a cancelled task.
+        self._extra_watched: set[int] = set()
+        # The waits that began while there were extra descriptors.
+        self._extra_waiting: set[asyncio.Future[bool]] = set()
+        # The result of these futures is whether the time is up. asyncio would report an exception that a cancelled task
+        # does not retrieve.
         self._reader: asyncio.Future[bool] | None = None
         self._writers: set[asyncio.Future[bool]] = set()
         self._act_with_room: Callable[[], None] | None = None
@@ -230,36 +233,36 @@ class _LoopWatch:
         return self._reader is not None
 
     async def readable(self, timeout: float) -> None:
-        """Return when `take` returned true, or after `leave`."""
+        """Return after `take` has returned true, or after `leave`. `TimeoutError` after `timeout` seconds."""
         reader = self._reader = self.loop.create_future()
         if not self._watching:
             self.loop.add_reader(self._descriptor, self._read_ready)
             self._watching = True
-        self._watch_also(reader)
+        self._watch_extra(reader)
         timer = self.loop.call_later(timeout, _settle, reader, True)
         try:
             if await reader:
                 raise TimeoutError
         finally:
             timer.cancel()
-            self._also_waiting.discard(reader)
-            # The next reader may have begun before this one, which was cancelled, comes here.
+            self._extra_waiting.discard(reader)
+            # If this reader was cancelled, the next one may already have begun.
             if self._reader is reader:
                 self._reader = None
 
     async def writable(self, timeout: float) -> None:
-        """Return when there is room, or after `leave`."""
+        """Return when the descriptor is writable, or after `leave`. `TimeoutError` after `timeout` seconds."""
         writer = self.loop.create_future()
         timer = self.loop.call_later(timeout, _settle, writer, True)
         self._watch_room()
         self._writers.add(writer)
-        self._watch_also(writer)
+        self._watch_extra(writer)
         try:
             if await writer:
                 raise TimeoutError
         finally:
             timer.cancel()
-            self._also_waiting.discard(writer)
+            self._extra_waiting.discard(writer)
             if writer in self._writers:
                 self._writers.remove(writer)
                 self._unwatch_room()
@@ -273,12 +276,12 @@ class _LoopWatch:
             self._timer = self.loop.call_later(seconds, self._call_timed, act)
 
     def leave(self) -> None:
-        """Remove everything from the loop, and wake the tasks that wait."""
-        # A closed loop watches nothing, and accepts no call.
+        """Remove everything from the loop, and wake the waiting tasks."""
+        # A closed loop watches nothing and accepts no calls.
         if self.loop.is_closed():
             return
         self._stop_reading()
-        for each in self._also_watched:
+        for each in self._extra_watched:
             self.loop.remove_reader(each)
         self._act_with_room = None
         if self._timer is not None:
@@ -300,10 +303,10 @@ class _LoopWatch:
         if act is not None:
             act()
 
-    def _also_ready(self, descriptor: int) -> None:
-        self._also_watched.remove(descriptor)
+    def _extra_ready(self, descriptor: int) -> None:
+        self._extra_watched.remove(descriptor)
         self.loop.remove_reader(descriptor)
-        for waiter in self._also_waiting:
+        for waiter in self._extra_waiting:
             _settle(waiter, True)
 
     def _call_timed(self, act: Callable[[], None]) -> None:
@@ -315,12 +318,12 @@ class _LoopWatch:
             self._watching = False
             self.loop.remove_reader(self._descriptor)
 
-    def _watch_also(self, waiter: asyncio.Future[bool]) -> None:
-        for each in self._also():
-            self._also_waiting.add(waiter)
-            if each not in self._also_watched:
-                self._also_watched.add(each)
-                self.loop.add_reader(each, self._also_ready, each)
+    def _watch_extra(self, waiter: asyncio.Future[bool]) -> None:
+        for each in self._extra():
+            self._extra_waiting.add(waiter)
+            if each not in self._extra_watched:
+                self._extra_watched.add(each)
+                self.loop.add_reader(each, self._extra_ready, each)
 
     def _watch_room(self) -> None:
         if not self._writers and self._act_with_room is None:
@@ -338,9 +341,10 @@ class _LoopWatch:
 
 
 def is_timeout(error: OSError) -> bool:
-    """Whether a wait ran out of time, or was not to wait at all: the line may be well.
+    """Return whether `error` only means that a wait ran out of time, or that a call was not to wait.
 
-    The system reports a lost connection whose peer no longer answers with the same class of error.
+    `TimeoutError` alone does not tell: the system reports a lost connection whose peer does not answer with the same
+    class, but with `ETIMEDOUT`.
     """
     return isinstance(error, TimeoutError | BlockingIOError) and error.errno != errno.ETIMEDOUT
 

@@ -17,7 +17,7 @@ import pytest
 from fastflight.bridge.upstream import QUICK_DEATHS, Backoff, Upstream
 from fastflight.errors import TransportClosed
 from fastflight.transport import exec as transport_exec
-from fastflight.transport.child import SOFT_REBOOT, ending
+from fastflight.transport.child import SOFT_REBOOT, describe_exit
 from fastflight.transport.exec import ExecAddress
 from tests.bridge.watching import Watcher, running
 
@@ -323,6 +323,6 @@ def test_the_tap_sees_both_directions_and_the_restart() -> None:
 
 
 def test_says_how_a_process_ended() -> None:
-    assert ending(2) == "the process ended with exit code 2"
-    assert ending(-9) == "the process was ended by SIGKILL"
-    assert ending(-34) == "the process was ended by signal 34" or "SIGRTMIN" in ending(-34)
+    assert describe_exit(2) == "the process ended with exit code 2"
+    assert describe_exit(-9) == "the process was ended by SIGKILL"
+    assert describe_exit(-34) == "the process was ended by signal 34" or "SIGRTMIN" in describe_exit(-34)

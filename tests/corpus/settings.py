@@ -31,7 +31,7 @@ URLS = [
     Case("a speed in another script", "serial:///dev/ttyACM0?baud=\u0661\u0662", RequestError, "baud must be"),
     Case("a speed with underscores", "serial:///dev/ttyACM0?baud=1_000", RequestError, "baud must be"),
     Case("a speed that is superscript", "serial:///dev/ttyACM0?baud=\u00b2", RequestError, "baud must be"),
-    Case("a speed twice", "serial:///dev/ttyACM0?baud=1&baud=2", RequestError, "option 'baud' stands twice"),
+    Case("a speed twice", "serial:///dev/ttyACM0?baud=1&baud=2", RequestError, "option 'baud' is given twice"),
     Case("an unknown option", "serial:///dev/ttyACM0?buad=1", RequestError, "Did you mean 'baud'?"),
     Case("an option without value", "serial:///dev/ttyACM0?baud", RequestError, "cannot read the options"),
     Case(

@@ -62,12 +62,12 @@ def test_a_folder_of_more_entries_than_a_listing_has(monkeypatch: pytest.MonkeyP
 
 @each(answers.DIGESTS)
 def test_a_digest(case: Case) -> None:
-    check(case, lambda said: [digest._hashed(said.decode("utf-8", "replace"), "sha256", "/d").path])
+    check(case, lambda said: [digest._parse_digest_line(said.decode("utf-8", "replace"), "sha256", "/d").path])
 
 
 @each(answers.STORAGES)
 def test_storage(case: Case) -> None:
-    check(case, board._storage)
+    check(case, board._parse_storage)
 
 
 @each(answers.TRACEBACKS)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.device.answers import failure, own_failure, text, value, whole
+from fastflight.device.answers import failure, integer, literal, own_failure, text
 from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing, ProtocolError
 
 TRACE = 'Traceback (most recent call last):\r\n  File "<stdin>", line 1, in <module>\r\n'
@@ -93,29 +93,29 @@ def test_a_number_of_thousands_of_digits_is_no_known_error() -> None:
 
 
 def test_what_boards_print() -> None:
-    assert value("('a\\n', 32768, 3, None)") == ("a\n", 32768, 3, None)
-    assert value("b'\\x00'") == b"\0"
+    assert literal("('a\\n', 32768, 3, None)") == ("a\n", 32768, 3, None)
+    assert literal("b'\\x00'") == b"\0"
 
 
 @pytest.mark.parametrize("text", ["", "x", "(", "{[]: 1}", "(" * 5000, "-" * 100_000 + "1", "\0", "1\n2"])
 def test_anything_else_is_one_error(text: str) -> None:
     with pytest.raises(ValueError):
-        value(text)
+        literal(text)
 
 
 @given(given_=st.text(st.sampled_from("()[]{}'\"\\,:-+ab1 \n"), max_size=40))
 def test_whatever_comes_raises_nothing_else(given_: str) -> None:
     try:
-        value(given_)
+        literal(given_)
     except ValueError:
         pass
 
 
 def test_numbers_of_64_bits_and_text_that_can_be_written() -> None:
-    assert (whole(-1), whole(2**63 - 1), text("ü")) == (-1, 2**63 - 1, "ü")
+    assert (integer(-1), integer(2**63 - 1), text("ü")) == (-1, 2**63 - 1, "ü")
     for odd in (2**63, -(2**63) - 1, 1.0, float("inf"), "1", None):
         with pytest.raises(ValueError):
-            whole(odd)
+            integer(odd)
     for odd in ("\ud800", b"x", 1):
         with pytest.raises(ValueError):
             text(odd)

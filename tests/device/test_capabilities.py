@@ -36,8 +36,8 @@ def test_the_block_follows_the_free_memory(free: int, block: int) -> None:
 
 
 def test_a_flat_file_system_knows_no_slash() -> None:
-    assert Capabilities(frozenset()).spelled("/a.txt") == "a.txt"
-    assert Capabilities(frozenset({"os.mkdir"})).spelled("/a.txt") == "/a.txt"
+    assert Capabilities(frozenset()).native_path("/a.txt") == "a.txt"
+    assert Capabilities(frozenset({"os.mkdir"})).native_path("/a.txt") == "/a.txt"
 
 
 def test_garbage_is_no_board() -> None:

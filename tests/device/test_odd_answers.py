@@ -14,7 +14,7 @@ from fastflight.device.capabilities import Capabilities
 from fastflight.device.listing import FileEntry
 from fastflight.device.transfer import digest
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.types import Hashed
+from fastflight.device.transfer.types import FileDigest
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
 from fastflight.protocol.conversation import Receive
@@ -76,7 +76,7 @@ def test_digests_that_cannot_be_take_no_memory(value: str) -> None:
 def test_a_digest() -> None:
     check = crc32(b"x").to_bytes(4, "big")
     assert answered(digest.hashes(board().link, "/"), [f"R.('/a',1,{check!r})".encode()]) == [
-        Hashed("/a", 1, "crc32", check.hex())
+        FileDigest("/a", 1, "crc32", check.hex())
     ]
 
 

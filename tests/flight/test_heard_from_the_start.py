@@ -31,9 +31,9 @@ def received(client: FastFlightClient) -> int:
 
 def all_that_waited(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Take the first `size` bytes for what had waited, however long they take."""
-    monkeypatch.setattr("fastflight.transport.tapped.WAITED_SECONDS", SOON)
-    monkeypatch.setattr("fastflight.device.line.WAITED_SECONDS", SOON)
-    monkeypatch.setattr("fastflight.transport.tapped.MAX_WAITED_BYTES", size)
+    monkeypatch.setattr("fastflight.transport.tapped.BACKLOG_SECONDS", SOON)
+    monkeypatch.setattr("fastflight.device.line.BACKLOG_SECONDS", SOON)
+    monkeypatch.setattr("fastflight.transport.tapped.MAX_BACKLOG_BYTES", size)
 
 
 def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(

@@ -39,7 +39,7 @@ class Line:
     async def becomes(self, fits: Callable[[str], bool]) -> None:
         """Wait until what is said of its recording fits."""
         news = asyncio.Event()
-        with self.tap.heeding(news.set):
+        with self.tap.on_nudge(news.set):
             while not fits(self.recording):
                 await news.wait()
                 news.clear()

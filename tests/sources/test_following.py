@@ -30,7 +30,7 @@ class Line:
     def lost(self) -> None:
         self.trouble = "it was pulled"
         self.outages += 1
-        self.tap.lost()
+        self.tap.mark_lost()
 
     def back(self) -> None:
         self.tap.cut("the line was lost: it was pulled")

@@ -12,7 +12,7 @@ from serial.tools import list_ports
 
 from fastflight.errors import TransportError
 from fastflight.transport import parse_url
-from fastflight.transport.identity import FoundPort, Identity, described, identify, system_ports
+from fastflight.transport.identity import FoundPort, Identity, format_ports, identify, system_ports
 from fastflight.transport.serial import SerialAddress
 
 
@@ -80,8 +80,8 @@ def test_a_link_is_the_port_that_it_leads_to(tmp_path: Path) -> None:
 
 
 def test_the_ports_found_are_described() -> None:
-    assert described([]) == "none"
-    assert described([ONBOARD, PICO]) == "/dev/ttyACM0 (serial_number=E66141, location=1-1.2:1.0), /dev/ttyS0"
+    assert format_ports([]) == "none"
+    assert format_ports([ONBOARD, PICO]) == "/dev/ttyACM0 (serial_number=E66141, location=1-1.2:1.0), /dev/ttyS0"
 
 
 def test_the_system_is_asked_for_its_ports() -> None:

@@ -205,7 +205,7 @@ def test_a_reader_whose_loop_has_ended_does_not_trouble_the_line() -> None:
 
 def test_a_nudge_is_heeded_for_as_long_as_somebody_does() -> None:
     tap, nudges = Tap(), []
-    with tap.heeding(lambda: nudges.append(1)):
+    with tap.on_nudge(lambda: nudges.append(1)):
         tap.nudge()
         tap.feed("rx", b"no nudge")
         tap.nudge()

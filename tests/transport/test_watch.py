@@ -262,7 +262,7 @@ def test_another_descriptor_ends_the_waits_that_began_before_it_was_forgotten(
 ) -> None:
     ended, end = os.pipe()
     also: tuple[int, ...] = (ended,)
-    watch = Watch(line.ours.fileno(), line._take, for_threads=True, also=lambda: also)
+    watch = Watch(line.ours.fileno(), line._take, for_threads=True, extra=lambda: also)
 
     async def main() -> None:
         nonlocal also

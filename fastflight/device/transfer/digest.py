@@ -1,4 +1,4 @@
-"""Digests: `RunningDigest` of what is sent, and conversations that have the board hash its files."""
+"""Digests of files: `RunningDigest` hashes what is sent, and conversations have the board hash its files."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ import re
 
 from fastflight.device import answers, listing
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.types import Hashed, Resumption
+from fastflight.device.transfer.types import FileDigest, Resumption
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation
 
-# Of sha256.
+# The size of a sha256.
 MAX_DIGEST_BYTES = 32
 
 _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
 
 
 class RunningDigest:
-    """The sha256 and the crc32 of what was sent. With `resume`, of the whole file that it completes."""
+    """The sha256 and the crc32 of what was sent. With `resume`, those of the whole file, including the part."""
 
     def __init__(self, resume: Resumption | None = None) -> None:
         self.size = resume.part.size if resume else 0
         self._part = resume.part if resume else None
         self._crc32 = int(resume.part.digest, 16) if resume and resume.part.algorithm == "crc32" else 0
-        # A sha256 cannot be continued from its value: the caller gives that of the whole file.
+        # A sha256 cannot be continued from its value, so the caller passes that of the whole file.
         self._sha256 = resume.sha256 if resume else hashlib.sha256()
 
     def add(self, data: bytes) -> None:
-        """Add `data` to what was sent."""
+        """Hash `data`, which follows what was sent before."""
         self.size += len(data)
         self._crc32 = binascii.crc32(data, self._crc32)
         if not isinstance(self._sha256, str):
             self._sha256.update(data)
 
     def after(self, data: bytes) -> RunningDigest:
-        """A copy to which `data` is added."""
+        """Return a copy to which `data` is added."""
         other = copy.copy(self)
         if not isinstance(self._sha256, str):
             other._sha256 = self._sha256.copy()
@@ -46,20 +46,23 @@ class RunningDigest:
 
     @property
     def sha256(self) -> str:
-        """Hexadecimal."""
+        """The sha256, hexadecimal. With `resume` it is always that of the whole file."""
         return self._sha256 if isinstance(self._sha256, str) else self._sha256.hexdigest()
 
     def hex(self, algorithm: str) -> str:
-        """The digest of all that was sent, as a board gives it."""
+        """The hexadecimal digest by `algorithm`, `sha256` or `crc32`."""
         return self.sha256 if algorithm == "sha256" else f"{self._crc32:08x}"
 
-    def known(self, algorithm: str) -> bool:
-        """Whether `hex` is right before all is sent: the sha256 of a resumed write is known of the whole only."""
+    def covers_sent(self, algorithm: str) -> bool:
+        """Whether `hex` is the digest of the bytes so far; the sha256 of a resumed write is that of the whole file."""
         return self._part is None or self._part.algorithm == algorithm == "crc32"
 
 
 def digest(link: BoardLink, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
-    """The name and the hexadecimal digest of the best hash that the board itself can take of a file."""
+    """Have the board hash a file, or its first `limit` bytes. Return the algorithm and the hexadecimal digest.
+
+    The algorithm is the best that the board supports. Both texts are empty if it supports none.
+    """
     name = link.capabilities.digest
     if not name:
         return "", ""
@@ -68,11 +71,14 @@ def digest(link: BoardLink, path: str, limit: int | None = None) -> Conversation
 
 
 def digests(link: BoardLink, paths: list[str], where: str, limit: int | None = None) -> Conversation[list[str]]:
-    """The hexadecimal digests of files, or of their first `limit` bytes, in one pass; the board can take them."""
-    spelled = tuple(map(link.capabilities.spelled, paths))
+    """Return the hexadecimal digests of files, or of their first `limit` bytes, in one pass.
+
+    The board must support a digest (`Capabilities.digest`).
+    """
+    native_paths = tuple(map(link.capabilities.native_path, paths))
     count = -1 if limit is None else limit
-    yield from link.resident.call("show", spelled, count, link.capabilities.block_bytes, where=where)
-    # Dots before a digest said that the board was still at work.
+    yield from link.resident.call("show", native_paths, count, link.capabilities.block_bytes, where=where)
+    # The board prints dots while it is still at work.
     found = (yield from link.resident.finish(where)).decode("ascii", "replace").replace(".", "").split()
     if len(found) != len(paths):
         raise ProtocolError(f"the board gave {len(found)} digests of {len(paths)} files", where=where)
@@ -81,26 +87,26 @@ def digests(link: BoardLink, paths: list[str], where: str, limit: int | None = N
     return found
 
 
-def hashes(link: BoardLink, folder: str) -> Conversation[list[Hashed]]:
-    """Every file below `folder` with its digest, ordered by path, in one pass on the board."""
+def hashes(link: BoardLink, folder: str) -> Conversation[list[FileDigest]]:
+    """Return every file below `folder` with its digest, ordered by path: in one pass, if the board can list folders."""
     name = link.capabilities.digest
     if not link.capabilities.has("os.ilistdir"):
         found = []
         for entry in (yield from listing.listing(link.repl, link.capabilities, folder, recursive=True)):
             _, value = yield from digest(link, entry.path)
-            found.append(Hashed(entry.path, entry.size, name, value))
+            found.append(FileDigest(entry.path, entry.size, name, value))
         return found
     yield from link.resident.call("tree", folder, link.capabilities.block_bytes, where=folder)
     lines = (yield from link.resident.finish(folder)).decode("utf-8", "replace").splitlines()
-    return sorted((_hashed(line, name, folder) for line in lines), key=lambda file: file.path.split("/"))
+    return sorted((_parse_digest_line(line, name, folder) for line in lines), key=lambda file: file.path.split("/"))
 
 
-def _hashed(line: str, name: str, folder: str) -> Hashed:
+def _parse_digest_line(line: str, name: str, folder: str) -> FileDigest:
     try:
-        # The dots before it said that the board was still at work.
-        path, size, value = answers.value(line.strip().lstrip("."))
+        # The board prints dots while it is still at work.
+        path, size, value = answers.literal(line.strip().lstrip("."))
         if not isinstance(value, bytes) or len(value) > MAX_DIGEST_BYTES:
             raise ValueError("not a digest")
-        return Hashed(listing.path_below(folder, answers.text(path)), answers.whole(size), name, value.hex())
+        return FileDigest(listing.path_below(folder, answers.text(path)), answers.integer(size), name, value.hex())
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board listed {line[:200]!r}", where=folder, hint="Ask again") from error

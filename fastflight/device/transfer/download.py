@@ -1,14 +1,14 @@
 """Reads a file from a board, as a conversation that delivers its bytes in order.
 
 A routine on the board sends blocks. In binary (`routines.GET`) a block is a kind, its length, its crc32 and its bytes.
-A board without a raw output stream prints a line for each block: a check, and the bytes as base64 or as a literal.
+A board that cannot send binary prints a line for each block: a check, the form, and the bytes as base64 or a literal.
 
-What is delivered has been checked. The check of each block continues the one before, and an empty block is the last:
-lost blocks and a missing end are noticed. The routine's output ends with `\\x04` like any other, which is no kind of
-block, so no byte of the file can be taken for the end.
+All delivered bytes have been checked. The check of each block continues that of the previous one, and the last block is
+empty, so lost blocks and a missing end are detected. The routine's output ends with `\\x04`, as that of all code does.
+This is not a kind of block, so no byte of the file can be mistaken for the end.
 
-A download that loses something starts again after the last byte that was delivered. After three attempts in a row that
-deliver nothing new it fails.
+A download that loses bytes continues after the last byte that was delivered. It fails after more than
+`FRUITLESS_ATTEMPTS` attempts in a row that deliver nothing new.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ import zlib
 
 from fastflight.device import answers
 from fastflight.device.answers import routine_failure
-from fastflight.device.execute import sealed
+from fastflight.device.execute import seal_code
 from fastflight.device.transfer.frames import WINDOW_BITS
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.types import AUTO, Transfer
 from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, Deliver
 
-# A flash read between two blocks takes milliseconds; garbage collection on a large heap a few hundred.
+# A flash read between two blocks takes milliseconds, a garbage collection on a large heap a few hundred.
 STALL_SECONDS = 5.0
 FRUITLESS_ATTEMPTS = 3
 
-# What is delivered at once, when that much has come.
+# Blocks that have arrived together are delivered in pieces of about this size.
 PIECE_BYTES = 64 * 1024
 
 HEADER = struct.Struct("<BHI")
 PLAIN = 1
 DEFLATED = 2
 END = 4
-# A block inflates to what the board read at once: no more is taken from one that is wrong in spite of its crc32.
+# More than any block of a board inflates to: the limit for a block that is wrong in spite of its crc32.
 MOST_INFLATED = 64 * 1024
 
 TEXT = """\
@@ -58,12 +58,12 @@ def _ff(o,l):
 _ff({offset},{count})
 """
 BASE64 = "binascii.b2a_base64(d)"
-# The check of a line goes on from that of the line before: neither a lost line nor two that changed places pass.
+# The check of a line continues that of the previous line, so a lost line and swapped lines are detected.
 CRC32 = "binascii.crc32(d,c)&0xffffffff"
-# For boards without it; in integers that take no memory there.
+# For boards without crc32. Its values fit into small integers, which need no memory on the heap.
 SUM = "(c*7+sum(d))&0xffffff"
 
-# What a line of the text form may hold: four characters a byte, the sum, and the quotes.
+# The longest line of the text form: four characters a byte, the check, and the quotes.
 LINE_LIMIT = 4 * 2048 + 64
 
 
@@ -71,72 +71,72 @@ def download(
     link: BoardLink, path: str, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
 ) -> Conversation[None]:
     """Deliver the bytes of the file at `path` from `offset` on, at most `limit`."""
-    reading = _Download(link, path, link.download_method(transfer, path), offset, limit)
-    routine = "zget" if reading.form == "binary" and link.deflates(transfer.deflate) else "get"
+    rest = _Download(link, path, link.download_method(transfer, path), offset, limit)
+    routine = "zget" if rest.method == "binary" and link.deflate_downloads(transfer.deflate) else "get"
     fruitless = 0
     while True:
-        reached = reading.offset
+        offset = rest.offset
         try:
             if fruitless and link.resident.has(routine) and not (yield from link.resident.alive()):
                 break
-            yield from reading.attempt(routine)
+            yield from rest.attempt(routine)
             return
         except (TransportTimeout, ProtocolError) as error:
-            fruitless = 1 if reading.offset > reached else fruitless + 1
+            fruitless = 1 if rest.offset > offset else fruitless + 1
             if link.repl.restarted():
                 raise link.was_reset(path) from error
             if fruitless > 1:
-                # The routine may have arrived with a fault.
+                # The routine may have been damaged on the line.
                 link.resident.forget()
             if fruitless > FRUITLESS_ATTEMPTS:
                 raise
-        link.lost()
+        link.report_loss()
         yield from link.repl.recover()
     raise link.was_reset(path)
 
 
 class _Download:
-    """The rest of a download: `limit` bytes (None: all) from `offset` on."""
+    """What is left of a download: `limit` bytes (None: all) from `offset` on. Delivering bytes moves `offset`."""
 
-    def __init__(self, link: BoardLink, path: str, form: str, offset: int, limit: int | None) -> None:
+    def __init__(self, link: BoardLink, path: str, method: str, offset: int, limit: int | None) -> None:
         self.offset = offset
-        self.form = form
+        self.method = method
         self._link = link
         self._path = path
-        self._left = -1 if limit is None else limit
+        self._remaining = -1 if limit is None else limit
 
     def attempt(self, routine: str) -> Conversation[None]:
         """Have the board send the rest, and deliver it."""
         link, repl = self._link, self._link.repl
-        spelled = link.capabilities.spelled(self._path)
+        native_path = link.capabilities.native_path(self._path)
         size = link.capabilities.block_bytes
-        if self.form == "binary":
+        if self.method == "binary":
             size = link.block
-            yield from link.resident.call(routine, spelled, self.offset, self._left, size, where=self._path)
+            yield from link.resident.call(routine, native_path, self.offset, self._remaining, size, where=self._path)
         else:
-            base64 = self.form == "base64"
+            base64 = self.method == "base64"
             crc32 = link.capabilities.has("binascii.crc32")
             code = TEXT.format(
                 imports=" import binascii\n" if base64 or crc32 else "",
                 check=CRC32 if crc32 else SUM,
-                path=spelled,
+                path=native_path,
                 size=size,
                 form="b" if base64 else "r",
                 data=BASE64 if base64 else "d",
                 offset=self.offset,
-                count=self._left,
+                count=self._remaining,
             )
-            yield from repl.submit(sealed(repl, link.capabilities, code))
+            yield from repl.submit(seal_code(repl, link.capabilities, code))
         check, ended = 0, False
         checked = bytearray()
         while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:
-            if self.form == "binary":
+            if self.method == "binary":
                 data, check = yield from _binary_block(link, mark, self._path, check)
             else:
                 data, check = yield from _text_block(link, mark, self._path, check)
             ended = not data
             checked += data
-            # On a fast line many blocks are here already: fewer, larger pieces are cheaper for all that follows.
+            # On a fast line many blocks are in the inbox already: fewer, larger pieces cost less further on.
             if len(checked) >= PIECE_BYTES or len(repl.inbox) <= size + HEADER.size:
                 yield from self._deliver(checked)
         yield from self._deliver(checked)
@@ -144,7 +144,7 @@ class _Download:
         if stderr:
             raise routine_failure(stderr, where=self._path, platform=link.capabilities.platform)
         if not ended:
-            raise _damaged(self._path)
+            raise _damaged_error(self._path)
 
     def _deliver(self, checked: bytearray) -> Conversation[None]:
         if not checked:
@@ -152,37 +152,37 @@ class _Download:
         piece = bytes(checked)
         checked.clear()
         self.offset += len(piece)
-        self._left -= len(piece) if self._left > 0 else 0
+        self._remaining -= len(piece) if self._remaining > 0 else 0
         yield Deliver(piece)
 
 
 def _binary_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
-    """The bytes of a block, and its check, which continues the one `before`."""
+    """Read a block. Return its bytes and its check, which continues `before`, the check of the previous block."""
     inbox = link.repl.inbox
-    within = STALL_SECONDS if link.pace is None else link.patience(link.block, True)
+    within = STALL_SECONDS if link.pace is None else link.answer_timeout(link.block, True)
     kind, length, check = HEADER.unpack(bytes([mark]) + (yield from inbox.exactly(HEADER.size - 1, within)))
     if kind not in (PLAIN, DEFLATED):
         inbox.put_back(bytes([mark]))
-        raise _damaged(path)
+        raise _damaged_error(path)
     data = yield from inbox.exactly(length, within)
     if binascii.crc32(data, before) != check:
-        raise _damaged(path)
-    return (data if kind == PLAIN else _inflated(data, path)), check
+        raise _damaged_error(path)
+    return (data if kind == PLAIN else _inflate(data, path)), check
 
 
-def _inflated(data: bytes, path: str) -> bytes:
+def _inflate(data: bytes, path: str) -> bytes:
     try:
         return zlib.decompressobj(-max(WINDOW_BITS, 15)).decompress(data, MOST_INFLATED)
     except zlib.error:
-        raise _damaged(path) from None
+        raise _damaged_error(path) from None
 
 
 def _text_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
-    """As `_binary_block`, of a line."""
+    """As `_binary_block`, for a line of the text form."""
     line = bytes([mark]) + (yield from link.repl.inbox.until(b"\n", STALL_SECONDS, LINE_LIMIT))
     try:
-        number, form, said = line.decode("utf-8", "replace").strip().split(" ", 2)
-        data, check = answers.value(said), int(number)
+        number, form, text = line.decode("utf-8", "replace").strip().split(" ", 2)
+        data, check = answers.literal(text), int(number)
         if form == "b":
             data = binascii.a2b_base64(data)
         if link.capabilities.has("binascii.crc32"):
@@ -192,11 +192,11 @@ def _text_block(link: BoardLink, mark: int, path: str, before: int) -> Conversat
     except (ValueError, TypeError):
         intact = False
     if not intact:
-        raise _damaged(path)
+        raise _damaged_error(path)
     return bytes(data), check
 
 
-def _damaged(path: str) -> ProtocolError:
+def _damaged_error(path: str) -> ProtocolError:
     return ProtocolError(
         "a block of the file was changed or lost on the line, or the board printed something in between",
         where=path,

@@ -1,9 +1,9 @@
-"""What is known of one open line and its board, and how transfers therefore move their bytes.
+"""The state of one open line and its board, from which transfers choose how to move their bytes.
 
-`OpenBoard` makes a `BoardLink` when it has learnt what the board can do; every transfer asks it for the form of the
-bytes, the block size, the window and time limits, and reports losses to it. The window is how many bytes may be on
-their way to the board without an answer: what the board's receive ring holds. After a loss both window and blocks are
-halved, for as long as the line is open.
+`OpenBoard` creates a `BoardLink` after it has probed the board. Every transfer takes its method, block size, window and
+time limits from it, and reports losses to it. The window is how many bytes may be unanswered on their way to the board:
+as many as its receive ring holds. Each loss halves the window and the block size; they grow again only when the line is
+opened again.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from fastflight.device.transfer.types import Transfer
 from fastflight.errors import ProtocolError, RequestError
 from fastflight.protocol import RawRepl
 
-# Receive rings of boards, in bytes; a ring holds one less than its size on some.
+# Sizes of boards' receive rings, in bytes. On some boards a ring holds one byte less than its size.
 RINGS = {"esp32": 260, "esp8266": 256, "samd": 128, "nrf": 64}
 USUAL_RING = 512
 RING_MARGIN = 4
-# The least that a line is sent at once: the micro:bit's ring holds 63 bytes, and none is smaller.
+# Lower limits: the micro:bit's ring holds 63 bytes, and none is smaller.
 LEAST_WINDOW = 60
 LEAST_BLOCK = 128
 
-# Erasing flash sectors takes a few hundred milliseconds, wear levelling and a card's housekeeping a few of them.
+# Erasing a flash sector takes a few hundred milliseconds; wear levelling and an SD card's housekeeping take several.
 STORAGE_SECONDS = 3.0
-# A garbage collection on a large heap. Nothing else holds up a board that only has to read.
+# Enough for a garbage collection on a large heap. Nothing else delays a board that only reads.
 READING_SECONDS = 1.0
-# A line whose pace is not known may be a network with its own retransmissions.
+# A line of unknown speed may be a network connection, with retransmissions of its own.
 NETWORK_SECONDS = 5.0
 
-# Unless a request says otherwise, blocks are deflated only on lines that are known to carry less: 1 Mbaud, at ten bits
-# a byte. A faster line may carry them sooner than a board packs or unpacks them.
+# By default blocks are deflated only on lines that are known to be slower than this: 1 Mbaud, at ten bits a byte. A
+# faster line may carry the bytes sooner than a board compresses or decompresses them.
 DEFLATED_BELOW_BYTES_PER_SECOND = 100_000
 
 
 class BoardLink:
-    """One open line. `pace` is its bytes per second, None where that is not known."""
+    """The state of one open line. `pace` is its speed in bytes per second, None if not known."""
 
     def __init__(self, repl: RawRepl, capabilities: Capabilities) -> None:
         self.repl = repl
@@ -44,59 +44,63 @@ class BoardLink:
         self.pace: float | None = None
         self.window = RINGS.get(capabilities.platform, USUAL_RING) - RING_MARGIN
         self.block = capabilities.block_bytes
-        # The board had no memory for the routine that receives files.
-        self.cramped = False
-        # How often something was lost on the line and sent again.
+        # The board ran out of memory when it was to install or run the routine that receives files.
+        self.lacks_upload_memory = False
+        # How often bytes were lost or changed on the line and sent again.
         self.retries = 0
 
-    def lost(self) -> None:
-        """Report that something was lost or changed on the line: less is sent at once from now on."""
+    def report_loss(self) -> None:
+        """Record that bytes were lost or changed on the line, and send less at once from now on."""
         self.retries += 1
         self.window = max(LEAST_WINDOW, self.window // 2)
         self.block = max(LEAST_BLOCK, self.block // 2)
 
-    def patience(self, count: int, storing: bool) -> float:
-        """Seconds within which the board answers `count` bytes, which it also writes to its storage if `storing`."""
+    def answer_timeout(self, count: int, storing: bool) -> float:
+        """Return the seconds to wait for the board's answer to `count` bytes. `storing`: it writes them to storage."""
         if self.pace is None:
             return NETWORK_SECONDS
         return (STORAGE_SECONDS if storing else READING_SECONDS) + 2 * count / self.pace
 
     @staticmethod
     def was_reset(where: str) -> ProtocolError:
-        """The error for a board that was reset in the middle of a transfer."""
+        """Return the error for a board that was reset in the middle of a transfer."""
         return ProtocolError(
-            "the board was reset in the middle of it",
+            "the board was reset during the operation",
             where=where,
             hint="Check its power supply and what its program does",
         )
 
-    def inflates(self, requested: bool | None) -> bool:
-        """Whether to send deflated blocks; `requested` is a request's `deflate`."""
-        return self.capabilities.has("deflate.DeflateIO") and self._deflates(requested)
+    def deflate_uploads(self, requested: bool | None) -> bool:
+        """Return whether to send deflated blocks. `requested` is `Transfer.deflate`."""
+        return self.capabilities.has("deflate.DeflateIO") and self._should_deflate(requested)
 
-    def deflates(self, requested: bool | None) -> bool:
-        """Whether to have the board send deflated blocks. Most firmware can only inflate: it has no `write` there."""
-        return self.capabilities.has("deflate.DeflateIO.write") and self._deflates(requested)
+    def deflate_downloads(self, requested: bool | None) -> bool:
+        """Return whether the board is to send deflated blocks. Most firmware can only inflate: `write` is missing."""
+        return self.capabilities.has("deflate.DeflateIO.write") and self._should_deflate(requested)
 
-    def _deflates(self, requested: bool | None) -> bool:
+    def _should_deflate(self, requested: bool | None) -> bool:
         if requested is not None:
             return requested
         return self.pace is not None and self.pace < DEFLATED_BELOW_BYTES_PER_SECOND
 
     def upload_method(self, transfer: Transfer, where: str) -> str:
-        """`binary`, `base64` or `literal`, for content that is sent. `RequestError` if the board cannot take it so."""
-        known = self.capabilities
+        """Return the method for an upload: `binary`, `base64` or `literal`.
+
+        `RequestError` if `transfer` asks for a method that the board does not support.
+        """
+        board = self.capabilities
         # Firmware without raw paste is too old for `RINGS`. Nothing interrupts code in the WebAssembly port: it would
         # wait for ever for the rest of a block whose host has gone.
-        able = known.has("stdin.buffer", "stdout.buffer", "binascii.crc32", "os.stat") and bool(self.repl.paste)
-        able = able and known.platform != "webassembly" and not 0 < known.free_memory < TINY_HEAP
-        # A board that once had no memory for the routine gets it again only on request.
-        return self._method(transfer, able and (transfer.method == "binary" or not self.cramped), "take", where)
+        binary = board.has("stdin.buffer", "stdout.buffer", "binascii.crc32", "os.stat") and bool(self.repl.paste)
+        binary = binary and board.platform != "webassembly" and not 0 < board.free_memory < TINY_HEAP
+        # A board that once ran out of memory for the routine gets it again only if the caller insists on binary.
+        binary = binary and (transfer.method == "binary" or not self.lacks_upload_memory)
+        return self._method(transfer, binary, "take", where)
 
     def download_method(self, transfer: Transfer, where: str) -> str:
-        """As `upload_method`, for content that is read."""
-        able = self.capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
-        return self._method(transfer, able, "send", where)
+        """As `upload_method`, for a download."""
+        binary = self.capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
+        return self._method(transfer, binary, "send", where)
 
     def _method(self, transfer: Transfer, binary: bool, verb: str, where: str) -> str:
         base64 = self.capabilities.has("binascii.a2b_base64")
@@ -106,6 +110,6 @@ class BoardLink:
             raise RequestError(
                 f"the board does not {verb} files as {transfer.method}",
                 where=where,
-                hint="Leave the method to what it can",
+                hint="Use the method auto",
             )
         return transfer.method

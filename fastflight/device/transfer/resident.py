@@ -1,8 +1,9 @@
 """Installs routines on a board when they are first needed, and calls them.
 
-The routines (`routines`) are attributes of one global on the board. Its name contains a hash of their source: another
-version of this program does not find its own name, and installs its own. A soft reset removes everything. The next call
-then raises `NameError`, and a routine that was not installed yet `AttributeError`; either is installed anew, once.
+The routines (`routines`) are attributes of one global on the board. The global's name contains a hash of their source,
+so another version of this program finds no global of its own, and installs its own routines. A soft reset removes them.
+The next call then raises `NameError` on the board, or `AttributeError` if only that routine is missing. In both cases
+the routines are installed again, once.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from collections.abc import Sequence
 
 from fastflight.device.answers import routine_failure
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import sealed, seals
+from fastflight.device.execute import can_seal, seal_code
 from fastflight.device.transfer import routines
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
 
-# Compiling two kilobytes of source, on a slow chip after a garbage collection.
+# Enough to compile two kilobytes of source on a slow chip after a garbage collection.
 START_SECONDS = 5.0
 
-# A routine at work says so at least this often: it takes a digest of 32 blocks of a slow flash.
+# A routine prints a dot at least this often: it hashes 32 blocks of a slow flash in less time.
 HASH_SECONDS = 15.0
 
 READY = b"R"
@@ -35,7 +36,7 @@ except NameError:
  class {name}:
   pass
 """
-# Calls a routine, when the call arrived as it was sent.
+# Calls a routine if the call has arrived unchanged.
 RUN = """\
 def _ff(s,c):
  import binascii
@@ -45,7 +46,7 @@ def _ff(s,c):
 """
 ADD = "{code}{name}.{routine}=_ff\ndel _ff\n"
 
-# What each routine calls.
+# Routines that call others, with all that must be installed for them.
 NEEDS = {"put": ("sum", "put"), "show": ("sum", "show"), "tree": ("sum", "tree")}
 
 _VERSION = hashlib.sha256(
@@ -67,11 +68,11 @@ class Resident:
         self._installed: set[str] = set()
 
     def has(self, routine: str) -> bool:
-        """Whether `routine` is installed, as far as we know."""
+        """Return whether `routine` is installed, as far as the host knows."""
         return routine in self._installed
 
     def call(self, routine: str, *arguments: object, where: str) -> Conversation[None]:
-        """Start `routine`. What it sends after its `R` is read next. Raises what it raised before that."""
+        """Start `routine`. The next bytes to read follow its `R`. Raise the error if it fails before that."""
         stderr = yield from self._start(routine, arguments, where)
         if _MISSING.search(stderr) and self._installed:
             self._installed.clear()
@@ -80,7 +81,7 @@ class Resident:
             raise routine_failure(stderr, where=where, platform=self._capabilities.platform)
 
     def finish(self, where: str) -> Conversation[bytes]:
-        """Read what the routine that runs still prints, to its end. Raises what it raised."""
+        """Read the rest of the running routine's output and return it. Raise the error if the routine failed."""
         stdout = yield from self._repl.inbox.until(END, HASH_SECONDS)
         stderr = yield from self._repl.inbox.until(END + b">", HASH_SECONDS)
         if stderr:
@@ -88,19 +89,19 @@ class Resident:
         return stdout
 
     def alive(self) -> Conversation[bool]:
-        """Whether what was installed is still there: if not, the board was reset."""
+        """Return whether the routines are still on the board. If not, the board was reset."""
         output = yield from self._repl.execute(NAME.encode(), START_SECONDS)
         if output.stderr:
             self._installed.clear()
         return not output.stderr
 
     def forget(self) -> None:
-        """Install everything anew when it is next needed: the board was reset, or the routines may be damaged."""
+        """Install the routines again when next needed, since the board was reset or they may be damaged."""
         self._installed.clear()
 
     def _start(self, routine: str, arguments: tuple[object, ...], where: str) -> Conversation[bytes]:
         missing = [each for each in NEEDS.get(routine, (routine,)) if each not in self._installed]
-        code = request(self._repl, self._capabilities, missing, routine, arguments, fresh=not self._installed)
+        code = call_code(self._repl, self._capabilities, missing, routine, arguments, fresh=not self._installed)
         yield from self._repl.submit(code)
         first = yield from self._repl.inbox.exactly(1, START_SECONDS)
         if first == READY:
@@ -110,13 +111,13 @@ class Resident:
             self._repl.inbox.put_back(first)
             raise ProtocolError("the board did not start what it was asked to run", where=where)
         stderr = yield from self._repl.inbox.until(END + b">", START_SECONDS)
-        # Any other error is the routine's own: it is installed.
+        # Any other error comes from the routine itself, so it is installed.
         if not _MISSING.search(stderr) and b"MemoryError" not in stderr and b"SyntaxError" not in stderr:
             self._installed.update(missing)
         return stderr or b"ended too early"
 
 
-def request(
+def call_code(
     repl: RawRepl,
     capabilities: Capabilities,
     missing: Sequence[str],
@@ -125,20 +126,20 @@ def request(
     *,
     fresh: bool,
 ) -> bytes:
-    """What is sent to have `routine` called. `fresh`: nothing is installed yet; `missing`: what is to be installed."""
-    # Once something is there, the global must be: a new one in its place would hide that the rest is gone.
+    """Return the code that installs the `missing` routines and calls `routine`. `fresh`: nothing is installed yet."""
+    # Only `fresh` code creates the global: a new global would hide that a reset has removed the other routines.
     code = INSTALL.format(name=NAME) if fresh else ""
     call = f"{NAME}.{routine}({','.join(map(repr, arguments))})"
-    if seals(repl, capabilities):
+    if can_seal(repl, capabilities):
         code += ADD.format(code=RUN, name=NAME, routine="run") if fresh else ""
         call = f"{NAME}.run({call.encode()!r},{binascii.crc32(call.encode())})"
     for each in missing:
         code += ADD.format(code=source(each, capabilities), name=NAME, routine=each)
-    return (sealed(repl, capabilities, code) if code else b"") + call.encode()
+    return (seal_code(repl, capabilities, code) if code else b"") + call.encode()
 
 
 def source(routine: str, capabilities: Capabilities) -> str:
-    """The text of a routine for a board with these capabilities."""
+    """Return the source of a routine for a board with these capabilities."""
     match routine:
         case "put":
             timed = capabilities.has("stdin.poll")
@@ -149,8 +150,8 @@ def source(routine: str, capabilities: Capabilities) -> str:
         case "show":
             return routines.SHOW.format(name=NAME)
         case "tree":
-            taken = f"{NAME}.sum(n,-1,z)" if capabilities.digest else "b''"
-            return routines.TREE.format(depth=64, digest=taken)
+            digest = f"{NAME}.sum(n,-1,z)" if capabilities.digest else "b''"
+            return routines.TREE.format(depth=64, digest=digest)
         case "get":
             return routines.GET
         case _:

@@ -1,39 +1,40 @@
-r"""The code that moves files on the board: MicroPython source, as short as it can be, since it crosses the line.
+r"""The routines that transfer files on the board: MicroPython source, kept short because it crosses the line.
 
-Each text defines one function `_ff`. `resident` completes the text for what the board can do, installs the function
-under a name of its own and calls it; `{name}` is the global that holds all of them. A routine that goes on to exchange
-bytes first prints `R`, or raises. `size` is how much it reads or holds at once.
+Each text defines one function `_ff`. `resident` fills in the text by what the board can do, installs the function under
+the routine's name and calls it; `{name}` is the global that holds all routines. A routine prints `R` when it has
+started, or raises before that. `size` is how many bytes it reads or holds at once.
 
 `put(path, part, offset, size, step)` receives blocks (`frames`) and appends them to the file `part`, from `offset` on.
-It answers `A` for every `step` bytes, and for the last bytes of a block once the block is written. A failure is `E`,
-the traceback and `\x04`; then the routine discards its input until Ctrl-C, because the board's prompt would run it as
-code. It answers `E` to each Ctrl-A meanwhile, by which the next host recognises it (`orphaned_transfer`). On some
-ports, such as unix, Ctrl-C is a byte of the input here and interrupts nothing. Content never contains that byte, so it
-ends a step, and a host that recovers such a board sends enough of them to fill one (`RawRepl.recover`).
+It answers `A` after every `step` bytes, and after the last bytes of a block once the block is written. On a failure it
+sends `E`, the traceback and `\x04`. Then it discards its input until Ctrl-C, because the board's prompt would run the
+rest as code. Meanwhile it answers `E` to each Ctrl-A, so that the next host recognises it (`orphaned_transfer`). On
+some ports, such as unix, Ctrl-C does not interrupt this routine, but is a byte of its input. Content never contains
+that byte, so a step that ends with it is an interrupt. A host that recovers such a board sends enough of these bytes to
+fill a step (`RawRepl.recover`).
 
-After the last block `put` reads the part back from the storage and sends its digest. It renames the part only when the
-answer is the digest's beginning, 8 hexadecimal characters: a board that lost bytes may take content for the end and
-for an answer, and must not replace a file because of that.
+After the last block, if asked to verify, `put` reads the part back from the storage and sends its digest. It renames
+the part only if the answer is the beginning of that digest, 8 hexadecimal characters. A board that lost bytes may
+mistake content for the end and for an answer, and must not replace a file because of that.
 
 `get(path, offset, count, size)` sends blocks: a kind (1 plain, 2 deflated), a length (2 bytes) and a crc32 (4 bytes),
-both little endian, then the bytes. Each crc32 continues the one before, and an empty block is the last, so that blocks
-that were lost, or a missing end, are noticed. A negative `count` means all of the file.
+both little endian, then the bytes. Each crc32 continues the one before, and the last block is empty, so that lost
+blocks or a missing end are detected. A negative `count` means all of the file.
 
-`zget` is `get` with blocks deflated where that saves an eighth. After a block that does not shrink it sends some
-blocks plain without trying, twice as many after each failure.
+`zget` is `get` with blocks deflated if that saves an eighth. After a block that does not shrink it sends some blocks
+plain without trying: 1, then 3, 7, 15, at most 31.
 
-`sum(path, count, size)` returns the digest of a file or of its first `count` bytes. It writes a dot now and then, to
+`sum(path, count, size)` returns the digest of a file or of its first `count` bytes. It prints a dot every 32 blocks, to
 show that it is still at work.
 
-`show(paths, count, size)` prints that digest in hexadecimal, a line for each path.
+`show(paths, count, size)` prints those digests in hexadecimal, one line for each path.
 
-`tree(path, size)` prints a line for each file below `path`: name, size and digest.
+`tree(path, size)` prints one line for each file below `path`: path, size and digest.
 """
 
 from __future__ import annotations
 
-# How long a board waits for a host that is gone before it gives up by itself. Between two bytes of one step nothing
-# but Ctrl-C ends the waiting.
+# How long a board that can poll its input waits for a host that has gone. It polls before each read of a step; within
+# a read only Ctrl-C ends the wait.
 HOST_SECONDS = 30
 
 PUT = """\

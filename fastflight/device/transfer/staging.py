@@ -1,15 +1,15 @@
 """The temporary file on the board that a write goes to, and how it replaces the old file.
 
-It lies in the folder of the file that is written, so that a rename puts it in its place. A board that cannot rename
-(micro:bit) copies the verified temporary file over the old one instead, once it has shown that there is room. A copy
-that is interrupted is done again, and the temporary file is removed only after it. So the content is never lost, but
-between a power cut and the next write the file may be incomplete.
+The temporary file is in the folder of the target file, so that a rename can replace the target. A board that cannot
+rename (micro:bit) instead copies the verified temporary file over the old one, after it has checked that there is room.
+An interrupted copy is repeated, and the temporary file is removed only after the copy. So the content is never lost,
+but between a power cut and the next write the file may be incomplete.
 
-Such a board writes a file that does not exist yet directly under its own name, which takes room for one copy instead of
-two. It is verified there, and removed when the write fails (`docs/decisions/0047`).
+Such a board writes a new file directly under its own name, which needs room for one copy instead of two. The file is
+verified there, and removed if the write fails (`docs/decisions/0047`).
 
-A write goes through `choose_place`, the upload, `verify` and `place`; `explained` adds hints to its errors. After a
-write that broke, `settle` cleans up and `find_partial_write` finds what can be resumed.
+A write calls `choose_place`, uploads, then calls `verify` and `place`. `explain_errors` adds hints to the errors of
+these steps. After a broken write, `clean_up` removes its files, and `find_partial_write` finds a part to resume.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fastflight.device.execute import execute, sealed
+from fastflight.device.execute import execute, seal_code
 from fastflight.device.listing import stat
 from fastflight.device.transfer.digest import RunningDigest, digest
 from fastflight.device.transfer.download import download
@@ -28,12 +28,12 @@ from fastflight.device.transfer.types import PartialWrite
 from fastflight.errors import DeviceError, DeviceFull, FileMissing, ProtocolError, RequestError, TransportError
 from fastflight.protocol import Conversation, Deliver
 
-# One name per folder, so that a broken transfer leaves at most one such file, which the next one writes over.
+# One name per folder: a broken write leaves at most one such file, and the next write overwrites it.
 TEMPORARY_NAME = ".fastflight-part"
-# A file that is written and removed again, to see whether there is room for a copy.
+# A file that is written and removed again to check that there is room for a copy.
 TRIAL_NAME = ".fastflight-room"
 
-# Erasing a flash sector takes up to a few hundred milliseconds, wear levelling a few of them.
+# Erasing a flash sector takes up to a few hundred milliseconds, and wear levelling may erase several.
 WRITE_SECONDS = 15.0
 
 CLOSE = """\
@@ -50,7 +50,7 @@ except OSError:
  pass
 """
 RENAME = "import os\nos.rename({part!r},{path!r})\n"
-# For a file that may be in its place already.
+# For a file that may have been renamed already.
 RENAME_LEFT = """\
 import os
 try:
@@ -88,38 +88,38 @@ os.remove({part!r})
 
 @dataclass(slots=True)
 class StagedFile:
-    """A write to `path` that has not ended, and how far it has come on the board."""
+    """A write to `path` that has not ended, and its state on the board."""
 
     path: str
-    # A write that breaks leaves its temporary file, to be resumed.
+    # A broken write keeps its temporary file, so that it can be resumed.
     keep: bool = False
-    # Its number among the files of a tree; None for a write by itself.
+    # Its number among the files of a tree; None for a single file.
     number: int | None = None
     # The verified temporary file is being copied over the old one.
     copying: bool = False
-    # It is verified, and one of several that are being renamed.
+    # The temporary file is verified and is being renamed, with others of a tree.
     placing: bool = False
     # The file is new, and the board cannot rename: it is written under its own name.
     direct: bool = False
 
     @property
     def staging_path(self) -> str:
-        """The name that the write goes to: a temporary one, except for a direct write."""
+        """The path that the write goes to: a temporary file, or `path` itself for a direct write."""
         if self.direct:
             return self.path
         name = TEMPORARY_NAME if self.number is None else f"{TEMPORARY_NAME}-{self.number}"
         return posixpath.join(posixpath.dirname(self.path), name)
 
 
-def writable(path: str) -> str:
-    """Return `path`. `RequestError` if its name is one that temporary files have."""
+def check_writable(path: str) -> str:
+    """Return `path`. `RequestError` if its name is reserved for temporary files."""
     if posixpath.basename(path).startswith((TEMPORARY_NAME, TRIAL_NAME)):
-        raise RequestError("the name is for what writes leave behind", where=path, hint="Give it another name")
+        raise RequestError("the name is reserved for temporary files", where=path, hint="Give it another name")
     return path
 
 
 def choose_place(link: BoardLink, staged: StagedFile) -> Conversation[None]:
-    """Decide whether the write goes directly to the file's own name."""
+    """Decide whether the write goes directly to the file's own name, and set `staged.direct`."""
     if link.capabilities.has("os.rename"):
         return
     try:
@@ -129,8 +129,8 @@ def choose_place(link: BoardLink, staged: StagedFile) -> Conversation[None]:
 
 
 @contextlib.contextmanager
-def explained(link: BoardLink, staged: StagedFile) -> Iterator[None]:
-    """Add to the errors of a write what is particular to a board that cannot rename."""
+def explain_errors(link: BoardLink, staged: StagedFile) -> Iterator[None]:
+    """Add hints for a board that cannot rename to the errors that a write raises in the block."""
     try:
         yield
     except TransportError as error:
@@ -150,7 +150,7 @@ def explained(link: BoardLink, staged: StagedFile) -> Iterator[None]:
 
 
 def find_partial_write(link: BoardLink, path: str) -> Conversation[PartialWrite | None]:
-    """What a broken write to `path` left and a write can resume. None also where the board can take no digest."""
+    """Return the part of a broken write to `path` that can be resumed. None if there is none, or no digest of it."""
     part = StagedFile(path).staging_path
     try:
         size = (yield from stat(link.repl, link.capabilities, part)).size
@@ -161,17 +161,17 @@ def find_partial_write(link: BoardLink, path: str) -> Conversation[PartialWrite 
 
 
 def verify(link: BoardLink, staged: StagedFile, sent: RunningDigest) -> Conversation[str]:
-    """Compare the staged file with what was `sent`. Returns how: `sha256`, `crc32` or `read back`."""
+    """Compare the staged file with what was `sent`. Return the method: `sha256`, `crc32` or `read back`."""
     name, found = yield from digest(link, staged.staging_path)
     if not name:
         name, found = "read back", (yield from _read_back(link, staged.staging_path))
     if found != sent.hex(name if name == "crc32" else "sha256"):
-        raise damaged(staged.path)
+        raise damaged_error(staged.path)
     return name
 
 
-def damaged(path: str) -> ProtocolError:
-    """The error for a staged file that is not what was sent."""
+def damaged_error(path: str) -> ProtocolError:
+    """Return the error for a staged file that differs from what was sent."""
     return ProtocolError(
         "what the board wrote is not what was sent; the old file is untouched",
         where=path,
@@ -185,45 +185,50 @@ def place(link: BoardLink, staged: StagedFile, size: int) -> Conversation[None]:
         return
     path = staged.path
     if link.capabilities.has("os.rename"):
-        names = {"path": link.capabilities.spelled(path), "part": link.capabilities.spelled(staged.staging_path)}
-        yield from execute(link.repl, link.capabilities, RENAME.format(**names), path, WRITE_SECONDS)
+        native_path = link.capabilities.native_path
+        code = RENAME.format(path=native_path(path), part=native_path(staged.staging_path))
+        yield from execute(link.repl, link.capabilities, code, path, WRITE_SECONDS)
         return
-    yield from _try_room(link, path, size)
+    yield from _check_room(link, path, size)
     staged.copying = True
-    yield from execute(link.repl, link.capabilities, _copy(link, staged), path, WRITE_SECONDS)
+    yield from execute(link.repl, link.capabilities, _copy_code(link, staged), path, WRITE_SECONDS)
 
 
 def place_all(link: BoardLink, parts: Sequence[StagedFile]) -> Conversation[None]:
-    """As `place`, for several files on a board that can rename."""
-    spelled = link.capabilities.spelled
-    pairs = tuple((spelled(each.staging_path), spelled(each.path)) for each in parts)
+    """As `place`, for several files at once, on a board that can rename."""
+    native_path = link.capabilities.native_path
+    pairs = tuple((native_path(each.staging_path), native_path(each.path)) for each in parts)
     code = RENAME_ALL.format(pairs=pairs)
     yield from execute(link.repl, link.capabilities, code, parts[0].path, WRITE_SECONDS)
 
 
-def settle(link: BoardLink, staged: StagedFile) -> Conversation[None]:
-    """Clean up after a broken write: finish replacing the old file if that had begun, else remove what is not kept."""
-    part, path = (link.capabilities.spelled(name) for name in (staged.staging_path, staged.path))
+def clean_up(link: BoardLink, staged: StagedFile) -> Conversation[None]:
+    """Clean up after a broken write: finish replacing the old file if that has begun, else remove the temporary file.
+
+    A temporary file that is to be kept stays.
+    """
+    part, path = (link.capabilities.native_path(name) for name in (staged.staging_path, staged.path))
     if staged.copying:
-        # If the copy was finished, there is nothing to copy any more. If not, the content is in the staged file alone.
-        code = _copy(link, staged)
+        # If the copy was complete, the staged file is gone and this fails without harm. If not, the staged file is the
+        # only copy of the content.
+        code = _copy_code(link, staged)
     elif staged.placing:
         code = RENAME_LEFT.format(part=part, path=path) + REMOVE.format(part=part)
     else:
         code = CLOSE if staged.keep and not staged.direct else CLOSE + REMOVE.format(part=part)
-    yield from link.repl.execute(sealed(link.repl, link.capabilities, code), WRITE_SECONDS)
+    yield from link.repl.execute(seal_code(link.repl, link.capabilities, code), WRITE_SECONDS)
 
 
-def _copy(link: BoardLink, staged: StagedFile) -> str:
+def _copy_code(link: BoardLink, staged: StagedFile) -> str:
     return COPY.format(
-        part=link.capabilities.spelled(staged.staging_path),
-        path=link.capabilities.spelled(staged.path),
+        part=link.capabilities.native_path(staged.staging_path),
+        path=link.capabilities.native_path(staged.path),
         size=link.capabilities.block_bytes,
     )
 
 
-def _try_room(link: BoardLink, path: str, size: int) -> Conversation[None]:
-    """Raise unless the file at `path` can grow to `size`. A copy would notice only when the old file is gone."""
+def _check_room(link: BoardLink, path: str, size: int) -> Conversation[None]:
+    """Raise an error unless the file at `path` can grow to `size`: a copy fails only after the old file is gone."""
     name = path.encode()
     try:
         growth = size - (yield from stat(link.repl, link.capabilities, path)).size
@@ -231,9 +236,9 @@ def _try_room(link: BoardLink, path: str, size: int) -> Conversation[None]:
         growth = size + len(name)
     if growth <= 0:
         return
-    # As long as the real name, so that the trial covers a name that is too long.
+    # As long as the real name, so that the trial also fails on a name that is too long.
     trial = posixpath.join(posixpath.dirname(path), TRIAL_NAME).ljust(len(name), "-")
-    code = TRIAL.format(path=link.capabilities.spelled(trial), size=growth, block=link.capabilities.block_bytes)
+    code = TRIAL.format(path=link.capabilities.native_path(trial), size=growth, block=link.capabilities.block_bytes)
     try:
         yield from execute(link.repl, link.capabilities, code, path, WRITE_SECONDS)
     except FileMissing:
@@ -241,14 +246,14 @@ def _try_room(link: BoardLink, path: str, size: int) -> Conversation[None]:
 
 
 def _bad_name(path: str) -> DeviceError:
-    """The error that a flat file system reports as `file not found` when a file is opened for writing."""
+    """Return the error for a bad name, which a flat file system reports as `file not found` on opening for writing."""
     return DeviceError(
         "the board does not accept the name", where=path, hint="Use a shorter name", errno="ENAMETOOLONG"
     )
 
 
 def _read_back(link: BoardLink, part: str) -> Conversation[str]:
-    """The sha256 of a file as it is read from the board."""
+    """Read a file back from the board and return its sha256."""
     back = RunningDigest()
     steps = download(link, part)
     try:

@@ -1,7 +1,7 @@
 """Sends content as Python statements, to boards that cannot receive it in binary.
 
-Each statement holds a block, as base64 or as a literal, deflated on request. It writes the block to the open file
-`_ff` and prints how many bytes were written.
+Each statement holds one block, as base64 or as a literal, deflated on request. It writes the block to the open file
+`_ff` and prints how many bytes it has written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import binascii
 
 from fastflight.device.execute import execute
 from fastflight.device.transfer.digest import RunningDigest
-from fastflight.device.transfer.frames import WORTH, deflated
+from fastflight.device.transfer.frames import DEFLATE_RATIO, deflate
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.staging import WRITE_SECONDS, StagedFile
 from fastflight.errors import DeviceFull
@@ -38,14 +38,14 @@ FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
 def send(
     link: BoardLink, staged: StagedFile, sent: RunningDigest, piece: bytes | None, *, base64: bool, deflating: bool
 ) -> Conversation[None]:
-    """Append `piece` and all content that is fetched after it to the staged file. What is written is added to `sent`.
+    """Append `piece`, and all content that is fetched after it, to the staged file. Add what is written to `sent`.
 
-    `piece` is None if nothing was fetched yet.
+    `piece` is None if nothing was fetched yet. `DeviceFull` if the board writes less than a whole block.
     """
     repl, capabilities, path = link.repl, link.capabilities, staged.path
     code = OPEN.format(
-        path=capabilities.spelled(path),
-        part=capabilities.spelled(staged.staging_path),
+        path=capabilities.native_path(path),
+        part=capabilities.native_path(staged.staging_path),
         start=sent.size,
         mode="ab" if sent.size else "wb",
     )
@@ -71,11 +71,11 @@ def send(
 
 
 def statement(block: bytes, *, base64: bool, deflating: bool) -> str:
-    """The code that writes `block` and prints how much that was."""
+    """Return the code that writes `block` and prints how many bytes it has written."""
     imports, data = "", block
-    packed = deflated(block) if deflating else block
-    if len(packed) < len(block) * WORTH:
-        imports, data = DEFLATE, packed
+    compressed = deflate(block) if deflating else block
+    if len(compressed) < len(block) * DEFLATE_RATIO:
+        imports, data = DEFLATE, compressed
     else:
         deflating = False
     text = repr(data)

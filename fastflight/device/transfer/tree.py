@@ -1,11 +1,11 @@
-"""Writes many files below a folder, so that a write that breaks leaves the old files whole.
+"""Writes many files below a folder so that a broken write leaves the old files whole.
 
-The content of each file goes to a numbered temporary file beside its place. When all are there, the board takes their
-digests in one pass. Only if all are right do they replace the old files, one right after the other; when that is
+The content of each file goes to a numbered temporary file in the same folder. When all are written, the board hashes
+them in one pass. Only if all digests are right do they replace the old files, one right after the other. If that is
 interrupted, the next conversation finishes it (`OpenBoard.mend`).
 
-When the storage is full before that, the files that are complete are verified and replace the old ones at once. This
-frees room for the rest; `WrittenTree.at_once` is false then.
+If the storage is full before that, the files that are complete are verified and replace the old ones at once. This
+frees room for the rest, and `WrittenTree.at_once` is false.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.staging import (
     WRITE_SECONDS,
     StagedFile,
+    check_writable,
     choose_place,
-    damaged,
-    explained,
+    damaged_error,
+    explain_errors,
     place,
     place_all,
     verify,
-    writable,
 )
 from fastflight.device.transfer.types import Transfer, WrittenFile, WrittenTree
 from fastflight.device.transfer.upload import FileUpload
@@ -37,7 +37,7 @@ from fastflight.protocol import Conversation
 
 T = TypeVar("T")
 
-# Paths in one piece of code, which a small heap must hold.
+# How many paths go into one piece of code, which must fit into a small heap.
 LOT = 16
 
 MKDIR = """\
@@ -57,7 +57,11 @@ class _Stored:
 
 
 class Tree:
-    """A write below `folder`: call `add` for each file, then `finish`. Unfinished files are listed in `staged`."""
+    """A write of files below `folder`: call `add` for each file, then `finish`.
+
+    `staged` is a list that belongs to the caller. It holds the unfinished files, which the caller must clean up if the
+    write breaks off.
+    """
 
     def __init__(self, link: BoardLink, folder: str, transfer: Transfer, staged: list[StagedFile]) -> None:
         self._link = link
@@ -66,44 +70,44 @@ class Tree:
         self._staged = staged
         self._folders = {"/"}
         self._paths: set[str] = set()
-        # Complete, and not in their places yet.
+        # Files that are complete but have not replaced the old ones yet.
         self._stored: list[_Stored] = []
         self._written: list[tuple[str, WrittenFile]] = []
         self._at_once = True
 
     def add(self, path: str) -> Conversation[None]:
-        """Fetch the content of the file at `path` below the folder."""
-        full = self._within(path)
+        """Fetch the content of the file at `path` below the folder, and store it in a temporary file."""
+        full = self._resolve(path)
         yield from self._make_folders(full)
         staged = StagedFile(full, number=len(self._paths))
         yield from choose_place(self._link, staged)
         self._staged.append(staged)
         upload = FileUpload(self._link, staged, None, self._transfer)
-        with explained(self._link, staged):
+        with explain_errors(self._link, staged):
             try:
                 sent = yield from upload.store()
             except DeviceFull:
                 if not self._stored or not upload.can_continue:
                     raise
                 self._at_once = False
-                yield from self._put_in_place()
-                yield from upload.find_stored()
+                yield from self._replace_old_files()
+                yield from upload.find_position()
                 sent = yield from upload.store()
         self._stored.append(_Stored(staged, sent))
 
     def finish(self) -> Conversation[WrittenTree]:
-        """Verify what was written, and put all of it in its place."""
-        yield from self._put_in_place()
+        """Verify what was written, and let it replace the old files."""
+        yield from self._replace_old_files()
         return WrittenTree(tuple(self._written), self._at_once)
 
-    def _within(self, path: str) -> str:
+    def _resolve(self, path: str) -> str:
         full = normal_path(posixpath.join(self._folder, path.lstrip("/")))
         if not full.startswith(self._folder.rstrip("/") + "/"):
             raise RequestError("the path leads out of the folder", where=path, hint="Name a file below it")
         if full in self._paths:
-            raise RequestError("the path is there twice", where=path, hint="Name each file once")
+            raise RequestError("the path is given twice", where=path, hint="Name each file once")
         self._paths.add(full)
-        return writable(full)
+        return check_writable(full)
 
     def _make_folders(self, path: str) -> Conversation[None]:
         missing = []
@@ -114,7 +118,7 @@ class Tree:
             code = MKDIR.format(folders=tuple(reversed(missing)))
             yield from execute(self._link.repl, self._link.capabilities, code, missing[0], WRITE_SECONDS)
 
-    def _put_in_place(self) -> Conversation[None]:
+    def _replace_old_files(self) -> Conversation[None]:
         stored, link = self._stored, self._link
         name = link.capabilities.digest
         if name:
@@ -122,7 +126,7 @@ class Tree:
                 found = yield from digests(link, [each.staged.staging_path for each in lot], self._folder)
                 for each, value in zip(lot, found, strict=True):
                     if value != each.sent.hex(name):
-                        raise damaged(each.staged.path)
+                        raise damaged_error(each.staged.path)
         else:
             for each in stored:
                 name = yield from verify(link, each.staged, each.sent)
@@ -141,6 +145,6 @@ class Tree:
 
 
 def lots(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """`items` in runs of at most `LOT`."""
+    """Yield `items` in groups of at most `LOT`."""
     for start in range(0, len(items), LOT):
         yield items[start : start + LOT]

@@ -1,9 +1,9 @@
-"""The values that callers of transfers give and get.
+"""The parameters and results of transfers.
 
-A write that was cut off can be resumed in three steps, of which the caller does the middle one::
+A write that broke off can be resumed in three steps; the caller does the second one::
 
-    part = session.part(path)                       # what lies on the board, and the digest that the board took of it
-    # compare part.digest with that of the first part.size bytes of the content, then
+    part = session.part(path)                       # the part on the board, with the digest that the board computed
+    # compare part.digest with the digest of the first part.size bytes of the content, then
     session.write(path, rest, resume=Resumption(part, sha256_of_all), keep=True)
 """
 
@@ -17,11 +17,11 @@ Method = Literal["auto", "binary", "base64", "literal"]
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """How to move bytes, where the choice is not left to what the board can do.
+    """How to move bytes. The defaults choose by what the board can do.
 
-    `method` is the form of the bytes on the line: `binary` through a loop on the board, `base64` and `literal` as
-    text. One that the board cannot take is a `RequestError`. `deflate`: whether to compress blocks that shrink, where
-    the board can. None: only in binary, on a line whose speed is known and below 1 Mbaud.
+    `method` is the form of the bytes on the line: `binary` through a routine on the board, `base64` or `literal` as
+    text. `RequestError` for a method that the board does not support. `deflate`: whether to compress blocks that
+    shrink, if the board supports it. None: only in binary, on a line whose speed is known and below 1 Mbaud.
     """
 
     method: Method = "auto"
@@ -33,9 +33,9 @@ AUTO = Transfer()
 
 @dataclass(frozen=True, slots=True)
 class PartialWrite:
-    """What a write that was cut off left on the board: `size` bytes, and the digest that the board took of them.
+    """The part of a file that a broken write left on the board: `size` bytes, and the digest that the board computed.
 
-    `algorithm` is `sha256` or `crc32`, `digest` hexadecimal.
+    `algorithm` is `sha256` or `crc32`; `digest` is hexadecimal.
     """
 
     size: int
@@ -45,10 +45,10 @@ class PartialWrite:
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """How to go on after `part`. The caller has checked that its digest is that of the content's first bytes.
+    """How to continue after `part`. The caller has checked that its digest is that of the content's first bytes.
 
-    `sha256` is the hexadecimal digest of the whole content. The finished file is compared with it, where the board can
-    take a sha256, and it is reported as that of what was written.
+    `sha256` is the hexadecimal digest of the whole content. The finished file is compared with it if the board can
+    compute a sha256, and the result of the write reports it.
     """
 
     part: PartialWrite
@@ -56,8 +56,8 @@ class Resumption:
 
 
 @dataclass(frozen=True, slots=True)
-class Hashed:
-    """A file and the digest that the board took of it; `algorithm` and `digest` are empty where it can take none."""
+class FileDigest:
+    """A file with the digest that the board computed; `algorithm` and `digest` are empty if it cannot compute one."""
 
     path: str
     size: int
@@ -67,7 +67,7 @@ class Hashed:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A finished write. `verified` says how: `sha256`, `crc32` or `read back`."""
+    """A finished write: its size in `bytes`, and in `verified` how it was checked: `sha256`, `crc32` or `read back`."""
 
     bytes: int
     sha256: str
@@ -76,10 +76,10 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class WrittenTree:
-    """A finished write of several files, in the order given, by their absolute paths.
+    """A finished write of several files, with their absolute paths, in the order in which they were written.
 
-    `at_once`: all old files were in place until every new one was verified. False where the storage had no room for
-    both: then they were replaced in several goes.
+    `at_once`: no old file was replaced before every new one was verified. False if the storage had no room for that:
+    then the files were replaced in several steps.
     """
 
     files: tuple[tuple[str, WrittenFile], ...]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from fastflight.device import Transfer
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import sealed
+from fastflight.device.execute import seal_code
 from fastflight.device.transfer.download import BASE64, CRC32, FRUITLESS_ATTEMPTS, TEXT, _text_block, download
-from fastflight.device.transfer.frames import deflated
+from fastflight.device.transfer.frames import deflate
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.resident import NAME, request
+from fastflight.device.transfer.resident import NAME, call_code
 from fastflight.device.transfer.types import Method
 from fastflight.errors import FileMissing, ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, RawRepl, Send
@@ -34,13 +34,13 @@ def link() -> BoardLink:
 def pasted(code: str | bytes) -> list[Entry]:
     """Code, sealed where it is a text."""
     if isinstance(code, str):
-        code = sealed(RawRepl(True), BOARD, code)
+        code = seal_code(RawRepl(True), BOARD, code)
     return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
 
 
 def called(offset: int = 0, count: int = -1, *, size: int = SIZE, installed: bool = False) -> list[Entry]:
     missing = () if installed else ("get",)
-    code = request(RawRepl(True), BOARD, missing, "get", ("/x", offset, count, size), fresh=not installed)
+    code = call_code(RawRepl(True), BOARD, missing, "get", ("/x", offset, count, size), fresh=not installed)
     return [*pasted(code), Answer(b"R")]
 
 
@@ -82,7 +82,7 @@ def read(
 def test_any_bytes_come_through_any_split(parts: list[bytes], sizes: list[int]) -> None:
     blocks = carried = b""
     for part in parts:
-        payload, kind = (deflated(part), 2) if len(part) % 2 else (part, 1)
+        payload, kind = (deflate(part), 2) if len(part) % 2 else (part, 1)
         blocks += block(payload, kind, carried)
         carried += payload
     assert read([*called(), Answer(blocks + ended(carried))], sizes=sizes) == b"".join(parts)
@@ -137,7 +137,7 @@ def test_a_reset_board_is_an_error() -> None:
     on = link()
     script = [*called(), Answer(block(b"first")), Silence(), *recovered(on)]
     script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
-    with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
+    with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         read(script, on=on)
 
 

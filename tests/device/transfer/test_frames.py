@@ -17,7 +17,7 @@ from fastflight.device.transfer.frames import (
     FLUSH,
     VERIFY,
     buffer_bytes,
-    escaped,
+    escape,
     header,
     step_bytes,
     steps,
@@ -75,7 +75,7 @@ def test_a_step_is_what_the_board_waits_for() -> None:
 
 def test_the_worst_content_still_fits() -> None:
     worst = b"\x03\x10" * 500
-    assert escaped(worst) == b"\x10S\x10P" * 500
+    assert escape(worst) == b"\x10S\x10P" * 500
     content, kinds = taken(b"".join(each.wire for each in steps(worst, 0, 256, 100, False)))
     assert content == worst
     assert max(length for _, length in kinds) <= buffer_bytes(256)

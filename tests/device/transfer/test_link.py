@@ -40,7 +40,7 @@ def test_what_is_asked_for() -> None:
 
 def test_a_cramped_board_is_asked_no_more_unless_by_name() -> None:
     board = link(BINARY | BASE64)
-    board.cramped = True
+    board.lacks_upload_memory = True
     assert board.upload_method(Transfer(), "/x") == "base64"
     assert board.upload_method(Transfer("binary"), "/x") == "binary"
 
@@ -72,13 +72,13 @@ def test_blocks_are_deflated_on_request_or_on_lines_below_1_mbaud(
 ) -> None:
     board = link(frozenset({"deflate.DeflateIO", "deflate.DeflateIO.write"}))
     board.pace = bytes_per_second
-    assert board.inflates(requested) is board.deflates(requested) is deflates
+    assert board.deflate_uploads(requested) is board.deflate_downloads(requested) is deflates
 
 
 def test_firmware_that_cannot_deflate_is_not_asked_to() -> None:
     inflating, neither = link(frozenset({"deflate.DeflateIO"})), link(frozenset())
-    assert (inflating.inflates(True), inflating.deflates(True)) == (True, False)
-    assert (neither.inflates(True), neither.deflates(True)) == (False, False)
+    assert (inflating.deflate_uploads(True), inflating.deflate_downloads(True)) == (True, False)
+    assert (neither.deflate_uploads(True), neither.deflate_downloads(True)) == (False, False)
 
 
 @pytest.mark.parametrize(("line", "deflated"), [("baud=921600", True), ("baud=1000000", False), ("baud=0", False)])

@@ -81,7 +81,7 @@ def test_a_part_that_grew_is_refused(inventory: Inventory) -> None:
     with inventory.device("demo").lease("test") as session:
         part = broken_off(session, 5000)
         session.exec("f=open('/.fastflight-part','ab');f.write(b'x');f.close()")
-        with pytest.raises(DeviceError, match="what a broken write left is not what it was"):
+        with pytest.raises(DeviceError, match="the part that a broken write left has changed"):
             session.write("/old.bin", [CONTENT[5000:]], resume=Resumption(part, SHA256))
         assert b"".join(session.read("/old.bin")) == b"the old content"
 

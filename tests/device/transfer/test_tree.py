@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.device import Hashed, Inventory
+from fastflight.device import FileDigest, Inventory
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.staging import StagedFile, place_all
 from fastflight.device.transfer.tree import LOT
@@ -51,7 +51,7 @@ def test_a_tree_is_written_and_hashed(board: Callable[[str], Inventory], tmp_pat
     assert tree(tmp_path) == {"old.bin": b"the old content"} | {f"app/{path}": data for path, data in FILES.items()}
     assert [each.path for each in hashed] == ["/app/boot.py", "/app/data/c.csv", "/app/lib/a.py", "/app/lib/deep/b.py"]
     if not without:
-        assert hashed[0] == Hashed("/app/boot.py", 9, "sha256", hashlib.sha256(FILES["boot.py"]).hexdigest())
+        assert hashed[0] == FileDigest("/app/boot.py", 9, "sha256", hashlib.sha256(FILES["boot.py"]).hexdigest())
     assert all(bool(each.digest) == (without != "hashlib,binascii") for each in hashed)
 
 
@@ -156,7 +156,7 @@ def test_paths_stay_below_the_folder(inventory: Inventory, path: str) -> None:
 
 
 def test_a_path_is_named_once(inventory: Inventory, tmp_path: Path) -> None:
-    with inventory.device("demo").lease("test") as session, pytest.raises(RequestError, match="there twice"):
+    with inventory.device("demo").lease("test") as session, pytest.raises(RequestError, match="given twice"):
         session.write_tree("/", [("a", [b"x"]), ("/a", [b"y"])])
     assert tree(tmp_path) == {"old.bin": b"the old content"}
 

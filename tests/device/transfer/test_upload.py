@@ -10,12 +10,12 @@ import pytest
 
 from fastflight.device import PartialWrite, Resumption, Transfer, WrittenFile
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import sealed
+from fastflight.device.execute import seal_code
 from fastflight.device.listing import STAT
 from fastflight.device.transfer import staging, statements
-from fastflight.device.transfer.frames import buffer_bytes, check, end, escaped, header, step_bytes
+from fastflight.device.transfer.frames import buffer_bytes, check, end, escape, header, step_bytes
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.resident import NAME, request
+from fastflight.device.transfer.resident import NAME, call_code
 from fastflight.device.transfer.staging import StagedFile
 from fastflight.device.transfer.upload import FRUITLESS_ATTEMPTS, FileUpload
 from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, TransportTimeout
@@ -44,13 +44,13 @@ def run(
 def pasted(code: str | bytes) -> list[Entry]:
     """Code, sealed where it is a text."""
     if isinstance(code, str):
-        code = sealed(RawRepl(True), BOARD, code)
+        code = seal_code(RawRepl(True), BOARD, code)
     # The window is as large as the code.
     return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
 
 
 def requested(routine: str, *arguments: object, missing: Sequence[str] = (), fresh: bool = False) -> list[Entry]:
-    return pasted(request(RawRepl(True), BOARD, missing, routine, arguments, fresh=fresh))
+    return pasted(call_code(RawRepl(True), BOARD, missing, routine, arguments, fresh=fresh))
 
 
 def called(offset: int = 0, *, block: int = BLOCK, window: int = WINDOW, installed: bool = False) -> list[Entry]:
@@ -60,7 +60,7 @@ def called(offset: int = 0, *, block: int = BLOCK, window: int = WINDOW, install
 
 
 def body(payload: bytes) -> bytes:
-    return escaped(check(payload) + payload)
+    return escape(check(payload) + payload)
 
 
 def ended(content: bytes) -> list[Entry]:
@@ -185,7 +185,7 @@ def test_a_reset_board_is_an_error() -> None:
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"?"), *recovered(on)]
     script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
-    with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
+    with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         run(script, b"abc", on=on)
 
 
@@ -212,7 +212,7 @@ def test_a_board_that_is_at_its_digest_without_end_is_given_up(monkeypatch: pyte
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), Send(end(verify=True))]
     script += [Answer(b"." * 150 + b"D" + crc32(b"abc") + b"\x04\x04>"), *recovered(on)]
     script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
-    with pytest.raises(ProtocolError, match="/x: the board was reset in the middle of it"):
+    with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         run(script, b"abc", on=on)
 
 
@@ -271,7 +271,7 @@ def test_resuming_begins_where_the_part_ends() -> None:
 
 def test_no_routine_grows_beyond_a_small_heap() -> None:
     """Its source has to fit a heap of some 20 KB beside what it compiles to."""
-    installed = request(RawRepl(True), BOARD, ["sum", "put"], "put", (), fresh=True)
+    installed = call_code(RawRepl(True), BOARD, ["sum", "put"], "put", (), fresh=True)
     assert len(installed) < 2100
 
 

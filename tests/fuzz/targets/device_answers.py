@@ -25,7 +25,7 @@ def run(data: bytes) -> None:
             assert str(error)
     else:
         try:
-            answers.value(said.decode("utf-8", "replace"))
+            answers.literal(said.decode("utf-8", "replace"))
         except ValueError:
             return
 

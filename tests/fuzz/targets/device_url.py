@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastflight.errors import RequestError
-from fastflight.transport.url import parse_url, shown
+from fastflight.transport.url import parse_url, public_url
 from tests.fuzz.material import Material
 from tests.fuzz.target import Target
 
@@ -15,7 +15,7 @@ def run(data: bytes) -> None:
     except RequestError as error:
         assert str(error)
     else:
-        assert address.url == shown(url)
+        assert address.url == public_url(url)
 
 
 TARGET = Target(
