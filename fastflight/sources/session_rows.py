@@ -294,7 +294,7 @@ class SessionRows:
         self._rows += batch.num_rows
         note: dict[str, Any] = {} if gap is None else {"gap": gap.told()}
         if self._board_time is not None:
-            note |= self._board_time.told()
+            note |= self._board_time.take_note()
         if note:
             return [Noted(batch, note)]
         return [batch] if batch.num_rows else []

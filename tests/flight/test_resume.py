@@ -114,8 +114,8 @@ def test_a_client_that_is_gone_leaves_what_it_had_stored(board: Board, mode: str
     ("changed", "start", "says"),
     [
         ({}, HALF - 1, f"Go on at {HALF}, where the part on the device ends, or begin at 0"),
-        ({"sha256": None}, HALF, "nothing says what the whole file has to be"),
-        ({"sha256": "0" * 64}, 0, "what came is not what was announced"),
+        ({"sha256": None}, HALF, "a resumed write needs the sha256 of the whole file"),
+        ({"sha256": "0" * 64}, 0, "the content does not have the announced sha256"),
     ],
 )
 def test_a_write_that_cannot_go_on_is_refused(
