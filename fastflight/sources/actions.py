@@ -38,7 +38,7 @@ class OnPath(OnDevice):
 
 
 class Hash(OnPath):
-    """`limit`: hash only this many bytes from the start. `recursive`: hash every file below a folder, one result each."""
+    """`limit`: hash only the first bytes of a file. `recursive`: hash every file below a folder, one result each."""
 
     limit: Annotated[int | None, Field(ge=0, le=MAX_OFFSET)] = None
     recursive: bool = False

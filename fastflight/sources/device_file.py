@@ -222,7 +222,7 @@ class DeviceFiles:
     def _list_all(
         self, devices: Sequence[Device]
     ) -> Iterator[tuple[Device, Sequence[FileEntry], Mapping[str, Any] | None]]:
-        """List `devices` in parallel, within `LISTING_TOTAL_SECONDS`; yield each one's entries and its note, in order."""
+        """List `devices` in parallel, within `LISTING_TOTAL_SECONDS`. Yield entries and note of each, in order."""
         lease_deadline = time.monotonic() + LISTING_LEASE_SECONDS
         pool = concurrent.futures.ThreadPoolExecutor(LISTING_THREADS, "listing")
         try:
