@@ -39,7 +39,7 @@ def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytes
         for seq in range(100):
             log.append(log_batch([Chunk(seq, seq * 1000, "rx", b"tiny")], {})).result()
         tidying = Tidying(store)
-        monkeypatch.setattr(tidying, "_over", Resting())
+        monkeypatch.setattr(tidying, "_closing", Resting())
         working = threading.Thread(target=tidying.tidy)
         working.start()
         resting.wait()
@@ -70,8 +70,8 @@ def test_compacting_rests_by_its_own_work_and_less_the_more_there_is(
 
     tidying = Tidying(cast("Store", Waiting()))
     tidying.close()
-    monkeypatch.setattr(tidying, "_over", Resting())
-    monkeypatch.setattr(tidying, "_rested", 0.0)
+    monkeypatch.setattr(tidying, "_closing", Resting())
+    monkeypatch.setattr(tidying, "_rested_at", 0.0)
     monkeypatch.setattr("time.thread_time", lambda: worked)
     for _ in range(1000):  # however long it waits for its turn
         tidying._rest()
