@@ -184,7 +184,7 @@ def _rename(session: Session, body: Rename) -> Result:
 
 def _hash(session: Session, body: Hash) -> Sequence[Result]:
     if body.recursive and body.limit is not None:
-        raise RequestError("a limit is for one file", where="limit", hint="Leave it or recursive out")
+        raise RequestError("it cannot be combined with recursive", where="limit", hint="Leave one of them out")
     if body.recursive:
         hashed = [asdict(each) for each in session.hashes(body.path) if not is_leftover(each.path)]
     else:

@@ -309,7 +309,7 @@ def read_layout(request: DeviceFile) -> Layout:
     layout = _layout(request)
     if request.resume or request.sha256:
         key = "resume" if request.resume else "sha256"
-        raise RequestError("only a write takes this", where=key, hint="To go on reading, give the offset")
+        raise RequestError("only a write takes this", where=key, hint="To continue a read, give the offset")
     if (request.offset or request.limit is not None) and layout.format != "raw":
         raise RequestError(
             f"{layout.format} is read from its beginning to its end",
@@ -326,7 +326,7 @@ def content_of(request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge)
     """
     layout = _layout(request)
     if request.offset:
-        raise RequestError("only reading begins at an offset", where="offset", hint="Rows say their own offset")
+        raise RequestError("only reading begins at an offset", where="offset", hint="Each row has its own offset")
     if request.limit is not None or request.describe is not None:
         raise RequestError("only reading takes this", where="describe" if request.describe else "limit")
     if request.resume and layout.format != "raw":

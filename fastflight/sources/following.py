@@ -33,7 +33,9 @@ class Following:
 
     def __init__(self, device: Device, request: DeviceSession, clock: Callable[[], float] = time.monotonic) -> None:
         if request.since_seq is not None and request.since_seconds is not None:
-            raise RequestError("it begins in one place", where="since_seconds", hint="Leave it or since_seq out")
+            raise RequestError(
+                "it cannot be combined with since_seq", where="since_seconds", hint="Leave one of them out"
+            )
         self.rows = SessionRows(request, clock)
         self.ended = ""
         self._device = device

@@ -209,7 +209,7 @@ class _ChunkRows:
     def __init__(self, request: Recording) -> None:
         if request.schema_ is not None:
             raise RequestError(
-                "bytes has the columns that it has", where="schema", hint="Leave it out, or ask for jsonl or csv"
+                "the columns of bytes are fixed", where="schema", hint="Leave it out, or ask for jsonl or csv"
             )
         if request.ticks is not None:
             raise RequestError("bytes has no column of ticks", where="ticks", hint="Ask for jsonl or csv")

@@ -128,16 +128,16 @@ class RecordingSource:
 
 
 def range_of(request: Recording) -> Range:
-    """Return the range of the log that a request asks for. `RequestError` if it ends before it begins."""
+    """Return the range of the log that a request asks for. `RequestError` for keys that contradict each other."""
     if request.since_seconds is not None and request.from_time is not None:
-        raise RequestError("it begins at one time", where="since_seconds", hint="Leave it or from_time out")
+        raise RequestError("it cannot be combined with from_time", where="since_seconds", hint="Leave one of them out")
     start = request.from_time
     if request.since_seconds is not None:
         start = datetime.fromtimestamp(time.time() - request.since_seconds, UTC)
     if start is not None and request.to_time is not None and request.to_time < start:
-        raise RequestError("it ends before it begins", where="to_time", hint="Give a time after from_time")
+        raise RequestError("the range ends before it begins", where="to_time", hint="Give a time after from_time")
     if request.from_seq is not None and request.to_seq is not None and request.to_seq < request.from_seq:
-        raise RequestError("it ends before it begins", where="to_seq", hint="Give a number from from_seq on")
+        raise RequestError("the range ends before it begins", where="to_seq", hint="Give a number from from_seq on")
     return Range(request.from_seq, request.to_seq, microseconds(start), microseconds(request.to_time))
 
 

@@ -348,12 +348,14 @@ def parser_of(request: DeviceSession) -> LineParser | None:
     """Return the parser of the request's format; None for `bytes` and `lines`. `RequestError` for a wrong `schema`."""
     if request.requests and request.format != "bytes":
         raise RequestError(
-            f"{request.format} has lines of the board only", where="requests", hint="Leave it out, or ask for bytes"
+            f"{request.format} cannot include the traffic of requests",
+            where="requests",
+            hint="Leave it out, or ask for bytes",
         )
     if request.format == "bytes" or request.format == "lines":
         if request.schema_ is not None:
             raise RequestError(
-                f"{request.format} has the columns that it has",
+                f"the columns of {request.format} are fixed",
                 where="schema",
                 hint="Leave it out, or ask for jsonl or csv",
             )

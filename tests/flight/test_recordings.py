@@ -165,13 +165,16 @@ def test_it_is_listed_with_its_rows(told: Board) -> None:
     ("keys", "says"),
     [
         ({"name": "dmeo"}, "Did you mean 'demo'"),
-        ({"from_seq": 5, "to_seq": 4}, "to_seq: it ends before it begins"),
-        ({"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-01T00:00:00Z"}, "to_time: it ends before"),
-        ({"from_time": "2026-01-02T00:00:00Z", "since_seconds": 1}, "since_seconds: it begins at one time"),
+        ({"from_seq": 5, "to_seq": 4}, "to_seq: the range ends before it begins"),
+        ({"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-01T00:00:00Z"}, "to_time: the range ends before"),
+        (
+            {"from_time": "2026-01-02T00:00:00Z", "since_seconds": 1},
+            "since_seconds: it cannot be combined with from_time",
+        ),
         ({"from_time": "2026-01-02T00:00:00"}, "from_time"),
         ({"from_time": "yesterday"}, "from_time"),
         ({"format": "csv"}, "csv needs a schema"),
-        ({"schema": {"a": "int64"}}, "bytes has the columns that it has"),
+        ({"schema": {"a": "int64"}}, "the columns of bytes are fixed"),
         ({"form": "csv"}, "Did you mean 'format'"),
     ],
 )

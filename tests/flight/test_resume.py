@@ -201,7 +201,7 @@ def test_digests_of_a_part_and_of_a_tree(board: Board) -> None:
     assert board.act("file.hash", device="demo", path="/data", recursive=True) == [
         {"path": "/data/a.bin", "size": 3, "algorithm": "sha256", "digest": sha256(b"abc")}
     ]
-    with pytest.raises(pa.ArrowInvalid, match="limit: a limit is for one file"):
+    with pytest.raises(pa.ArrowInvalid, match="limit: it cannot be combined with recursive"):
         board.act("file.hash", **of, limit=2, recursive=True)
     with pytest.raises(pa.ArrowInvalid, match="limit"):
         board.act("file.hash", **of, limit=-1)
