@@ -1,7 +1,7 @@
 """Joins small batches and splits large ones, without making rows wait for long.
 
-A `Batcher` has no clock: the caller passes the time, in seconds of any monotonic clock. The caller must call `due(now)`
-while no batches come, and `flush()` at the end.
+A `Batcher` has no clock: the caller passes the time, in seconds of any monotonic clock. While no batches come, the
+caller must call `add([], now)` or `due(now)` now and then, and at the end `flush()`.
 """
 
 from __future__ import annotations
