@@ -1,4 +1,8 @@
-"""What the server offers: files, listings, code and traffic of devices, live and kept, and the benchmark table."""
+"""The data sources of the server: device files, folder listings, code output, live traffic, recordings, a test table.
+
+Each module implements one request type as a `service.source.Source`. `device_sources` and `recording_source` build
+these for the catalog; `device_actions` and `recording_actions` build the matching table of actions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from fastflight.sources.device_listing import DeviceListings
 from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
 from fastflight.sources.fleet_file import FleetFiles
-from fastflight.sources.listed import Listed
+from fastflight.sources.listed import ListingCache
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recording_actions import recording_actions
 from fastflight.sources.recordings import NoRecordings, Recordings
@@ -33,16 +37,16 @@ __all__ = [
 
 
 def device_sources(inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> list[Source[Any]]:
-    """The sources of all that can be asked of the devices of `inventory`.
+    """Return the sources of all request types that read or write the devices of `inventory`.
 
-    An exchange that has sent nothing for `idle_seconds` loses its device to who asks for it.
+    An exchange that has sent nothing for `idle_seconds` loses its device as soon as another request asks for it.
     """
     files = DeviceFiles(inventory).source()
     assert files.requests is not None
-    listed = Listed(inventory.names, files.requests)
-    fleet = FleetFiles(files, inventory.names, lambda name: inventory.device(name).shard, listed.lately)
+    listings = ListingCache(inventory.names, files.requests)
+    fleet = FleetFiles(files, inventory.names, lambda name: inventory.device(name).shard, listings.recent)
     return [
-        replace(files, requests=listed.now),
+        replace(files, requests=listings.refresh),
         fleet.source(),
         DeviceTrees(inventory).source(),
         DeviceListings(inventory).source(),
@@ -52,5 +56,5 @@ def device_sources(inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> 
 
 
 def recording_source(recordings: Recordings | DefaultRecordings | None) -> Source[Recording]:
-    """The source of what is kept; of nothing, for a server that keeps nothing."""
+    """Return the source of `recording` requests. With None it lists nothing and refuses every name."""
     return RecordingSource(recordings or NoRecordings()).source()

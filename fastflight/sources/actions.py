@@ -1,4 +1,7 @@
-"""The actions on devices and their files. They run in the thread that asks; each has the device for its own length."""
+"""The actions on devices and their files.
+
+An action runs in the thread of the caller and holds a lease of the device until it returns.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from fastflight.access.identity import Identity
 from fastflight.device import Inventory, Session
 from fastflight.errors import DeviceError, RequestError
 from fastflight.service.requests import MAX_CODE_CHARACTERS, MAX_OFFSET, DeviceName, DevicePath, Verb
-from fastflight.sources.device_tree import left_behind
+from fastflight.sources.device_tree import is_leftover
 from fastflight.transport.url import scheme_of
 
 Result = Mapping[str, Any]
@@ -22,7 +25,7 @@ B = TypeVar("B", bound="OnDevice")
 
 
 class OnDevice(Body):
-    """`interrupt`: stop the program that runs on the device, rather than answer that it is busy."""
+    """`interrupt`: stop the program that runs on the device, instead of answering that the device is busy."""
 
     device: DeviceName
     interrupt: bool = False
@@ -35,33 +38,33 @@ class OnPath(OnDevice):
 
 
 class Hash(OnPath):
-    """`limit`: of the first bytes only. `recursive`: of every file below a folder, one result for each."""
+    """`limit`: hash only the first bytes of a file. `recursive`: hash every file below a folder, one result each."""
 
     limit: Annotated[int | None, Field(ge=0, le=MAX_OFFSET)] = None
     recursive: bool = False
 
 
 class Rename(OnPath):
-    """`to`: the new path; a file that has it is replaced."""
+    """`to`: the new path; a file at that path is replaced."""
 
     to: DevicePath
 
 
 class Execute(OnDevice):
-    """`timeout`: seconds of silence after which the code is taken to hang."""
+    """`timeout`: seconds without output after which the code counts as hung."""
 
     code: Annotated[str, Field(max_length=MAX_CODE_CHARACTERS)]
     timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
 
 
 class Reset(OnDevice):
-    """`soft` restarts the interpreter and runs `main.py`, `hard` restarts the board. Either stops what runs there."""
+    """`soft` restarts the interpreter and runs `main.py`, `hard` restarts the board. Both stop the running program."""
 
     kind: Literal["soft", "hard"] = "soft"
 
 
 def device_actions(inventory: Inventory) -> list[Action]:
-    """The table's entries for the devices of `inventory`."""
+    """Return the actions on the devices of `inventory`."""
 
     def on_session(work: Callable[[Session, B], Sequence[Result]], name: str) -> Callable[[B], Iterable[Result]]:
         def run(body: B) -> Iterable[Result]:
@@ -71,36 +74,48 @@ def device_actions(inventory: Inventory) -> list[Action]:
 
         return run
 
-    def several(
+    def multi_result(
         name: str, verb: Verb, description: str, body: type[B], work: Callable[[Session, B], Sequence[Result]]
     ) -> Action:
         return Action(name, description, body, on_session(work, f"a {name} action"), verb=verb)
 
-    def entry(name: str, verb: Verb, description: str, body: type[B], work: Callable[[Session, B], Result]) -> Action:
-        return several(name, verb, description, body, lambda session, given: [work(session, given)])
+    def single_result(
+        name: str, verb: Verb, description: str, body: type[B], work: Callable[[Session, B], Result]
+    ) -> Action:
+        return multi_result(name, verb, description, body, lambda session, request: [work(session, request)])
 
     read, write, exec_ = Verb.READ, Verb.WRITE, Verb.EXEC
 
     return [
         Action(
             "devices",
-            "All devices: name, url, whether the line is open, who has it, whether it is recorded, what is wrong, and "
-            "when it last said something by itself (last_data, ms since 1970).",
+            "All devices: name, url, whether the line is open, holder, recording state, trouble, and when the device "
+            "last sent data outside of requests (last_data, ms since 1970).",
             EmptyBody,
             partial(_devices, inventory),
             verb=None,
-            shown=_seen,
+            shown=_visible_part,
         ),
-        entry("device.info", read, "What the board says of itself.", OnDevice, _info),
-        entry(
-            "device.exec", exec_, "Run code to its end; its output, and its traceback if it raised.", Execute, _execute
+        single_result("device.info", read, "What the board reports about itself.", OnDevice, _info),
+        single_result(
+            "device.exec",
+            exec_,
+            "Run code to its end; returns its output, and the traceback if it raised.",
+            Execute,
+            _execute,
         ),
-        entry("device.reset", exec_, "Restart the interpreter (soft) or the board (hard).", Reset, _reset),
-        entry("file.stat", read, "One file or folder: path, kind, size, modified.", OnPath, _stat),
-        entry("file.mkdir", write, "Make a folder.", OnPath, _mkdir),
-        entry("file.remove", write, "Remove a file or an empty folder.", OnPath, _remove),
-        entry("file.rename", write, "Give a file or folder another path.", Rename, _rename),
-        several("file.hash", read, "The digest of a file, or of each below a folder, taken on the board.", Hash, _hash),
+        single_result("device.reset", exec_, "Restart the interpreter (soft) or the board (hard).", Reset, _reset),
+        single_result("file.stat", read, "One file or folder: path, kind, size, modified.", OnPath, _stat),
+        single_result("file.mkdir", write, "Make a folder.", OnPath, _mkdir),
+        single_result("file.remove", write, "Remove a file or an empty folder.", OnPath, _remove),
+        single_result("file.rename", write, "Rename or move a file or folder.", Rename, _rename),
+        multi_result(
+            "file.hash",
+            read,
+            "The digest of a file, or of each file below a folder, computed on the board.",
+            Hash,
+            _hash,
+        ),
     ]
 
 
@@ -117,8 +132,12 @@ def _devices(inventory: Inventory, _: EmptyBody) -> Iterable[Result]:
         }
 
 
-def _seen(identity: Identity, result: Result) -> Result | None:
-    """A device as `identity` sees it. Its address, or the command that it is started by, is for administrators."""
+def _visible_part(identity: Identity, result: Result) -> Result | None:
+    """Return what `identity` may see of a device; None hides it.
+
+    The full URL, which may hold an address or a command line, is for administrators of the device. `last_data` is for
+    callers that may read its sessions.
+    """
     name = result["name"]
     if not identity.may(Verb.SESSION, name):
         result = {**result, "last_data": None}
@@ -165,15 +184,15 @@ def _rename(session: Session, body: Rename) -> Result:
 
 def _hash(session: Session, body: Hash) -> Sequence[Result]:
     if body.recursive and body.limit is not None:
-        raise RequestError("a limit is for one file", where="limit", hint="Leave it or recursive out")
+        raise RequestError("it cannot be combined with recursive", where="limit", hint="Leave one of them out")
     if body.recursive:
-        hashed = [asdict(each) for each in session.hashes(body.path) if not left_behind(each.path)]
+        hashed = [asdict(each) for each in session.hashes(body.path) if not is_leftover(each.path)]
     else:
         algorithm, digest = session.hash(body.path, limit=body.limit)
         hashed = [{"path": body.path, "algorithm": algorithm, "digest": digest}]
     if not all(each["algorithm"] for each in hashed):
         raise DeviceError(
-            "this board can take no hash", where=body.path, hint="Read the file: its summary holds the sha256"
+            "this board cannot compute hashes", where=body.path, hint="Read the file: its summary holds the sha256"
         )
     return hashed
 

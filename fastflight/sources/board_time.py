@@ -1,26 +1,30 @@
-"""When a board did what a line tells of, by its own clock. No I/O.
+"""Converts the ticks of a board into times of the host's clock. No I/O.
 
-A line carries the board's ticks and comes with the time at which it was received. Ticks tell intervals well, and no
-time of day; the receive time tells that, late by a delay that differs from line to line. `BoardTime` is given both,
-line by line, and gives the time of the ticks by the host's clock.
+Each text line of a board carries the board's tick count, and the host notes the time at which it received the line.
+Ticks measure intervals well but carry no time of day. The receive time does, but it is late by a delay that differs
+from line to line. `BoardTime.feed` takes both values line by line and returns the host time at which the ticks were
+read, in microseconds since 1970.
 
-*How.* The delay is never negative, so receive time less ticks is at or above the offset between the two clocks, and is
-nearest to it where the delay was least. The clocks differ in rate by at most `drift_ppm`, so each line bounds the
-offset at every other: by its own, and the drift in between. The least of these bounds over the last `window_seconds` is
-what is used. A board time is therefore never later than the receive time, never goes back within an alignment, and lies
+*Method.* The offset is host time minus board time. The delay is never negative, so receive time minus ticks is at or
+above the true offset, and closest to it for the line with the smallest delay. The clocks differ in rate by at most
+`drift_ppm`, so each line gives an upper bound of the offset at every other line: its own offset plus the drift in
+between. The smallest of these bounds over the last `window_seconds` is used. A board time is therefore never later than
+the receive time and never goes back within an alignment. It lies
 
-* at most `late_us` before the true time (the ticks' unit: a counter says when it turned, and what is lost to rounding);
-* at most `error_us`, plus the least delay that any line of the window had, after it.
+* at most `late_us` before the true time: one unit of the ticks (a counter shows when it changed) plus rounding;
+* at most `error_us`, plus the smallest delay of any line in the window, after the true time.
 
-`error_us` is what the drift can do to the lines of one window, and is known beforehand: twice `drift_ppm` of it. The
-least delay cannot be seen from here: a board that sends each line 50 ms late looks like one whose clock is 50 ms slow.
+`error_us` is the most that the drift can change within one window, twice `drift_ppm` of the window, and is known in
+advance. The smallest delay cannot be measured here: a board that sends every line 50 ms late looks like a board whose
+clock is 50 ms slow.
 
-*Alignments.* Ticks that count modulo `period` are unwrapped by the time that has passed, which may be many periods.
-Where they cannot be carried on, a new alignment begins with nothing but the line at hand, whose board time is the time
-at which it was received: when they went back, when the line came over a second later or sooner than the clocks allow
-(the board was reset, the line stalled, a clock was set), after a gap, after the line was lost. A reset is thus missed
-only of a board that had run for less than that second, or for whole periods to within it; times may then be wrong by as
-much until the window has passed.
+*Alignments.* Ticks that count modulo `period` are unwrapped with the host time that has passed, which may be many
+periods. An alignment is a run of lines whose ticks continue each other. A new one begins when the ticks go back, when a
+line comes more than a second later or earlier than the clocks allow (the board was reset, the line stalled, a clock was
+set), after a gap in the traffic, or after the connection was lost. It starts without knowledge of earlier lines: the
+board time of its first line is the receive time. A reset is not detected if the board had run for less than that
+second, or for a whole number of periods give or take that second. Times may then be wrong by as much, until the window
+has passed.
 """
 
 from __future__ import annotations
@@ -33,14 +37,14 @@ from fastflight.service.requests import Ticks
 
 UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 MILLION = 1_000_000
-# Beyond what the clocks allow, a line that is so late or so early has another reason. A reset is a jump by as long as
-# the board had run, which is longer where anybody looks; a line that is read at all seldom stalls for longer.
+# A deviation larger than this, beyond what the clocks allow, begins a new alignment. A reset is a jump by as long as
+# the board had run, in practice longer than this; a line that is being read seldom stalls for longer.
 JUMP_NS = 1_000_000_000
-# A window forgets in steps: what it keeps does not grow with the lines in it.
+# The window is kept in this many steps, and drops whole steps: its memory does not grow with the number of lines.
 STEPS = 32
-# Alignments that are listed in one note, and in the summary; all are counted. A board that prints nonsense begins one
-# with each line.
-MAX_TOLD = 20
+# Alignments listed in one note, and in the summary; all are counted. A board that prints nonsense begins one with each
+# line.
+MAX_LISTED = 20
 
 WENT_BACK = "the ticks went back"
 BEHIND = "the ticks fell behind the clock by over a second"
@@ -49,7 +53,7 @@ SET_BACK = "the server's clock was set back"
 
 
 class Alignment(NamedTuple):
-    """Where the ticks could not be carried on: the line's chunk, and why."""
+    """The start of a new alignment: the chunk number of its first line, and why the ticks did not continue."""
 
     seq: int
     reason: str
@@ -62,6 +66,7 @@ class BoardTime:
         self._ticks = ticks
         self._unit = UNIT_NS[ticks.unit]
         self._window = _OffsetWindow(round(ticks.window_seconds * 1e9), ticks.drift_ppm)
+        # Receive time (ns), ticks and board time (ns since the alignment began) of the last line.
         self._last: tuple[int, int, int] | None = None
         self._reason = ""
         self._alignments = 0
@@ -71,57 +76,64 @@ class BoardTime:
         self._corrected = 0
 
     def restart(self, reason: str) -> None:
-        """The board's clock may be another one from the next line on."""
+        """Begin a new alignment with the next line: its ticks may not continue those before."""
         if self._last is not None:
             self._last, self._reason = None, reason
 
     def feed(self, seq: int, time_ns: int, value: int) -> int:
-        """The time of ticks `value`, in microseconds since 1970, on a line of chunk `seq` received at `time_ns`."""
+        """Return the time of ticks `value` in microseconds since 1970.
+
+        The line that holds them began in chunk `seq`, and was received at `time_ns`.
+        """
         if self._last is not None:
-            self._carry_on(time_ns, value)
+            self._check_continuity(time_ns, value)
         if self._last is None:
             self._begin(seq, time_ns, value)
-        _, _, board_ns = self._last = time_ns, value, self._carried(time_ns, value)
+        _, _, board_ns = self._last = time_ns, value, self._unwrapped(time_ns, value)
         lower, upper = self._window.add(board_ns, time_ns - board_ns)
         self._error = max(self._error, upper - lower)
         return (board_ns + upper) // 1000
 
-    def told(self) -> Mapping[str, Any]:
-        """The alignments that began since this was asked last, but for the first of all; empty for none."""
+    def take_note(self) -> Mapping[str, Any]:
+        """Return the alignments that began since the last call, as metadata; empty if none did.
+
+        The very first alignment is not reported.
+        """
         new, self._new = self._new, []
         return {"alignments": [each._asdict() for each in new]} if new else {}
 
     def metadata(self) -> Mapping[str, Any]:
-        """What holds for every board time, for the schema."""
+        """Return the bounds that hold for every board time, for the schema's metadata."""
         return {
             **self._ticks.model_dump(mode="json"),
-            "error_us": self._microseconds(2 * self._window.width_ns) + self._microseconds(self._unit) + 1,
-            "late_us": -(-self._unit // 1000) + self._microseconds(self._unit) + 1,
+            "error_us": self._drift_us(2 * self._window.width_ns) + self._drift_us(self._unit) + 1,
+            "late_us": -(-self._unit // 1000) + self._drift_us(self._unit) + 1,
             "meaning": "when the ticks were read, by the server's clock: no more than late_us too early, and no more "
             "than error_us and the least delay of any line in the window too late",
             "unseen": "a delay that every line has",
         }
 
     def summary(self) -> Mapping[str, Any]:
-        """What came of it.
+        """Return what the lines showed, for the trailer.
 
-        `error_us`: of the lines that there were, at most as much as the metadata says. `corrected_us`: a line came so
-        much sooner than those before it allow, which were at least so late. `drift_ppm`: how fast the board's clock
-        falls behind, in the last alignment; None before it is longer than its window.
+        `alignments` counts them; `begun` lists the first `MAX_LISTED` after the very first. `error_us` is the bound for
+        the lines that came, at most the one of the metadata. `corrected_us` is the most by which a line came earlier
+        than the lines before it allow; those were at least that late. `drift_ppm` is how fast the board's clock falls
+        behind in the last alignment; None until that is longer than its window.
         """
         return {
             "alignments": self._alignments,
             "begun": [each._asdict() for each in self._listed],
-            "error_us": -(-self._error // 1000) + self._microseconds(self._unit),
+            "error_us": -(-self._error // 1000) + self._drift_us(self._unit),
             "corrected_us": self._corrected // 1000,
             "drift_ppm": self._window.drift(),
         }
 
-    def _carry_on(self, time_ns: int, value: int) -> None:
-        """See whether the ticks can be carried on to this line; `restart` if not."""
+    def _check_continuity(self, time_ns: int, value: int) -> None:
+        """Call `restart` unless the ticks of this line continue those before."""
         assert self._last is not None
         last_ns, _, last_board_ns = self._last
-        board_ns = self._carried(time_ns, value)
+        board_ns = self._unwrapped(time_ns, value)
         lower, upper = self._window.bounds(board_ns)
         offset = time_ns - board_ns
         if time_ns < last_ns:
@@ -135,34 +147,34 @@ class BoardTime:
         else:
             self._corrected = max(self._corrected, lower - offset)
 
-    def _carried(self, time_ns: int, value: int) -> int:
-        """Nanoseconds of the board since the alignment began."""
+    def _unwrapped(self, time_ns: int, value: int) -> int:
+        """Return the nanoseconds of the board's clock since the alignment began."""
         assert self._last is not None
         last_ns, last, board_ns = self._last
-        gone = value - last
+        elapsed = value - last
         if period := self._ticks.period:
-            gone %= period
-            # As many periods more, or one less, as come nearest to what has passed here.
-            passed = (time_ns - last_ns) // self._unit
-            gone += (2 * (passed - gone) + period) // (2 * period) * period
-        return board_ns + gone * self._unit
+            elapsed %= period
+            # Add the number of whole periods, possibly -1, that comes nearest to the host time that has passed.
+            host_elapsed = (time_ns - last_ns) // self._unit
+            elapsed += (2 * (host_elapsed - elapsed) + period) // (2 * period) * period
+        return board_ns + elapsed * self._unit
 
     def _begin(self, seq: int, time_ns: int, value: int) -> None:
         self._last = time_ns, value, 0
         self._window.clear()
         self._alignments += 1
         if self._alignments > 1:
-            for kept in (self._new, self._listed):
-                if len(kept) < MAX_TOLD:
-                    kept.append(Alignment(seq, self._reason))
+            for alignments in (self._new, self._listed):
+                if len(alignments) < MAX_LISTED:
+                    alignments.append(Alignment(seq, self._reason))
 
-    def _microseconds(self, span_ns: int) -> int:
-        """What the drift makes of a time, rounded up."""
+    def _drift_us(self, span_ns: int) -> int:
+        """Return how far the clocks can drift apart in `span_ns`, in microseconds, rounded up."""
         return -(-span_ns * self._ticks.drift_ppm // (MILLION * 1000))
 
 
 class _Step:
-    """Lines from `start` on: the least of what bounds the offset from above and below, and the lowest line."""
+    """Lines from board time `start` on: the least terms of the two bounds, and the line with the lowest offset."""
 
     __slots__ = ("least", "lowest", "most", "start")
 
@@ -174,11 +186,12 @@ class _Step:
 
 
 class _OffsetWindow:
-    """Bounds of the offset by the lines of the last `width_ns` of the board's clock, in exact integers.
+    """Bounds the offset with the lines of the last `width_ns` of the board's clock, in exact integers.
 
-    A line at `board_ns` with offset `o` allows at most `o + drift * distance` elsewhere, and if it came without delay,
-    at least `o - drift * distance`. With the distance to a later line written out, the least over all lines needs one
-    number each, which is a million times nanoseconds here.
+    A line at `board_ns` with offset `o` bounds the offset at a distance: at most `o + drift * distance`, and at least
+    `o - drift * distance` if the line had no delay. For a later line at `t` the distance is `t - board_ns`, so the
+    part that does not depend on `t` is one number per line and bound, and only the minimum of each is kept. These
+    numbers are in nanoseconds times a million, because the drift is in parts per million.
     """
 
     def __init__(self, width_ns: int, drift_ppm: int) -> None:
@@ -194,12 +207,15 @@ class _OffsetWindow:
         self._first = None
 
     def bounds(self, board_ns: int) -> tuple[int, int]:
-        """The least that the offset can be at a line like this if one of the window had no delay, and the most."""
+        """Return the least and the most that the offset can be at `board_ns`.
+
+        The least holds if at least one line in the window had no delay.
+        """
         drift = self._drift * board_ns
         return (self._most - drift) // MILLION, -(-(self._least + drift) // MILLION)
 
     def add(self, board_ns: int, offset: int) -> tuple[int, int]:
-        """Take a line; give the `bounds` at it."""
+        """Add a line; return the `bounds` at its time."""
         least = offset * MILLION - self._drift * board_ns
         most = offset * MILLION + self._drift * board_ns
         steps = self._steps
@@ -225,8 +241,9 @@ class _OffsetWindow:
         return self.bounds(board_ns)
 
     def drift(self) -> float | None:
-        """From the lowest line of the first window to that of the last."""
+        """Return the drift in ppm between the lowest lines of the first and the last window; None if too close."""
         if self._first is None or not self._steps:
             return None
-        (then, since), (now, until) = self._first, min(step.lowest for step in self._steps)
-        return round((now - then) * MILLION / (until - since), 1) if until - since >= self.width_ns else None
+        (first_offset, first_ns), (last_offset, last_ns) = self._first, min(step.lowest for step in self._steps)
+        span = last_ns - first_ns
+        return round((last_offset - first_offset) * MILLION / span, 1) if span >= self.width_ns else None

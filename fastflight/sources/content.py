@@ -1,7 +1,8 @@
-"""The bytes of a file from the batches of a stream.
+"""Encodes the batches of a write as the bytes of one file.
 
-A piece is asked for when the one before is stored, and a batch acknowledged when its pieces are. The first batch is
-looked at before anything is written: its offset says where in the file it belongs.
+The device's upload pulls the pieces: it asks for the next piece once the one before is stored, so a batch is
+acknowledged when all its pieces are stored. The first batch is read before anything is written, because its offset says
+where in the file it belongs.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from fastflight.service.source import Acknowledge, PartialUpload, Progress, Summ
 from fastflight.tables import Layout, open_writer
 
 TEXT = ("csv", "jsonl")
-# Values that become text at once, in some tens of milliseconds: an event loop does nothing else meanwhile. A batch may
-# hold millions, and where they are nulls or flags they take a hundred times the room as text.
+# Values converted to text in one step. That takes some tens of milliseconds, during which the event loop is blocked. A
+# batch may hold millions of values, and nulls or flags take a hundred times their memory as text.
 TEXT_VALUES = 16 * 1024
-# What a thread has stored between two looks whether it is still wanted: six seconds of a line at 115200 baud.
-LOOK_BYTES = 64 * 1024
+# Bytes that a thread stores between two checks for cancellation: six seconds of a line at 115200 baud.
+CHECK_BYTES = 64 * 1024
 
 
 class FileContent:
-    """One file on its way to a device: `keep` if it may be resumed, then `start`, then `pieces` or `apieces`.
+    """The content of one file that is written to a device.
 
-    With `sha256`, the content ends in a `DataError` unless it has that digest.
+    Call `announce_part` if the request may resume an earlier write, then `start`, then use up `pieces` or `apieces`,
+    then call `summary`. With `sha256`, the pieces end in a `DataError` unless the content has that digest.
     """
 
     def __init__(self, layout: Layout, schema: pa.Schema, acknowledge: Acknowledge, sha256: str | None) -> None:
@@ -37,7 +39,7 @@ class FileContent:
         self._schema = schema
         self._acknowledge = acknowledge
         self._sha256 = sha256
-        # Made at once: a schema that the format cannot hold is refused before the device is touched.
+        # Created here, so that a schema that the format cannot hold is refused before the device is touched.
         self._writer = open_writer(layout, schema)
         self._part: PartialWrite | None = None
         self._first: list[pa.RecordBatch] = []
@@ -46,13 +48,16 @@ class FileContent:
         self._bytes = 0
         self.resumption: Resumption | None = None
 
-    def keep(self, part: PartialWrite | None) -> None:
-        """Tell the client what an earlier write left."""
+    def announce_part(self, part: PartialWrite | None) -> None:
+        """Tell the client how much of the file an earlier write has left on the device."""
         self._part = part
         self._acknowledge(PartialUpload() if part is None else PartialUpload(part.size, part.algorithm, part.digest))
 
     def start(self, first: pa.RecordBatch | None) -> None:
-        """Take the first batch. From then on `resumption` says whether its bytes follow those that were kept."""
+        """Take the first batch, and set `resumption` if its rows continue the part on the device.
+
+        `DataError` if the offset is not the end of the part, or if the request lacks the `sha256` of the whole file.
+        """
         if first is not None:
             self._first.append(first)
         if first is None or self._part is None or not (offset := _offset(first)):
@@ -65,14 +70,16 @@ class FileContent:
             )
         if self._sha256 is None:
             raise DataError(
-                "nothing says what the whole file has to be", where="sha256", hint="Give the sha256 of all of it"
+                "a resumed write needs the sha256 of the whole file",
+                where="sha256",
+                hint="Give the sha256 of all of it",
             )
         self.resumption = Resumption(self._part, self._sha256)
         self._bytes = offset
         self._writer = open_writer(replace(self._layout, offset=offset), self._schema)
 
     def pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-        """Header, batches and end, each as bytes."""
+        """Yield the header, the batches and the end of the file as bytes."""
         yield self._counted(self._writer.begin())
         for batch in chain(self._first, batches):
             for portion in self._portions(batch):
@@ -96,11 +103,11 @@ class FileContent:
         self._check()
 
     def summary(self, written: WrittenFile) -> Summary:
-        """The last acknowledgement."""
+        """Return the content of the last acknowledgement."""
         return {"rows": self._rows, "bytes": written.bytes, "sha256": written.sha256, "verified": written.verified}
 
     def _portions(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What becomes bytes at once."""
+        """Cut a batch into slices that are encoded in one step each."""
         rows = batch.num_rows
         step = max(TEXT_VALUES // max(batch.num_columns, 1), 1) if self._layout.format in TEXT else rows
         return (batch.slice(start, step) for start in range(0, max(rows, 1), max(step, 1)))
@@ -116,21 +123,24 @@ class FileContent:
         self._acknowledge(Progress(self._rows, self._bytes))
 
     def _check(self) -> None:
-        """The rows have ended. What follows a part is held against the digest of the whole on the device."""
+        """Compare the digest of the content with `sha256`. A resumed file is checked on the device, as a whole."""
         if self.resumption is None and self._sha256 not in (None, self._hash.hexdigest()):
-            raise DataError("what came is not what was announced", where="sha256", hint="Send it again")
+            raise DataError("the content does not have the announced sha256", where="sha256", hint="Send it again")
 
 
 def while_wanted(pieces: Iterator[bytes], check: Callable[[], object]) -> Iterator[bytes]:
-    """The same content for a writer that nothing can interrupt: `check` is called before each part, and may raise."""
+    """Yield the same bytes, and call `check` before every `CHECK_BYTES` of them.
+
+    For sync writers, which cannot be interrupted: `check` raises once the client is gone.
+    """
     for piece in pieces:
-        for start in range(0, max(len(piece), 1), LOOK_BYTES):
+        for start in range(0, max(len(piece), 1), CHECK_BYTES):
             check()
-            yield piece[start : start + LOOK_BYTES]
+            yield piece[start : start + CHECK_BYTES]
 
 
 def _offset(batch: pa.RecordBatch) -> int:
-    """Where the first row of a `raw` batch belongs; 0 where it does not say."""
+    """Return the offset of the first row of a `raw` batch; 0 if it has none."""
     if "offset" not in batch.schema.names or not batch.num_rows:
         return 0
     return int(batch.column("offset")[0].as_py() or 0)

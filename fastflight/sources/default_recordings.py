@@ -1,7 +1,7 @@
-"""The recordings of a server that was told nothing about recordings: in a default folder, and only on demand.
+"""Recordings in a default folder, for a server started without options about recordings.
 
-Until a device is recorded nothing is written, no lock is taken and no folder is made. Recordings that the folder holds
-when the server starts are served, and their numbers are gone on with.
+Until someone starts a recording, nothing is written, no lock is taken and no folder is made. Recordings that the folder
+holds when the server starts can be read, and new traffic of their devices is numbered after them.
 """
 
 from __future__ import annotations
@@ -25,47 +25,53 @@ OTHER_FOLDER = "start this server with --recordings DIR for a folder of its own"
 
 
 class DefaultRecordings:
-    """As `Recordings`, which it opens when the first device is to be recorded: `opened`."""
+    """Has the methods of `Recordings`, and opens the store only when a device is first recorded."""
 
     def __init__(self, folder: Path, inventory: Inventory, holder: str) -> None:
         self.folder = folder
+        # The store for writing; None until the first recording is started.
         self.opened: Recordings | None = None
         self._inventory = inventory
         self._holder = holder
         self._opening = threading.Lock()
-        self._there: StoreReader | NoRecordings = NoRecordings()
-        # Where each recording ended when the server started, and those that somebody has gone on with before `opened`.
+        self._reader: StoreReader | NoRecordings = NoRecordings()
+        # The next number of each recording when this server started.
         self._ends: dict[str, int] = {}
+        # Recordings to which another server has added rows between the start of this one and `opened`.
         self._continued: set[str] = set()
         try:
             if folder.is_dir():
                 reader = StoreReader(folder)
                 ends = {name: reader.log(name).statistics().next_seq for name in reader.names()}
                 number_after(reader, ends, inventory)
-                self._there, self._ends = reader, ends
+                self._reader, self._ends = reader, ends
         except (FastFlightError, OSError) as error:
             log.warning("recordings in the default folder cannot be read", folder=str(folder), error=str(error))
 
     def names(self) -> list[str]:
-        """All recordings."""
+        """Return the names of all recordings."""
         return list(self._ends) if self.opened is None else self.opened.names()
 
     def log(self, name: str) -> Log | LogReader:
-        """One recording; an error where there is none."""
-        return self._there.log(name) if self.opened is None else self.opened.log(name)
+        """Return one recording. `UnknownName` or `RequestError` if there is none."""
+        return self._reader.log(name) if self.opened is None else self.opened.log(name)
 
     def statuses(self) -> list[RecordingStatus]:
-        """All of them, by name."""
+        """Return the status of all recordings."""
         if self.opened is not None:
             return self.opened.statuses()
         found = []
         for name in self._ends:
-            with contextlib.suppress(UnknownName):  # somebody has removed it
-                found.append(status_of(name, self._there.log(name).statistics()))
+            with contextlib.suppress(UnknownName):  # removed from the folder since the server started
+                found.append(status_of(name, self._reader.log(name).statistics()))
         return found
 
     def start(self, name: str) -> RecordingStatus:
-        """As `Recordings.start`; the folder is made. `BusyError` and `StorageError` say what to do where it is not."""
+        """As `Recordings.start`; opens the store and makes the folder if needed.
+
+        `BusyError` if another server writes to the folder, `StorageError` if it cannot be opened, `RequestError` if
+        another server has recorded the device since this one started.
+        """
         self._inventory.device(name)
         with self._opening:
             if self.opened is None:

@@ -1,6 +1,6 @@
-"""`device.exec`: the output of a piece of code on a device, a row per line, as it runs.
+"""`device.exec`: runs code on a device and streams its output, one row per line.
 
-The rows end with the error that the code raised, if it did. A reader that leaves stops the code.
+If the code raises, the stream ends with that error. If the client leaves, the code is stopped.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ SCHEMA = pa.schema(
     ]
 )
 
-# Output without line ends is cut into lines of this length, rather than kept until the code ends.
+# Output without line ends is cut into lines of this length, so that it does not collect in memory.
 MAX_LINE_BYTES = 64 * 1024
 
 
 class LineRows:
-    """Lines of output as they come in. `line` counts from 0; `time` is when the host received the line's end."""
+    """Turns output into rows. `line` counts from 0; `time` is when the host received the end of the line."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
-        self._held = b""
+        # Output after the last line end.
+        self._rest = b""
         self._lines = 0
         self._bytes = 0
 
@@ -45,21 +46,21 @@ class LineRows:
         return SCHEMA
 
     def feed(self, piece: bytes) -> Lot:
-        """The lines that these bytes complete, as one batch."""
+        """Return the lines that these bytes complete, as one batch."""
         self._bytes += len(piece)
-        *lines, self._held = (self._held + piece).split(b"\n") if piece else [self._held]
-        while len(self._held) > MAX_LINE_BYTES:
-            lines.append(self._held[:MAX_LINE_BYTES])
-            self._held = self._held[MAX_LINE_BYTES:]
+        *lines, self._rest = (self._rest + piece).split(b"\n") if piece else [self._rest]
+        while len(self._rest) > MAX_LINE_BYTES:
+            lines.append(self._rest[:MAX_LINE_BYTES])
+            self._rest = self._rest[MAX_LINE_BYTES:]
         return self._batch(lines)
 
     def finish(self) -> Lot:
-        """What stands after the last line end."""
-        last, self._held = self._held, b""
+        """Return the output after the last line end as a row."""
+        last, self._rest = self._rest, b""
         return self._batch([last] if last else [])
 
     def summary(self) -> Summary:
-        """What the code wrote."""
+        """Return the number of bytes that the code wrote."""
         return {"bytes": self._bytes}
 
     def _batch(self, lines: list[bytes]) -> Lot:
@@ -86,7 +87,7 @@ class DeviceExecs:
         self._inventory = inventory
 
     def source(self) -> Source[DeviceExec]:
-        """For the catalog."""
+        """Return the catalog's entry."""
         return Source(DeviceExec, read=self.read, aread=self.aread, describe=self.describe)
 
     def read(self, request: DeviceExec) -> Reading:
@@ -98,7 +99,7 @@ class DeviceExecs:
         return await abegin(rows, self._alots(request, rows))
 
     def describe(self, request: DeviceExec) -> Estimate:
-        """The schema is the same for all; the code is not run."""
+        """Return the schema, which is always the same. The code is not run."""
         self._inventory.device(request.device)
         return Estimate(SCHEMA, keep_seconds=math.inf)
 
@@ -112,7 +113,7 @@ class DeviceExecs:
                 for piece in pieces:
                     yield rows.feed(piece)
             except DeviceError:
-                # What the code wrote before it raised is handed over first.
+                # Send the rest of the output before the error.
                 yield rows.finish()
                 raise
             yield rows.finish()
@@ -133,5 +134,5 @@ class DeviceExecs:
 
 
 def holder(request: DeviceExec) -> str:
-    """What others are told while the request has the device."""
+    """Return the name by which the request appears as the device's holder."""
     return f"a {request.type} request ({request.mode})"

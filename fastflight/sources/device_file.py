@@ -1,9 +1,11 @@
-"""`device.file`: the rows of a file on a device, and rows written to it.
+"""`device.file`: reads a file of a device as rows, and writes rows to a file.
 
-Reading runs one download and turns the bytes into rows as they come; no more than one piece of the file and one batch
-are held. Writing encodes one batch at a time; a batch is acknowledged when its bytes are stored on the device, and the
-file appears under its name only when all of them are verified there. A write that may be resumed leaves what it stored
-when it breaks off; the next one says so first, and the offset of its first row says whether it goes on there.
+Reading runs one download and decodes the bytes as they arrive; at most one piece of the file and one batch are in
+memory. Writing encodes one batch at a time. A batch is acknowledged when its bytes are stored on the device, and the
+file appears under its name only when all of its bytes are verified there.
+
+A write with `resume` leaves its stored bytes on the device if it breaks off. The next such write first tells the client
+how many there are; the offset of the first row that the client then sends says whether it continues them.
 """
 
 from __future__ import annotations
@@ -42,24 +44,24 @@ from fastflight.tables import Batcher, Layout, format_of, open_reader
 from fastflight.tables.bare import empty
 from fastflight.tables.text import INFERENCE_BYTES
 
-# A listing of all devices waits this long for those that are busy, of all together.
-LISTING_SECONDS = 2.0
-# And this long in all, opening lines and listing files included: a large tree on a slow line takes a few seconds.
-LISTED_SECONDS = 10.0
-# Devices that are asked at a time; each takes a thread.
+# Time limit for waiting for busy devices, when the files of all devices are listed. One limit for all devices together.
+LISTING_LEASE_SECONDS = 2.0
+# Time limit for the whole listing, including opening lines: a large tree on a slow line takes a few seconds.
+LISTING_TOTAL_SECONDS = 10.0
+# Devices that are listed at the same time; each takes a thread.
 LISTING_THREADS = 32
-# Of a device with more files, none is remembered for a time when it is busy.
-MAX_REMEMBERED = 4096
+# Listings of more entries are not cached.
+MAX_CACHED_ENTRIES = 4096
 
 
 class FileRows:
-    """The rows of one file as its bytes come in. No I/O."""
+    """Decodes the bytes of one file into batches. No I/O."""
 
     def __init__(self, request: DeviceFile, clock: Callable[[], float] = time.monotonic) -> None:
-        understood = readable(request)
-        self._reader = open_reader(understood)
-        # Bytes as they are take no time worth a thread; how long rows take to read is up to what stands in the file.
-        self.is_quick = understood.format == "raw"
+        layout = read_layout(request)
+        self._reader = open_reader(layout)
+        # `raw` needs no decoding, so `feed` may run on an event loop. How long other formats take depends on the file.
+        self.is_quick = layout.format == "raw"
         self._batcher = Batcher(request.batch_rows, request.flush_ms / 1000)
         self._clock = clock
         self._misfits = MisfitNotice(self._reader.rejected, "offset", clock)
@@ -69,11 +71,11 @@ class FileRows:
         self._bytes = 0
         self._described: dict[str, Any] | None = None
         self.wants_digest = request.describe == "digest"
-        # There is nothing to read.
+        # Whether no bytes of the file have to be read.
         self.empty = request.limit == 0
 
     def describe(self, entry: FileEntry, algorithm: str = "", digest: str = "") -> None:
-        """Have the schema say what is read, as the board said just before."""
+        """Add the file's kind, size, time and digest, as the board reports them, to the metadata of the schema."""
         self._described = {"kind": entry.kind, "size": entry.size, "modified": entry.modified}
         if self.wants_digest:
             self._described |= {"algorithm": algorithm, "digest": digest}
@@ -81,7 +83,7 @@ class FileRows:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """None until the codec knows it."""
+        """The schema of the rows; None until the codec knows it."""
         schema = self._reader.schema
         if self._described is None:
             return schema
@@ -92,7 +94,10 @@ class FileRows:
         return schema.with_metadata({**(schema.metadata or {}), FILE_DESCRIPTION: json.dumps(self._described).encode()})
 
     def feed(self, piece: bytes) -> Lot:
-        """The batches that are ready after the next bytes of the file, or after a while without any."""
+        """Decode the next bytes of the file and return the batches that are ready.
+
+        An empty `piece` says that no bytes have come for a while; batches whose flush time is over are returned.
+        """
         batches: list[pa.RecordBatch] = []
         if piece:
             self._sha256.update(piece)
@@ -105,12 +110,12 @@ class FileRows:
         return ready
 
     def finish(self) -> Lot:
-        """The last batches."""
+        """Return the last batches, once the file has ended."""
         ready = self._batcher.add(self._reader.finish(), self._clock())
         return [*ready, *self._batcher.flush()]
 
     def summary(self) -> Summary:
-        """What was read: all of the file, from the offset that was asked for."""
+        """Return counts and the digest of the bytes that were read, from the requested offset on."""
         rejected = self._reader.rejected
         return {
             "offset": self._offset,
@@ -126,11 +131,11 @@ class DeviceFiles:
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-        # What each device had when it was listed last.
-        self._last: dict[str, Sequence[FileEntry]] = {}
+        # The last listing of each device, shown while the device is busy.
+        self._last_listings: dict[str, Sequence[FileEntry]] = {}
 
     def source(self) -> Source[DeviceFile]:
-        """For the catalog."""
+        """Return the catalog's entry."""
         return Source(
             DeviceFile,
             read=self.read,
@@ -153,9 +158,9 @@ class DeviceFiles:
         content = content_of(request, schema, acknowledge)
         transfer = transfer_of(request)
         device = self._inventory.device(request.device)
-        with device.lease(holder(request), interrupt=request.interrupt) as session, named(request):
+        with device.lease(holder(request), interrupt=request.interrupt) as session, errors_name_file(request):
             if request.resume:
-                content.keep(session.part(request.path))
+                content.announce_part(session.part(request.path))
             content.start(next(batches, None))
             written = session.write(
                 request.path,
@@ -173,9 +178,9 @@ class DeviceFiles:
         transfer = transfer_of(request)
         device = self._inventory.device(request.device)
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
-            with named(request):
+            with errors_name_file(request):
                 if request.resume:
-                    content.keep(await session.part(request.path))
+                    content.announce_part(await session.part(request.path))
                 content.start(await anext(batches, None))
                 written = await session.write(
                     request.path,
@@ -187,10 +192,13 @@ class DeviceFiles:
         return content.summary(written)
 
     def describe(self, request: DeviceFile) -> Estimate:
-        """The size of the file, and the schema from its first part."""
+        """Return the size of the file, and the schema inferred from its first `INFERENCE_BYTES`."""
         rows = FileRows(request)
         device = self._inventory.device(request.device)
-        with device.lease(f"describing {request.path}", interrupt=request.interrupt) as session, named(request):
+        with (
+            device.lease(f"describing {request.path}", interrupt=request.interrupt) as session,
+            errors_name_file(request),
+        ):
             size = session.stat(request.path).size
             with contextlib.closing(session.read(request.path, limit=INFERENCE_BYTES)) as pieces:
                 for piece in pieces:
@@ -200,32 +208,32 @@ class DeviceFiles:
         return Estimate(rows.schema, bytes=size)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceFile, Estimate]]:
-        """The files of every device: of one that is busy, or does not answer in time, those that it had last.
+        """Yield a request for each file of the devices that `takes` accepts.
 
-        These have the note `{"busy": why}`. A device that cannot be reached is left out: its `device.listing` request
-        is shown all the same.
+        For a device that is busy, or does not answer in time, these are the files of its last listing, with the note
+        `{"busy": why}`. A device that cannot be reached is left out: its `device.listing` request is listed anyway.
         """
-        for device, entries, note in self._listed([each for each in self._inventory.devices() if takes(each.name)]):
+        for device, entries, note in self._list_all([each for each in self._inventory.devices() if takes(each.name)]):
             for entry in entries:
                 if entry.kind == "file":
                     request = DeviceFile(device=device.name, path=entry.path)
                     yield request, Estimate(None, bytes=entry.size, note=note)
 
-    def _listed(
+    def _list_all(
         self, devices: Sequence[Device]
     ) -> Iterator[tuple[Device, Sequence[FileEntry], Mapping[str, Any] | None]]:
-        """List all `devices` side by side, within `LISTED_SECONDS`; in their order, with what is to be noted."""
-        until = time.monotonic() + LISTING_SECONDS
+        """List `devices` in parallel, within `LISTING_TOTAL_SECONDS`. Yield entries and note of each, in order."""
+        lease_deadline = time.monotonic() + LISTING_LEASE_SECONDS
         pool = concurrent.futures.ThreadPoolExecutor(LISTING_THREADS, "listing")
         try:
-            asked = [pool.submit(self._list, device, until) for device in devices]
-            concurrent.futures.wait(asked, LISTED_SECONDS)
+            listings = [pool.submit(self._list, device, lease_deadline) for device in devices]
+            concurrent.futures.wait(listings, LISTING_TOTAL_SECONDS)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        for device, listing in zip(devices, asked, strict=True):
-            last = self._last.get(device.name, ())
+        for device, listing in zip(devices, listings, strict=True):
+            last = self._last_listings.get(device.name, ())
             if listing.cancelled() or not listing.done():
-                yield device, last, {"busy": f"it did not answer within {LISTED_SECONDS:g} s"}
+                yield device, last, {"busy": f"it did not answer within {LISTING_TOTAL_SECONDS:g} s"}
                 continue
             try:
                 entries = listing.result()
@@ -236,17 +244,17 @@ class DeviceFiles:
             else:
                 yield device, entries, None
 
-    def _list(self, device: Device, until: float) -> Sequence[FileEntry]:
-        with device.lease("listing files", timeout=max(0.0, until - time.monotonic())) as session:
+    def _list(self, device: Device, lease_deadline: float) -> Sequence[FileEntry]:
+        with device.lease("listing files", timeout=max(0.0, lease_deadline - time.monotonic())) as session:
             entries = session.list("/", recursive=True)
-        self._last[device.name] = entries if len(entries) <= MAX_REMEMBERED else ()
+        self._last_listings[device.name] = entries if len(entries) <= MAX_CACHED_ENTRIES else ()
         return entries
 
     def _lots(self, request: DeviceFile, rows: FileRows) -> Generator[Lot, None, None]:
         device = self._inventory.device(request.device)
         with (
             device.lease(holder(request), interrupt=request.interrupt) as session,
-            named(request),
+            errors_name_file(request),
         ):
             if request.describe is not None:
                 entry = session.stat(request.path)
@@ -264,7 +272,7 @@ class DeviceFiles:
     async def _alots(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[Lot, None]:
         device = self._inventory.device(request.device)
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
-            with named(request):
+            with errors_name_file(request):
                 if request.describe is not None:
                     entry = await session.stat(request.path)
                     hashed = rows.wants_digest and entry.kind == "file"
@@ -281,8 +289,8 @@ class DeviceFiles:
                     yield rows.finish() if rows.is_quick else await off_loop(rows.finish)
 
 
-def layout(request: DeviceFile) -> Layout:
-    """How the request wants the bytes understood; by the file's ending where it does not say."""
+def _layout(request: DeviceFile) -> Layout:
+    """Return the layout of the file's bytes. The format defaults to that of the path's ending."""
     return Layout(
         format=request.format or format_of(request.path),
         schema=request.schema_,
@@ -293,43 +301,49 @@ def layout(request: DeviceFile) -> Layout:
     )
 
 
-def readable(request: DeviceFile) -> Layout:
-    """The layout of a request that reads; `RequestError` for keys that only writing has, or only format `raw`."""
-    understood = layout(request)
+def read_layout(request: DeviceFile) -> Layout:
+    """Return the layout of a request that reads.
+
+    `RequestError` for keys that are only for writing, and for a range in a format other than `raw`.
+    """
+    layout = _layout(request)
     if request.resume or request.sha256:
         key = "resume" if request.resume else "sha256"
-        raise RequestError("only a write takes this", where=key, hint="To go on reading, give the offset")
-    if (request.offset or request.limit is not None) and understood.format != "raw":
+        raise RequestError("only a write takes this", where=key, hint="To continue a read, give the offset")
+    if (request.offset or request.limit is not None) and layout.format != "raw":
         raise RequestError(
-            f"{understood.format} is read from its beginning to its end",
+            f"{layout.format} is read from its beginning to its end",
             where="offset" if request.offset else "limit",
             hint='Read it with "format": "raw"',
         )
-    return understood
+    return layout
 
 
 def content_of(request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge) -> FileContent:
-    """The bytes of a request that writes; `RequestError` for keys that only reading has, or only format `raw`."""
-    understood = layout(request)
+    """Return the encoder of a request that writes.
+
+    `RequestError` for keys that are only for reading, and for `resume` in a format other than `raw`.
+    """
+    layout = _layout(request)
     if request.offset:
-        raise RequestError("only reading begins at an offset", where="offset", hint="Rows say their own offset")
+        raise RequestError("only reading begins at an offset", where="offset", hint="Each row has its own offset")
     if request.limit is not None or request.describe is not None:
         raise RequestError("only reading takes this", where="describe" if request.describe else "limit")
-    if request.resume and understood.format != "raw":
+    if request.resume and layout.format != "raw":
         raise RequestError(
-            f"a write of {understood.format} cannot be resumed", where="resume", hint='Write it with "format": "raw"'
+            f"a write of {layout.format} cannot be resumed", where="resume", hint='Write it with "format": "raw"'
         )
-    return FileContent(understood, schema, acknowledge, request.sha256)
+    return FileContent(layout, schema, acknowledge, request.sha256)
 
 
 def transfer_of(request: DeviceFile | DeviceTree) -> Transfer:
-    """How the request wants the bytes to cross the line."""
+    """Return the transfer method and compression that the request asks for."""
     return Transfer(method=request.transfer, deflate=request.deflate)
 
 
 @contextlib.contextmanager
-def named(request: DeviceFile) -> Iterator[None]:
-    """What does not fit names the file, too, and not only the place in it."""
+def errors_name_file(request: DeviceFile) -> Iterator[None]:
+    """Put `device:path` before the place that a `DataError` names."""
     try:
         yield
     except DataError as error:
@@ -341,5 +355,5 @@ def named(request: DeviceFile) -> Iterator[None]:
 
 
 def holder(request: DeviceFile) -> str:
-    """What others are told while the request has the device."""
+    """Return the name by which the request appears as the device's holder."""
     return f"a {request.type} request ({request.mode}) for {request.path}"

@@ -1,9 +1,9 @@
-"""`device.session`: the live traffic of a device as rows, and bytes to be sent to it.
+"""`device.session`: streams the live traffic of a device as rows, and sends bytes to it.
 
-Reading disturbs nobody: the line is read while nobody has the device, and what others do with it is seen by the line's
-tap, where each reader has a place of its own. The traffic of requests is shown to those only that ask for it. Writing
-has the bare line for as long as it lasts, as a bridge's client has: others are told so. An exchange is both at once,
-and ends with its input.
+Reading takes the rows from the tap of the line and does not disturb other users: the line is read while nobody holds
+the device, and the tap sees the traffic of whoever does. The traffic of requests is left out unless the request asks
+for it (`requests`). Writing holds the bare line until it ends, like a client of a bridge; other requests get an error
+that names the holder. An exchange reads and writes at the same time, and ends when its input ends.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from fastflight.sources.held_line import LineTask, LineThread
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.session_rows import SessionRows
 
-# A thread that waits for a device looks this often whether its client is still there.
-LOOK_SECONDS = 0.2
-# On a loop that is somebody else's work; a word of life is wanted now and then.
-SILENCE_SECONDS = 5.0
-# How others are told of an exchange that has the device: a person's terminal, or a program in its place.
+# A thread that waits for a device yields an empty lot this often, so that its caller can check for cancellation.
+CHECK_SECONDS = 0.2
+# A task can be cancelled while it waits, so on an event loop an empty lot is only needed as a sign of life.
+KEEPALIVE_SECONDS = 5.0
+# The name of the holder while an exchange has the device: a person's terminal, or a program in its place.
 INTERACTIVE = "an interactive session (a REPL)"
 
 
@@ -59,7 +59,7 @@ class DeviceSessions:
         self._idle_seconds = idle_seconds
 
     def source(self) -> Source[DeviceSession]:
-        """For the catalog."""
+        """Return the catalog's entry."""
         return Source(
             DeviceSession,
             read=self.read,
@@ -75,20 +75,20 @@ class DeviceSessions:
     def read(self, request: DeviceSession) -> Reading:
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        reading = begin(following.rows, _lots(device, request, following))
+        reading = begin(following.rows, _lots(device, following))
         return replace(reading, summary=following.summary, drain=following.drain)
 
     async def aread(self, request: DeviceSession) -> AsyncReading:
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        reading = await abegin(following.rows, _alots(device, request, following))
+        reading = await abegin(following.rows, _alots(device, following))
         return replace(reading, summary=following.summary, drain=following.drain)
 
     def write(self, request: DeviceSession, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
         check_sendable(schema)
         progress = Progress(0, 0)
         with self._inventory.device(request.device).line(holder(request)) as port:
-            with LineThread(port, _unheeded) as line:
+            with LineThread(port, _ignore_failure) as line:
                 for batch in batches:
                     size = 0
                     for data in sendable(batch):
@@ -108,7 +108,7 @@ class DeviceSessions:
         check_sendable(schema)
         progress = Progress(0, 0)
         async with self._inventory.device(request.device).aline(holder(request)) as port:
-            async with LineTask(port, _unheeded) as line:
+            async with LineTask(port, _ignore_failure) as line:
                 async for batch in batches:
                     size = 0
                     for data in sendable(batch):
@@ -122,20 +122,20 @@ class DeviceSessions:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        talk = _talk(device, request, following, batches, self._idle_claim(following))
-        reading = begin(following.rows, talk)
+        lots = _exchange_lots(device, following, batches, self._idle_claim(following))
+        reading = begin(following.rows, lots)
         return replace(reading, summary=following.summary, drain=following.drain)
 
     async def aexchange(self, request: DeviceSession, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        talk = _atalk(device, request, following, batches, self._idle_claim(following))
-        reading = await abegin(following.rows, talk)
+        lots = _aexchange_lots(device, following, batches, self._idle_claim(following))
+        reading = await abegin(following.rows, lots)
         return replace(reading, summary=following.summary, drain=following.drain)
 
     def _idle_claim(self, following: Following) -> IdleClaim:
-        """The claim of an exchange that sends nothing to its device."""
+        """Return the claim by which an exchange that has sent nothing for a while loses the device to others."""
 
         def leave(idle: float) -> None:
             why = f"nothing was sent for {idle:.0f} s, and somebody else asked for the device"
@@ -144,59 +144,63 @@ class DeviceSessions:
         return IdleClaim(self._idle_seconds, leave)
 
     def describe(self, request: DeviceSession) -> Estimate:
-        """The schema is the request's; how many rows there will be, nobody knows."""
+        """Return the schema, which follows from the request. The number of rows is unknown."""
         self._inventory.device(request.device)
         return Estimate(SessionRows(request).schema, keep_seconds=math.inf)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceSession, Estimate]]:
-        """A session of every device, from now on."""
+        """Yield a request for the session of every device, from now on."""
         for name in filter(takes, self._inventory.names()):
             request = DeviceSession(device=name)
             yield request, self.describe(request)
 
 
-def _lots(device: Device, request: DeviceSession, following: Following) -> Generator[Lot, None, None]:
-    with _named():
+def _lots(device: Device, following: Following) -> Generator[Lot, None, None]:
+    with _errors_name_since_seq():
         reader = following.start()
     with device.listen():
         ready: Lot = []
         while following.is_opening():
-            ready += following.rows.feed(reader.take(LOOK_SECONDS))
+            ready += following.rows.feed(reader.take(CHECK_SECONDS))
         yield ready
         while not following.ended:
-            yield following.feed(reader.take(following.patience(LOOK_SECONDS)))
+            yield following.feed(reader.take(following.wait_seconds(CHECK_SECONDS)))
 
 
-async def _alots(device: Device, request: DeviceSession, following: Following) -> AsyncGenerator[Lot, None]:
-    with _named():
+async def _alots(device: Device, following: Following) -> AsyncGenerator[Lot, None]:
+    with _errors_name_since_seq():
         reader = following.start()
     with device.listen():
         ready: Lot = []
         while following.is_opening():
-            ready += following.rows.feed(await reader.atake(LOOK_SECONDS))
+            ready += following.rows.feed(await reader.atake(CHECK_SECONDS))
         yield ready
-        given = time.monotonic()
+        last_lot = time.monotonic()
         while not following.ended:
-            lot = following.feed(await reader.atake(following.patience(SILENCE_SECONDS)))
-            # Each word to the thread that answers costs more than what it would wait for.
-            if lot or time.monotonic() - given >= SILENCE_SECONDS:
+            lot = following.feed(await reader.atake(following.wait_seconds(KEEPALIVE_SECONDS)))
+            # Empty lots are held back: waking the thread that answers costs more than they are worth.
+            if lot or time.monotonic() - last_lot >= KEEPALIVE_SECONDS:
                 yield lot
-                given = time.monotonic()
+                last_lot = time.monotonic()
 
 
-def _talk(
-    device: Device, request: DeviceSession, following: Following, batches: Incoming, claim: IdleClaim
+def _exchange_lots(
+    device: Device, following: Following, batches: Incoming, claim: IdleClaim
 ) -> Generator[Lot, None, None]:
-    with _gone(following), device.line(INTERACTIVE, claim=claim) as port, _named():
+    with (
+        _line_failure_ends_session(following),
+        device.line(INTERACTIVE, claim=claim) as port,
+        _errors_name_since_seq(),
+    ):
         claim.use()
         reader = following.start()
-        with LineThread(port, partial(_lost, following)) as line:
+        with LineThread(port, partial(_end_on_failure, following)) as line:
             sending = threading.Thread(target=_send_all, args=(batches, line, following, claim), name="session-input")
             sending.start()
             try:
                 yield []
                 while not following.ended:
-                    yield following.feed(reader.take(following.patience(LOOK_SECONDS)))
+                    yield following.feed(reader.take(following.wait_seconds(CHECK_SECONDS)))
             finally:
                 batches.close()
                 line.give_back()
@@ -205,24 +209,24 @@ def _talk(
             raise line.failure
 
 
-async def _atalk(
-    device: Device, request: DeviceSession, following: Following, batches: AsyncIncoming, claim: IdleClaim
+async def _aexchange_lots(
+    device: Device, following: Following, batches: AsyncIncoming, claim: IdleClaim
 ) -> AsyncGenerator[Lot, None]:
-    with _gone(following):
+    with _line_failure_ends_session(following):
         async with device.aline(INTERACTIVE, claim=claim) as port:
             claim.use()
-            with _named():
+            with _errors_name_since_seq():
                 reader = following.start()
-            async with LineTask(port, partial(_lost, following)) as line:
+            async with LineTask(port, partial(_end_on_failure, following)) as line:
                 sending = asyncio.ensure_future(_asend_all(batches, line, following, claim))
                 try:
                     yield []
-                    given = time.monotonic()
+                    last_lot = time.monotonic()
                     while not following.ended:
-                        lot = following.feed(await reader.atake(following.patience(SILENCE_SECONDS)))
-                        if lot or time.monotonic() - given >= SILENCE_SECONDS:
+                        lot = following.feed(await reader.atake(following.wait_seconds(KEEPALIVE_SECONDS)))
+                        if lot or time.monotonic() - last_lot >= KEEPALIVE_SECONDS:
                             yield lot
-                            given = time.monotonic()
+                            last_lot = time.monotonic()
                 finally:
                     sending.cancel()
                     await asyncio.wait({sending})
@@ -238,7 +242,7 @@ def _send_all(batches: Incoming, line: LineThread, following: Following, claim: 
                 line.send(data)
                 claim.use()
     except TransportError:
-        return  # the line's failure is told by the line
+        return  # `_exchange_lots` raises or reports the failure of the line
     except Exception as error:
         following.fail(error)
     else:
@@ -259,17 +263,17 @@ async def _asend_all(batches: AsyncIncoming, line: LineTask, following: Followin
         following.end(CLIENT)
 
 
-def _lost(following: Following, error: TransportError) -> None:
+def _end_on_failure(following: Following, error: TransportError) -> None:
     following.end(GONE, error.what)
 
 
-def _unheeded(error: TransportError) -> None:
-    """Who writes is told by the next write."""
+def _ignore_failure(error: TransportError) -> None:
+    """Do nothing: the next write raises the failure."""
 
 
 @contextlib.contextmanager
-def _gone(following: Following) -> Iterator[None]:
-    """A line that broke has ended the session, which says so; it has not failed."""
+def _line_failure_ends_session(following: Following) -> Iterator[None]:
+    """Suppress the error of a line that broke, if the session has ended for it: the trailer reports that."""
     try:
         yield
     except TransportError:
@@ -278,8 +282,8 @@ def _gone(following: Following) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _named() -> Iterator[None]:
-    """A place that is not there names the request's key."""
+def _errors_name_since_seq() -> Iterator[None]:
+    """Name the request's key `since_seq` in an error about a sequence number that does not exist yet."""
     try:
         yield
     except RequestError as error:
@@ -289,13 +293,13 @@ def _named() -> Iterator[None]:
 
 
 def check_sendable(schema: pa.Schema) -> None:
-    """`DataError` unless rows of `schema` can be sent to a device."""
+    """Raise `DataError` unless `schema` has a binary column `data`."""
     if "data" not in schema.names or schema.field("data").type not in (pa.binary(), pa.large_binary()):
         raise DataError("bytes to send need the column data: binary", where="schema")
 
 
 def sendable(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """What the rows send."""
+    """Yield the bytes of each row that has any. `DataError` if a row has null."""
     column = batch.column("data")
     if column.null_count:
         raise DataError("a row has no data", where="column data", hint="Nothing of this batch was sent")
@@ -303,5 +307,5 @@ def sendable(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def holder(request: DeviceSession) -> str:
-    """What others are told while the request has the device."""
+    """Return the name by which the request appears as the device's holder."""
     return f"a {request.type} request that sends ({request.mode})"

@@ -1,7 +1,7 @@
-"""`device.tree`: all files below a folder of a device, and files written there.
+"""`device.tree`: reads all files below a folder of a device, and writes files there.
 
-Reading lists the folder and reads its files one after another under one lease. Writing puts all files beside the old
-ones, verifies them in one pass, and then replaces the old ones; files that the rows do not name stay as they are.
+Reading lists the folder and reads its files one after another, under one lease. Writing stores all files beside the old
+ones, verifies them in one pass, and then replaces the old ones. Files that are not in the rows stay as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fastflight.sources.device_file import transfer_of
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.tree_rows import SCHEMA, TreeContent, TreeRows
 
-# Names of files among which a wrong one's nearest is looked for.
+# Names of files in which the nearest match for a wrong name is searched.
 MAX_HINTS = 20
 
 
@@ -33,7 +33,7 @@ class DeviceTrees:
         self._inventory = inventory
 
     def source(self) -> Source[DeviceTree]:
-        """For the catalog."""
+        """Return the catalog's entry."""
         return Source(
             DeviceTree, read=self.read, aread=self.aread, write=self.write, awrite=self.awrite, describe=self.describe
         )
@@ -64,18 +64,18 @@ class DeviceTrees:
         return content.summary(written)
 
     def describe(self, request: DeviceTree) -> Estimate:
-        """The sizes of the files."""
+        """Return the schema and the total size of the files."""
         device = self._inventory.device(request.device)
         with device.lease(f"describing {request.path}", interrupt=request.interrupt) as session:
-            wanted = dict(chosen(request, session.list(request.path, recursive=True)))
-            return Estimate(SCHEMA, bytes=sum(entry.size for entry in wanted.values()))
+            files = dict(selected(request, session.list(request.path, recursive=True)))
+            return Estimate(SCHEMA, bytes=sum(entry.size for entry in files.values()))
 
     def _lots(self, request: DeviceTree, rows: TreeRows) -> Generator[Lot, None, None]:
         device = self._inventory.device(request.device)
         transfer = transfer_of(request)
         with device.lease(holder(request), interrupt=request.interrupt) as session:
             entries = session.list(request.path, recursive=True)
-            for path, entry in chosen(request, entries):
+            for path, entry in selected(request, entries):
                 with contextlib.closing(session.read(entry.path, transfer=transfer)) as pieces:
                     for piece in pieces:
                         yield rows.feed(path, piece)
@@ -87,7 +87,7 @@ class DeviceTrees:
         transfer = transfer_of(request)
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
             entries = await session.list(request.path, recursive=True)
-            for path, entry in chosen(request, entries):
+            for path, entry in selected(request, entries):
                 async with contextlib.aclosing(session.read(entry.path, transfer=transfer)) as pieces:
                     async for piece in pieces:
                         yield rows.feed(path, piece)
@@ -95,9 +95,12 @@ class DeviceTrees:
             yield rows.flush()
 
 
-def chosen(request: DeviceTree, entries: Sequence[FileEntry]) -> list[tuple[str, FileEntry]]:
-    """The files of a listing that the request is for, in its order, each with its path below the folder."""
-    found = dict(below(request.path, entries))
+def selected(request: DeviceTree, entries: Sequence[FileEntry]) -> list[tuple[str, FileEntry]]:
+    """Return the requested files of a listing, in the order of the request, each with its path below the folder.
+
+    `FileMissing` if the request names a file that is not there.
+    """
+    found = dict(files_below(request.path, entries))
     if request.files is None:
         return list(found.items())
     missing = next((path for path in request.files if path not in found), None)
@@ -108,32 +111,32 @@ def chosen(request: DeviceTree, entries: Sequence[FileEntry]) -> list[tuple[str,
     return [(path, found[path]) for path in request.files]
 
 
-def below(folder: str, entries: Iterable[FileEntry]) -> Iterator[tuple[str, FileEntry]]:
-    """The files of a recursive listing of `folder`, each with its path below it, without what writes left behind.
+def files_below(folder: str, entries: Iterable[FileEntry]) -> Iterator[tuple[str, FileEntry]]:
+    """Yield the files of a recursive listing of `folder`, each with its path below it, without leftovers of writes.
 
-    `RequestError` where it is a file: that lists itself.
+    `RequestError` if `folder` is a file, whose listing is the file itself.
     """
     prefix = normal_path(folder).rstrip("/") + "/"
     for entry in entries:
         if not entry.path.startswith(prefix):
             raise RequestError("this is a file, not a folder", where=entry.path, hint="Ask for it as device.file")
         path = entry.path.removeprefix(prefix)
-        if entry.kind == "file" and not left_behind(path):
+        if entry.kind == "file" and not is_leftover(path):
             yield path, entry
 
 
-def left_behind(path: str) -> bool:
-    """Whether a file on a board is what a write left there that broke off."""
+def is_leftover(path: str) -> bool:
+    """Return whether a file on a board was left there by a write that broke off."""
     return posixpath.basename(path).startswith(LEFT_BEHIND)
 
 
 def content_of(request: DeviceTree, schema: pa.Schema, acknowledge: Acknowledge) -> TreeContent:
-    """The files of a request that writes."""
+    """Return the decoder of a request that writes. `RequestError` for keys that are only for reading."""
     if request.files is not None:
         raise RequestError("only reading chooses files", where="files", hint="Send the rows of those to be written")
     return TreeContent(schema, acknowledge)
 
 
 def holder(request: DeviceTree) -> str:
-    """What others are told while the request has the device."""
+    """Return the name by which the request appears as the device's holder."""
     return f"a {request.type} request ({request.mode}) for {request.path}"

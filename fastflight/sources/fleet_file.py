@@ -1,12 +1,13 @@
-"""`fleet.file`: one file over many devices, as one table with a leading column `device`.
+"""`fleet.file`: reads one file from many devices, as one table with a leading column `device`.
 
-It is made of `device.file` answers, `MAX_SIDE_BY_SIDE` of them at a time: sync ones in threads, async ones each on its
-device's own event loop. Where the request does not say the columns, the first device by name is opened first, and the
-next one if that cannot be read; the others begin when the columns are known. A device that cannot be read takes no
-other's rows away: it is named, with its error, at its place in the stream and in the trailer's `failed`. Only if there
-are no columns to be had from any is the first one's error that of the whole.
+The answer combines `device.file` answers, `MAX_IN_PARALLEL` at a time: sync ones in threads, async ones each on its
+device's own event loop. If the columns do not follow from the request, the first device by name is opened first, and
+the next one if that fails; the other devices start when the columns are known.
 
-get_flight_info gives an endpoint per device: the same request for that name alone, with the columns spelled out.
+A device that cannot be read does not affect the rows of the others: its error is reported at its place in the stream
+and in `failed` of the trailer. Only if no device gives the columns does the whole request fail, with the first error.
+
+get_flight_info gives one endpoint per device: the same request for that name alone, with the columns as `schema`.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from fastflight.runtime.outgoing import aclose, close
 from fastflight.service import dispatch
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import AsyncReading, Estimate, Lot, Part, Parts, Reading, Source, Takes, lot_bytes
-from fastflight.sources.fleet_rows import FleetRows, columns_asked
+from fastflight.sources.fleet_rows import FleetRows, requested_schema
 
-# Devices read at a time: each takes a thread where the request is `sync`, and each has a piece of its file in memory.
-MAX_SIDE_BY_SIDE = 16
-# What waits for the client, of all devices together: two full messages.
+# Devices read at the same time. Each has a piece of its file in memory, and takes a thread if the request is `sync`.
+MAX_IN_PARALLEL = 16
+# Rows that may wait for the client, of all devices together: two full messages.
 AHEAD_BYTES = 4 * 1024 * 1024
 
-Listed: TypeAlias = Callable[[Takes], Iterable[tuple[DeviceFile, Estimate]]]
+ListFiles: TypeAlias = Callable[[Takes], Iterable[tuple[DeviceFile, Estimate]]]
 
 
 class FleetFiles:
@@ -44,16 +45,16 @@ class FleetFiles:
         files: Source[DeviceFile],
         names: Callable[[], Sequence[str]],
         shard_of: Callable[[str], Shard],
-        listed: Listed,
+        list_files: ListFiles,
     ) -> None:
-        """`names`: the devices. `shard_of`: where one is read. `listed`: the files that some were found to have."""
+        """`names` returns all devices, `shard_of` the shard of one, and `list_files` the files of those accepted."""
         self._files = files
         self._names = names
         self._shard_of = shard_of
-        self._listed = listed
+        self._list_files = list_files
 
     def source(self) -> Source[FleetFile]:
-        """For the catalog."""
+        """Return the catalog's entry."""
         return Source(
             FleetFile,
             read=self.read,
@@ -64,38 +65,38 @@ class FleetFiles:
         )
 
     def read(self, request: FleetFile) -> Reading:
-        rows = FleetRows(request, self._chosen(request))
+        rows = FleetRows(request, self._matching_devices(request))
         open_file = dispatch.reader(self._files)
         opened: dict[str, Reading] = {}
         undo = contextlib.ExitStack()
         try:
-            for name in rows.until_known():
-                with rows.failing(name), contextlib.ExitStack() as unfit:
-                    reading = open_file(rows.asked(name))
-                    unfit.callback(close, reading.lots)
+            for name in rows.until_schema_known():
+                with rows.recording_failure(name), contextlib.ExitStack() as on_error:
+                    reading = open_file(rows.request_for(name))
+                    on_error.callback(close, reading.lots)
                     rows.begin(reading.schema)
                     opened[name] = reading
-                    undo.push(unfit.pop_all())
+                    undo.push(on_error.pop_all())
 
             def device(name: str) -> Iterator[Lot]:
                 if rows.has_failed(name):
-                    yield [rows.told(name)]
+                    yield [rows.failure_note(name)]
                     return
-                with rows.failing(name):
-                    reading = opened.get(name) or open_file(rows.asked(name))
+                with rows.recording_failure(name):
+                    reading = opened.get(name) or open_file(rows.request_for(name))
                     try:
                         rows.check(reading.schema)
                         for lot in reading.all_lots():
                             yield [rows.labelled(name, item) for item in lot]
-                        rows.was_read(name, reading.summary())
+                        rows.end(name, reading.summary())
                     finally:
                         close(reading.lots)
                 if rows.has_failed(name):
-                    yield [rows.told(name)]
+                    yield [rows.failure_note(name)]
 
             gather = Gather(
                 [partial(device, name) for name in rows.names],
-                limit=MAX_SIDE_BY_SIDE,
+                limit=MAX_IN_PARALLEL,
                 max_bytes=AHEAD_BYTES,
                 size_of=lot_bytes,
                 ordered=request.ordered,
@@ -108,51 +109,51 @@ class FleetFiles:
             raise
 
     async def aread(self, request: FleetFile) -> AsyncReading:
-        rows = FleetRows(request, self._chosen(request))
+        rows = FleetRows(request, self._matching_devices(request))
         open_file = dispatch.async_reader(self._files)
         opened: dict[str, AsyncGenerator[Lot, None]] = {}
 
         async def device(name: str) -> AsyncGenerator[Lot, None]:
-            """On the device's own loop. The first lot is empty, and comes as soon as the columns are known."""
-            with rows.failing(name):
-                reading = await open_file(rows.asked(name))
+            """Read one file, on the device's own loop. The first lot is empty, and comes once the columns are known."""
+            with rows.recording_failure(name):
+                reading = await open_file(rows.request_for(name))
                 try:
-                    if rows.is_known:
+                    if rows.schema_is_known:
                         rows.check(reading.schema)
                     else:
                         rows.begin(reading.schema)
                     yield []
                     async for lot in reading.all_lots():
                         yield [rows.labelled(name, item) for item in lot]
-                    rows.was_read(name, reading.summary())
+                    rows.end(name, reading.summary())
                 finally:
                     await aclose(reading.lots)
-            if rows.has_failed(name) and rows.is_known:
-                yield [rows.told(name)]
+            if rows.has_failed(name) and rows.schema_is_known:
+                yield [rows.failure_note(name)]
 
-        def there(name: str) -> AsyncGenerator[Lot, None]:
+        def lots_of(name: str) -> AsyncGenerator[Lot, None]:
             if name in opened:
                 return opened[name]
             return across(self._shard_of(name), partial(device, name), max_bytes=AHEAD_BYTES, size_of=lot_bytes)
 
         async def job(name: str) -> AsyncGenerator[Lot, None]:
             if rows.has_failed(name):
-                yield [rows.told(name)]
+                yield [rows.failure_note(name)]
                 return
-            async with contextlib.aclosing(there(name)) as lots:
+            async with contextlib.aclosing(lots_of(name)) as lots:
                 async for lot in lots:
                     yield lot
 
         undo = contextlib.AsyncExitStack()
         try:
-            for name in rows.until_known():
-                items = there(name)
-                undo.push_async_callback(items.aclose)
-                if await anext(items, None) is not None:
-                    opened[name] = items
+            for name in rows.until_schema_known():
+                lots = lots_of(name)
+                undo.push_async_callback(lots.aclose)
+                if await anext(lots, None) is not None:
+                    opened[name] = lots
             gather = AsyncGather(
                 [partial(job, name) for name in rows.names],
-                limit=MAX_SIDE_BY_SIDE,
+                limit=MAX_IN_PARALLEL,
                 max_bytes=AHEAD_BYTES,
                 size_of=lot_bytes,
                 ordered=request.ordered,
@@ -163,44 +164,46 @@ class FleetFiles:
             raise
 
     def describe(self, request: FleetFile) -> Estimate:
-        """The columns; how many rows and bytes there are only reading tells."""
-        rows = FleetRows(request, self._chosen(request))
-        for name in rows.until_known():
-            with rows.failing(name):
-                known = Estimate(None) if self._files.describe is None else self._files.describe(rows.asked(name))
+        """Return the columns. The number of rows and bytes is not known before reading."""
+        rows = FleetRows(request, self._matching_devices(request))
+        for name in rows.until_schema_known():
+            with rows.recording_failure(name):
+                known = Estimate(None) if self._files.describe is None else self._files.describe(rows.request_for(name))
                 if known.schema is None:
                     return Estimate(None)
                 rows.begin(known.schema)
         return Estimate(rows.schema)
 
     def requests(self, takes: Takes) -> Iterator[tuple[FleetFile, Estimate]]:
-        """Every path at which more than one device has a file."""
-        paths = Counter(request.path for request, _ in self._listed(takes))
+        """Yield a request for every path at which more than one device has a file."""
+        paths = Counter(request.path for request, _ in self._list_files(takes))
         for path, devices in paths.items():
             if devices > 1:
                 yield FleetFile(path=path), Estimate(None)
 
     def parts(self, request: FleetFile, known: Estimate) -> Parts[FleetFile]:
-        """A part per device, all with the same columns; one part where a request cannot say these."""
-        names = self._chosen(request)
-        columns = columns_asked(request, known.schema)
+        """Return one part per device, all with the same columns; one part in all if a request cannot express these."""
+        names = self._matching_devices(request)
+        columns = requested_schema(request, known.schema)
         if len(names) == 1 or columns is None:
             return Parts([Part(request)], request.ordered)
-        same = {"schema_": columns or None}
-        parts = [request.model_copy(update={**same, "devices": glob.escape(name)}) for name in names]
+        parts = [
+            request.model_copy(update={"schema_": columns or None, "devices": glob.escape(name)}) for name in names
+        ]
         return Parts([Part(part) for part in parts], request.ordered)
 
-    def _chosen(self, request: FleetFile) -> list[str]:
-        # Who may not interrupt a device that does not fit is not refused for it: so the name comes first.
-        chosen = request.existing(name for name in self._names() if fnmatchcase(name, request.devices))
-        if not chosen:
+    def _matching_devices(self, request: FleetFile) -> list[str]:
+        # Match the glob first: `existing` raises for a device that the caller may read but not interrupt, and such a
+        # device must not matter if the glob does not match it.
+        matching = request.existing(name for name in self._names() if fnmatchcase(name, request.devices))
+        if not matching:
             hint = nearest(request.devices, request.existing(self._names()))
             raise UnknownName("no device has such a name", where=f"devices {request.devices!r}", hint=hint)
-        return chosen
+        return matching
 
 
 class _Lots(Iterator[Lot]):
-    """What is gathered; closing it closes the devices' answers."""
+    """The lots of all devices. Closing it closes the readings of the devices, too."""
 
     def __init__(self, gather: Gather[Lot], opened: contextlib.ExitStack) -> None:
         self._gather = gather

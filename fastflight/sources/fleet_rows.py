@@ -1,7 +1,8 @@
-"""What the answer to a `fleet.file` request is made of: one set of columns, and what became of each device. No I/O.
+"""The state of an answer to a `fleet.file` request: its columns, and the outcome of each device. No I/O.
 
-The columns are known from the request (`schema`, `record`, format `raw`), or from the first device that is read: its
-own are asked of the others then, whose rows are held against them as against a `schema` of the request.
+The columns follow from the request (`schema`, `record`, format `raw`), or are those of the first device that can be
+read. The requests to the other devices then carry them, so that their rows are checked as against a `schema` in the
+request.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from fastflight.tables import format_of, schema_from_names
 from fastflight.tables.bare import empty
 
 DEVICE = pa.field("device", pa.string(), nullable=False)
-# Those that hold no types of their own.
+# Formats whose files hold no column types.
 TEXT_FORMATS = ("csv", "jsonl")
-# Those whose columns the request says without one.
+# Formats whose columns follow from the request, even without a `schema`.
 OWN_COLUMNS = ("packed", "raw")
-# A failure inside the trailer: there may be one for each device.
+# The size of one failure in the trailer, which may hold one for each device.
 MAX_FAILURE_BYTES = 1000
-# Rows set aside that are told one by one, of all devices together; all are counted.
+# Rejected rows listed in the trailer, of all devices together; all are counted.
 MAX_REJECTED_EXAMPLES = 20
 
 
 class FleetRows:
-    """The rows of the devices `names`. The devices may be read on threads and loops of their own."""
+    """Collects the rows and the outcome of the devices `names`, each of which may be read on its own thread or loop."""
 
     def __init__(self, request: FleetFile, names: Sequence[str]) -> None:
-        """`RequestError` for a request that no device could answer."""
+        """`RequestError` for a request that is wrong for every device."""
         self.names = names
         self._request = request
         self._lock = threading.Lock()
@@ -47,29 +48,30 @@ class FleetRows:
         self._rows = dict.fromkeys(names, 0)
         self._examples: list[Mapping[str, Any]] = []
         self._columns = request.schema_
-        # Without `device`, and with it.
+        # The columns of the files, without `device`; None until they are known.
         self._file_schema: pa.Schema | None = None
+        # The columns of the answer, with `device`.
         self.schema = pa.schema([])
-        if (schema := FileRows(self.asked(names[0])).schema) is not None:
+        if (schema := FileRows(self.request_for(names[0])).schema) is not None:
             self.begin(schema)
 
     @property
-    def is_known(self) -> bool:
-        """Whether the columns are."""
+    def schema_is_known(self) -> bool:
+        """Whether the columns of the files are known."""
         return self._file_schema is not None
 
-    def until_known(self) -> Iterator[str]:
-        """The devices to ask for the columns, one after another. Raises the first error if none could say."""
+    def until_schema_known(self) -> Iterator[str]:
+        """Yield the devices to ask for the columns, until `begin` is called. Raises the first error if all fail."""
         for name in self.names:
-            if self.is_known:
+            if self.schema_is_known:
                 return
             yield name
-        if not self.is_known and self._first_error is not None:
+        if not self.schema_is_known and self._first_error is not None:
             raise self._first_error
 
     @contextlib.contextmanager
-    def failing(self, name: str) -> Iterator[None]:
-        """Around the reading of a device. A failure is kept, unless it is to end the whole."""
+    def recording_failure(self, name: str) -> Iterator[None]:
+        """Record an error that ends the reading of a device, and suppress it, unless it must end the whole answer."""
         try:
             yield
         except Stopped:
@@ -78,59 +80,55 @@ class FleetRows:
             if self._request.on_error == "fail":
                 raise
             with self._lock:
-                told = json.loads(error_json(error, MAX_FAILURE_BYTES))
-                self._failed[name] = {"device": name, "rows": self._rows[name], **told}
+                failure = json.loads(error_json(error, MAX_FAILURE_BYTES))
+                self._failed[name] = {"device": name, "rows": self._rows[name], **failure}
                 self._first_error = self._first_error or error
 
-    def asked(self, name: str) -> DeviceFile:
-        """The request for one device's file."""
-        same = self._request.model_dump(exclude={"devices", "ordered"}, by_alias=True)
-        return DeviceFile(**{**same, "device": name, "schema": self._columns})
+    def request_for(self, name: str) -> DeviceFile:
+        """Return the request for the file of one device."""
+        common = self._request.model_dump(exclude={"devices", "ordered"}, by_alias=True)
+        return DeviceFile(**{**common, "device": name, "schema": self._columns})
 
     def begin(self, schema: pa.Schema) -> None:
-        """The first file has these columns: so must the others."""
+        """Set the columns of the first file, which all other files must have, too."""
         self.schema = with_device(schema)
         self._file_schema = schema
-        self._columns = columns_asked(self._request, self.schema) or self._request.schema_
+        self._columns = requested_schema(self._request, self.schema) or self._request.schema_
 
     def check(self, schema: pa.Schema) -> None:
-        """`DataError` for a file with other columns than the first has."""
+        """Raise `DataError` if a file has other columns than the first one."""
         if not schema.equals(self._file_schema):
             raise DataError(
-                f"its columns are {_listed(schema)}, and not {_listed(self._file_schema)}",
+                f"its columns are {_format_columns(schema)}, and not {_format_columns(self._file_schema)}",
                 hint='Say which columns are meant with "schema" or "columns"',
             )
 
     def labelled(self, name: str, item: pa.RecordBatch | Noted) -> pa.RecordBatch | Noted:
-        """A batch of a device as one of the answer."""
+        """Return a batch of a device with the column `device` in front; count its rows."""
         batch = item.batch if isinstance(item, Noted) else item
         self._rows[name] += batch.num_rows
         label = pa.repeat(pa.scalar(name, DEVICE.type), batch.num_rows)
         labelled = pa.RecordBatch.from_arrays([label, *batch.columns], schema=self.schema)
         return Noted(labelled, {**item.note, "device": name}) if isinstance(item, Noted) else labelled
 
-    def silence(self) -> pa.RecordBatch:
-        """A batch without rows."""
-        return empty(self.schema)
-
-    def was_read(self, name: str, summary: Summary) -> None:
-        """A device's file came to its end."""
+    def end(self, name: str, summary: Summary) -> None:
+        """Record the summary of a device whose file was read to its end."""
         with self._lock:
             for row in summary.get("rejected_rows", ())[: MAX_REJECTED_EXAMPLES - len(self._examples)]:
                 self._examples.append({"device": name, **row})
-            told = {key: value for key, value in summary.items() if key not in ("rejected_rows", "rows")}
-            self._devices[name] = {"device": name, "rows": self._rows[name], **told}
+            counts = {key: value for key, value in summary.items() if key not in ("rejected_rows", "rows")}
+            self._devices[name] = {"device": name, "rows": self._rows[name], **counts}
 
-    def told(self, name: str) -> Noted:
-        """What is said in the stream of a device that failed."""
-        return Noted(self.silence(), {"failure": self._failed[name]})
+    def failure_note(self, name: str) -> Noted:
+        """Return an empty batch whose note reports the failure of a device."""
+        return Noted(empty(self.schema), {"failure": self._failed[name]})
 
     def has_failed(self, name: str) -> bool:
-        """Whether it is known to have."""
+        """Return whether a failure of this device was recorded."""
         return name in self._failed
 
     def summary(self) -> Summary:
-        """What was read of each device, and why not of the others."""
+        """Return the totals, the summaries of the devices that were read, and the failures of the others."""
         devices = [self._devices[name] for name in self.names if name in self._devices]
         return {
             "bytes": sum(device.get("bytes", 0) for device in devices),
@@ -142,7 +140,7 @@ class FleetRows:
 
 
 def with_device(schema: pa.Schema) -> pa.Schema:
-    """The columns of a file after the leading one; `DataError` where the file has one of that name."""
+    """Return `schema` with the column `device` in front. `DataError` if the file has a column of that name."""
     if DEVICE.name in schema.names:
         raise DataError(
             "the file has a column named 'device' of its own", hint='Name the other columns in "columns" or "schema"'
@@ -150,10 +148,11 @@ def with_device(schema: pa.Schema) -> pa.Schema:
     return pa.schema([DEVICE, *schema])
 
 
-def columns_asked(request: FleetFile, schema: pa.Schema | None) -> dict[str, str] | None:
-    """The `schema` by which `request` gives the columns of `schema`, `device` among them; empty where it needs none.
+def requested_schema(request: FleetFile, schema: pa.Schema | None) -> dict[str, str] | None:
+    """Return the value for the key `schema` with which `request` is answered with the columns of `schema`.
 
-    None where no request can say: the columns are not known, or only the file says them.
+    `schema` includes `device`; the result does not. It is empty if the columns follow from the other keys. It is None
+    if the columns are not known, or if no value of the key can express them.
     """
     if request.schema_ is not None or (request.format or format_of(request.path)) in OWN_COLUMNS:
         return request.schema_ or {}
@@ -161,11 +160,11 @@ def columns_asked(request: FleetFile, schema: pa.Schema | None) -> dict[str, str
         return None
     names = {field.name: str(field.type) for field in schema if field.name != DEVICE.name}
     try:
-        said = schema_from_names(names)
+        requested = schema_from_names(names)
     except RequestError:
         return None
-    return names if pa.schema([DEVICE, *said]).equals(schema) else None
+    return names if pa.schema([DEVICE, *requested]).equals(schema) else None
 
 
-def _listed(schema: pa.Schema | None) -> str:
+def _format_columns(schema: pa.Schema | None) -> str:
     return "none" if schema is None else ", ".join(f"{field.name}: {field.type}" for field in schema)[:300] or "none"

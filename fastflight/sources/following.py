@@ -1,7 +1,7 @@
-"""How a live session goes on and how it ends: what the sync and the async path share.
+"""Tracks one live session: which rows it has, how long to wait for more, and why it ends.
 
-A `Following` is given what a tap's reader took, and says how long to wait for more and whether that was the end. It may
-be told to end from any thread; it then gives what had crossed the line until then.
+The sync and the async path share it. They read the tap and pass what they got to `Following.feed`, which returns
+batches. Any thread may ask the session to end; it still gives what had crossed the line until then.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ STOPPED = "recording stopped"
 
 
 class Following:
-    """One session of `request` on `device`. `start` it, then `feed` it until it has `ended`."""
+    """One session of `request` on `device`. Call `start`, then `feed` until `ended` is set.
+
+    `ended` is empty while the session runs, then the reason why it ended. `rows` makes the batches.
+    """
 
     def __init__(self, device: Device, request: DeviceSession, clock: Callable[[], float] = time.monotonic) -> None:
         if request.since_seq is not None and request.since_seconds is not None:
-            raise RequestError("it begins in one place", where="since_seconds", hint="Leave it or since_seq out")
+            raise RequestError(
+                "it cannot be combined with since_seq", where="since_seconds", hint="Leave one of them out"
+            )
         self.rows = SessionRows(request, clock)
         self.ended = ""
         self._device = device
@@ -38,21 +43,21 @@ class Following:
         self._request = request
         self._clock = clock
         self._outages = device.outages
-        # An outage that is to be told when the reading has come so far: where, and why.
+        # An outage not reported yet: the number of the first chunk after it, and why the line was lost.
         self._outage: tuple[int, str] | None = None
         self._recording = device.recording
         self._until = None if request.limit_seconds is None else clock() + request.limit_seconds
         self._ending = threading.Lock()
-        # Why it is to end, and the number of the first chunk that is no longer part of it.
+        # Why the session is to end, and the number of the first chunk after its end.
         self._end: tuple[str, int] | None = None
         self._why = ""
         self._failure: BaseException | None = None
         self._reader: TapReader | None = None
 
     def start(self) -> TapReader:
-        """Take the place in the traffic where the session begins, and give what reads from there.
+        """Return a reader of the traffic, placed where the session begins.
 
-        `RequestError` for a `since_seq` that is not there yet.
+        `RequestError` for a `since_seq` that does not exist yet.
         """
         seconds = self._request.since_seconds
         since_ns = None if seconds is None else time.time_ns() - round(seconds * 1e9)
@@ -61,7 +66,10 @@ class Following:
         return self._reader
 
     def is_opening(self) -> bool:
-        """Whether nobody knows yet if the device is there. `TransportError` if it is not, unless it may come back."""
+        """Return whether the line is still being opened.
+
+        `TransportError` if it cannot be opened, unless the request waits for the device (`reconnect`).
+        """
         if self._device.is_open or self._request.reconnect:
             self._outages = self._device.outages
             return False
@@ -69,16 +77,19 @@ class Following:
             raise TransportError(self._device.trouble, where=self._device.name, hint="Is it plugged in, and free?")
         return True
 
-    def patience(self, at_most: float) -> float:
-        """Seconds to wait for more."""
+    def wait_seconds(self, at_most: float) -> float:
+        """Return how many seconds to wait for more traffic."""
         if self._end is not None or self._failure is not None:
-            return 0.0  # it was told so before there was anybody to wake
+            return 0.0  # the nudge may have come before anyone was waiting for it
         now = self._clock()
         deadlines = [each for each in (self._until, self.rows.deadline) if each is not None]
         return max(0.0, min([at_most, *(deadline - now for deadline in deadlines)]))
 
     def feed(self, items: Sequence[Chunk | Gap]) -> Lot:
-        """The batches that are ready; the last ones once it has `ended`. Raises what made it fail."""
+        """Take what the reader got, and return the batches that are ready; all that remain once `ended` is set.
+
+        Raises the error given to `fail`.
+        """
         assert self._reader is not None
         if self._failure is not None:
             raise self._failure
@@ -88,12 +99,12 @@ class Following:
                 self._outage = self._tap.lost_at, self._device.trouble
             else:
                 self._end_at(self._tap.lost_at, GONE, self._device.trouble)
-        ready = self.rows.feed(self._wanted(items))
+        ready = self.rows.feed(self._before_end(items))
         if self._device.recording != self._recording:
             self._recording = self._device.recording
             ready.append(Noted(empty(self.rows.schema), {"recording": self._recording or STOPPED}))
         if self._outage is not None and self._reader.next_seq >= self._outage[0]:
-            # Further, it was told on the way: by the cut in the traffic, or with the gap that it lies in.
+            # If the reader is past the outage, the traffic has reported it: as a cut, or within a gap.
             if self._reader.next_seq == self._outage[0] != self.rows.outage_at:
                 ready += self.rows.outage(self._outage[1], self._outage[0])
             self._outage = None
@@ -106,7 +117,7 @@ class Following:
         return ready + self.rows.finish() if self.ended else ready
 
     def end(self, reason: str, why: str = "") -> None:
-        """Come to an end with what crossed the line until now; the first reason counts. From any thread."""
+        """End the session with what has crossed the line until now. The first reason counts. From any thread."""
         self._end_at(self._tap.next_seq, reason, why)
 
     def _end_at(self, seq: int, reason: str, why: str) -> None:
@@ -116,22 +127,22 @@ class Following:
         self._device.tap.nudge()
 
     def fail(self, error: BaseException) -> None:
-        """Raise `error` to whoever reads. From any thread."""
+        """Make the next `feed` raise `error`. From any thread."""
         self._failure = error
         self._device.tap.nudge()
 
     def drain(self) -> None:
-        """The server shuts down. From any thread."""
+        """End the session because the server shuts down. From any thread."""
         self.end(DRAINING)
 
     def summary(self) -> Summary:
-        """What passed, and why no more does."""
+        """Return counts, and why the session ended."""
         why = {"why": self._why} if self.ended == GONE and self._why else {}
         recorded = {"recorded": self._recording} if self._recording else {}
         return {"ended": self.ended, **why, **self.rows.summary(), **recorded}
 
-    def _wanted(self, items: Sequence[Chunk | Gap]) -> Sequence[Chunk | Gap]:
-        """Those before the end."""
+    def _before_end(self, items: Sequence[Chunk | Gap]) -> Sequence[Chunk | Gap]:
+        """Return the items, or parts of gaps, before the end of the session."""
         if self._end is None:
             return items
         stop = self._end[1]

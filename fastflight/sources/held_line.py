@@ -1,8 +1,8 @@
-"""A line that is held to write to it, and read meanwhile.
+"""Writes to a line that the caller holds, and reads it at the same time.
 
-What the device says while somebody writes to it would be lost if nobody read it; what is read is seen by the line's
-tap, and so by every session. A port is used by one thread at a time: `LineThread` is that thread, and others hand it
-what they want written.
+Bytes that the device sends while someone writes would be lost if nobody read them. The data that is read here goes to
+the tap of the line, and so to every session. A port may be used by one thread at a time only: `LineThread` is that
+thread, and others give it their data with `send`. `LineTask` does the same on an event loop.
 """
 
 from __future__ import annotations
@@ -23,39 +23,44 @@ from fastflight.transport.port import Gathering
 
 log = structlog.get_logger(__name__)
 
-# Without progress for so long, the device takes nothing any more: it is stopped, or its flow control is.
+# A write without progress for this long fails: the device, or its flow control, has stopped.
 WRITE_SECONDS = 30.0
-# How long a thread's write may have to wait for the reading to look up.
+# Time limit of one read: the longest that a write waits for the reading thread.
 POLL_SECONDS = 0.01
-# How often one that sends looks whether it is still wanted.
+# How often `send` calls `check`.
 CHECK_SECONDS = 0.1
-# Written between two looks at what the device says: less than the receive buffers that the system has for it.
+# Bytes written between two reads: less than the system's receive buffers, so that they cannot overflow.
 WRITE_BYTES = 512
-# A quiet device is waited for again after this.
+# Time limit of one read on an event loop; the read is repeated after it.
 QUIET_SECONDS = 3600.0
 
 
 class LineThread:
-    """Reads `port` and writes to it what is sent, for a `with` block. `failed` is called when the line breaks."""
+    """Reads `port`, and writes what `send` is given, for a `with` block.
 
-    def __init__(self, port: Port, failed: Callable[[TransportError], None]) -> None:
+    When the line breaks, `failure` is set and `on_failure` is called.
+    """
+
+    def __init__(self, port: Port, on_failure: Callable[[TransportError], None]) -> None:
         self.failure: TransportError | None = None
         self._port = port
-        self._failed = failed
+        self._on_failure = on_failure
         self._lock = threading.Lock()
         self._waiting: deque[tuple[bytes, concurrent.futures.Future[None]]] = deque()
-        self._over = False
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="held-line", daemon=True)
 
     def send(self, data: bytes, check: Callable[[], object] = bool) -> None:
-        """Return when `data` is handed to the line, from any thread. `TransportError` if it broke or was given back.
+        """Write `data` and return when the port has taken all of it. From any thread.
 
-        `check` is called now and then: what it raises is raised here, and the line is to be given back then.
+        `TransportError` if the line broke or was given back. `check` is called every `CHECK_SECONDS`, and its errors
+        are raised here. The caller must then leave the `with` block or call `give_back`: until then the thread goes on
+        writing `data`.
         """
         check()
         done: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._lock:
-            if self._over:
+            if self._closed:
                 raise self.failure or _given_back()
             self._waiting.append((data, done))
         while not concurrent.futures.wait([done], CHECK_SECONDS).done:
@@ -63,9 +68,9 @@ class LineThread:
         done.result()
 
     def give_back(self) -> None:
-        """Write no more, also of what is being sent: a slow line takes minutes for what is pasted. From any thread."""
+        """Stop writing, also in the middle of a `send`: a slow line takes minutes for pasted text. From any thread."""
         with self._lock:
-            self._over = True
+            self._closed = True
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -77,36 +82,36 @@ class LineThread:
 
     def _run(self) -> None:
         try:
-            while not self._over:
+            while not self._closed:
                 with self._lock:
                     data, done = self._waiting.popleft() if self._waiting else (b"", None)
                 try:
-                    whole = self._write(data)
+                    complete = self._write(data)
                 except Exception as error:
-                    told = _told(error)
+                    failure = _as_transport_error(error)
                     if done is not None:
-                        done.set_exception(told)
-                    raise told from error
+                        done.set_exception(failure)
+                    raise failure from error
                 if done is None:
                     self._read(POLL_SECONDS)
-                elif whole:
+                elif complete:
                     done.set_result(None)
                 else:
                     done.set_exception(_given_back())
-        except Exception as error:  # the thread's edge: whoever waits is told
-            self.failure = _told(error)
+        except Exception as error:  # the edge of the thread: pass the failure to those that wait for it
+            self.failure = _as_transport_error(error)
         with self._lock:
-            self._over = True
+            self._closed = True
             waiting, self._waiting = self._waiting, deque()
         for _, done in waiting:
             done.set_exception(self.failure or _given_back())
         if self.failure is not None:
-            self._failed(self.failure)
+            self._on_failure(self.failure)
 
     def _write(self, data: bytes) -> bool:
-        """False when it was given back before all of it was written."""
+        """Return False if the line was given back before all of `data` was written."""
         for start in range(0, len(data), WRITE_BYTES):
-            if self._over:
+            if self._closed:
                 return False
             self._port.write(data[start : start + WRITE_BYTES], WRITE_SECONDS)
             self._read(0.0)
@@ -117,8 +122,8 @@ class LineThread:
             self._port.read(timeout)
 
 
-def _told(error: Exception) -> TransportError:
-    """How the line failed. What is no failure of the line is a defect here, and is logged."""
+def _as_transport_error(error: Exception) -> TransportError:
+    """Return `error` as a `TransportError`. Any other kind is a defect of this program, and is logged."""
     if isinstance(error, TransportError):
         return error
     log.error("using a line failed", exc_info=error)
@@ -132,14 +137,14 @@ def _given_back() -> TransportError:
 class LineTask:
     """As `LineThread`, for an `async with` block."""
 
-    def __init__(self, port: Port, failed: Callable[[TransportError], None]) -> None:
+    def __init__(self, port: Port, on_failure: Callable[[TransportError], None]) -> None:
         self.failure: TransportError | None = None
         self._port = port
-        self._failed = failed
+        self._on_failure = on_failure
         self._task: asyncio.Task[None] | None = None
 
     async def send(self, data: bytes) -> None:
-        """Return when `data` is handed to the line."""
+        """Write `data` and return when the port has taken all of it. `TransportError` if the line broke."""
         if self.failure is not None:
             raise self.failure
         try:
@@ -165,13 +170,13 @@ class LineTask:
                     await self._port.aread(QUIET_SECONDS)
                 # A device that floods its line is always ready: let the loop's other tasks run.
                 await asyncio.sleep(0)
-        except Exception as error:  # the task's edge: whoever waits is told
+        except Exception as error:  # the edge of the task: nobody awaits its result
             self._fail(error)
 
     def _fail(self, error: Exception) -> TransportError:
-        """What whoever waits is told."""
-        told = _told(error)
+        """Report the first failure, and return `error` as a `TransportError`."""
+        failure = _as_transport_error(error)
         if self.failure is None:
-            self.failure = told
-            self._failed(told)
-        return told
+            self.failure = failure
+            self._on_failure(failure)
+        return failure

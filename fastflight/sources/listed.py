@@ -1,4 +1,8 @@
-"""What a source listed last, for another that would ask the same of the same devices a moment later."""
+"""A short-lived cache of listed flights, so that list_flights asks each device for its files only once.
+
+list_flights calls its sources one after another. `device.file` lists the devices with `refresh`; `fleet.file` needs the
+same lists a moment later and takes them from `recent`.
+"""
 
 from __future__ import annotations
 
@@ -8,45 +12,45 @@ from typing import Any
 
 from fastflight.service.source import Estimate, Takes
 
-# A request about one device, and what is known of the answer.
+# A request about one device, and the estimate of its answer.
 Flight = tuple[Any, Estimate]
 
-# One list_flights asks its sources one after another: what the first found of the devices is good for the next.
+# Long enough for one list_flights call, whose sources run one after another.
 FRESH_SECONDS = 5.0
 
 
-class Listed:
-    """Listings that are remembered for a moment, device by device: who may see one of them may not see another."""
+class ListingCache:
+    """Caches listed flights per device, because callers may see different sets of devices."""
 
     def __init__(
         self,
         names: Callable[[], Sequence[str]],
-        listing: Callable[[Takes], Iterator[Flight]],
+        list_flights: Callable[[Takes], Iterator[Flight]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`names`: the devices there are; `listing` asks those of them that it is to take."""
+        """`names` returns all devices; `list_flights` lists the flights of those that its filter accepts."""
         self._names = names
-        self._listing = listing
+        self._list_flights = list_flights
         self._clock = clock
         self._last: dict[str, tuple[float, list[Flight]]] = {}
 
-    def now(self, takes: Takes) -> Iterator[Flight]:
-        """List those devices, and remember it if it comes to its end."""
+    def refresh(self, takes: Takes) -> Iterator[Flight]:
+        """List the devices that `takes` accepts. The result is cached once the iterator has been used up."""
         found: dict[str, list[Flight]] = {name: [] for name in self._names() if takes(name)}
-        for each in self._listing(found.__contains__):
-            if (of_one := found.get(each[0].belongs_to)) is not None:
-                of_one.append(each)
-                yield each
+        for flight in self._list_flights(found.__contains__):
+            if (flights := found.get(flight[0].belongs_to)) is not None:
+                flights.append(flight)
+                yield flight
         at = self._clock()
-        for name, of_one in found.items():
-            self._last[name] = at, of_one
+        for name, flights in found.items():
+            self._last[name] = at, flights
 
-    def lately(self, takes: Takes) -> Iterator[Flight]:
-        """What was listed of those within `FRESH_SECONDS`, or else is now."""
+    def recent(self, takes: Takes) -> Iterator[Flight]:
+        """Yield the flights of accepted devices, listing again those whose entry is older than `FRESH_SECONDS`."""
         oldest = self._clock() - FRESH_SECONDS
         names = [name for name in self._names() if takes(name)]
-        fresh = {name: kept for name in names if (kept := self._last.get(name)) is not None and kept[0] >= oldest}
-        for _, of_one in fresh.values():
-            yield from of_one
+        fresh = {name: entry for name in names if (entry := self._last.get(name)) is not None and entry[0] >= oldest}
+        for _, flights in fresh.values():
+            yield from flights
         if missing := set(names) - fresh.keys():
-            yield from list(self.now(missing.__contains__))
+            yield from list(self.refresh(missing.__contains__))

@@ -13,7 +13,7 @@ from fastflight.sources.recordings import Recordings
 
 
 def device_metrics(inventory: Inventory) -> Iterator[Metric]:
-    """Of each device: its line, what crossed it, what went wrong."""
+    """Yield the metrics of each device: state of its line, bytes, retries and outages."""
     now = time.time_ns()
     found = list(inventory.devices())
     labels = device_labels(device.name for device in found)
@@ -33,7 +33,7 @@ def device_metrics(inventory: Inventory) -> Iterator[Metric]:
 
 
 def recording_metrics(recordings: Recordings) -> Iterator[Metric]:
-    """Of each recording, and of the store."""
+    """Yield the metrics of each recording, and of the store."""
     now = time.time()
     found = list(recordings.statuses())
     labels = device_labels(status.name for status in found)
@@ -55,5 +55,5 @@ def recording_metrics(recordings: Recordings) -> Iterator[Metric]:
 
 
 def _seconds(nanoseconds: float) -> float:
-    """An age, never negative: the clock may have been set back."""
+    """Return an age in seconds. It is never negative, although the clock may have been set back."""
     return max(0.0, round(nanoseconds / 1e9, 3))

@@ -1,10 +1,10 @@
-"""Says early that most rows of an answer do not fit its schema.
+"""Reports early that most rows of an answer do not fit its schema.
 
-A row that does not fit is set aside, and the trailer counts it. Where most rows are set aside, the schema is probably
-wrong, and the reader of a slow file or of a live session would see next to nothing for minutes. The note is
-`{"set_aside": {"rows": n, "fitting": m, "offset" or "seq": place, "reason": why}}`: `n` rows were set aside, the last
-of them at this place and for this reason, while `m` fit. Not the first: that is often a line that a board prints as it
-starts.
+A row that does not fit is set aside, and the trailer counts it. If most rows are set aside, the schema is probably
+wrong, and the client that reads a slow file or a live session would see next to nothing for minutes. So a note goes
+into the stream: `{"set_aside": {"rows": n, "fitting": m, "offset" or "seq": place, "reason": why}}`. `n` rows were set
+aside while `m` fit. `place` and `why` are those of the last row set aside: the first one is often a line that a board
+prints as it starts.
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from typing import Any
 
 from fastflight.tables import Rejected
 
-# Rows are counted for so long from the first that does not fit: an odd line among others is followed by good ones.
+# Rows are counted for this long from the first that does not fit: good rows may follow a single bad one.
 NOTE_SECONDS = 3.0
-# A file that is read quickly is told of as soon as so many of its rows do not fit.
+# In a file that is read quickly, this many rows that do not fit end the counting at once.
 NOTE_ROWS = 1000
 
 
 class MisfitNotice:
-    """Asked after each batch for a note. After one, there is another only if most rows did fit in the meantime."""
+    """Decides when a note is due. Call `note` after each batch.
+
+    After a note there is another one only if most rows did fit in the meantime.
+    """
 
     def __init__(self, rejected: Rejected, place: str, clock: Callable[[], float]) -> None:
-        """`place` is the name of what a rejected row's offset counts."""
+        """`place` is the note's key for the offset of a rejected row: `offset` or `seq`."""
         self._rejected = rejected
         self._place = place
         self._clock = clock
-        # Where counting began: rows that fit, rows that did not, and when.
+        # At the start of counting: rows that fit, rows that did not, and the time.
         self._fitting = 0
         self._count = 0
         self._since: float | None = None
@@ -36,11 +39,11 @@ class MisfitNotice:
 
     @property
     def deadline(self) -> float | None:
-        """When counting ends, by the clock; None while every row fits."""
+        """The time at which counting ends, by the clock; None while every row fits."""
         return None if self._since is None else self._since + NOTE_SECONDS
 
     def note(self, fitting: int) -> dict[str, Any] | None:
-        """A note, if one is due. `fitting` counts the rows that fit, since the beginning."""
+        """Return a note if one is due. `fitting` is the number of rows that fit, since the beginning."""
         rows = self._rejected.count - self._count
         if not rows:
             self._fitting = fitting

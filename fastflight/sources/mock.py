@@ -1,13 +1,12 @@
-"""The benchmark table: rows of integers at a pace that the request sets.
+"""`mock`: a table of generated rows for benchmarks and tests, sent at a pace that the request sets.
 
-`variant` names the columns: `default` is 50 of int32, `simple` four of them, `complex` a mix of types. A batch is made
-once and given again, so that reading measures the server and the source's own pace (`delay_per_row`), nothing else.
-What is written is counted and thrown away.
+`variant` names the columns: `default` has 50 of int32, `simple` four of them, `complex` a mix of types. A batch is made
+once and sent again and again, so that reading measures the server and the requested pace (`delay_per_row`) only. Rows
+that are written are counted and thrown away.
 
-All batches of the table are slices of one: equal, and the last one shorter. Column i of the integers counts from i,
-in each batch anew. A request for some of its rows gives what the table has there: where it begins within a batch, its
-first batch is the rest of that one. A batch that is more than a message comes in pieces, so that what waits for a
-client is counted as what it is.
+All batches have the same rows; the last one may be shorter. Integer column i counts up from i, and starts again in each
+batch. A request for a range of rows (`first_row`) that begins within a batch first gets the rest of that batch. A batch
+larger than one message is cut into several, so that the bytes that wait for the client are counted correctly.
 """
 
 from __future__ import annotations
@@ -46,36 +45,36 @@ from fastflight.sources.pacer import BatchPacer
 
 DEFAULT_COLUMNS = 50
 SIMPLE_COLUMNS = 4
-# Batches kept ready: the three variants at a few sizes. The largest is 20 MB.
-MAX_KEPT_BATCHES = 8
-MAX_KEPT_ROWS = 100_000
-# Without a delay all of the table is there: so much of it is given at once.
+# Cached batches: the three variants at a few sizes. The largest is 20 MB.
+MAX_CACHED_BATCHES = 8
+MAX_CACHED_ROWS = 100_000
+# The size of a lot if the request has no delay.
 LOT_BYTES = 512 * 1024
 # The start of the `complex` variant's time column.
 EPOCH = np.datetime64("2025-01-01", "us")
 
 
 def read(request: Mock) -> Reading:
-    """The table, in the asking thread."""
+    """Return the table, to be iterated in the caller's thread."""
     shape = _shape(request)
-    first = _at_once(request, shape)
+    first = _single_lot(request, shape)
     return Reading(shape.base.schema, NO_LOTS if first else _lots(request, shape), first=first)
 
 
 async def aread(request: Mock) -> AsyncReading:
-    """The table, on an event loop."""
-    # A large batch is made for this request alone: up to a second, in which nothing else on the loop would go on.
-    large = request.rows_per_batch > MAX_KEPT_ROWS
+    """Return the table, to be iterated on an event loop."""
+    # Making a large batch takes up to a second, which would block the loop.
+    large = request.rows_per_batch > MAX_CACHED_ROWS
     shape = await off_loop(_shape, request) if large else _shape(request)
-    first = _at_once(request, shape)
+    first = _single_lot(request, shape)
     return AsyncReading(shape.base.schema, NO_LOTS if first else _alots(request, shape), first=first)
 
 
 def write(request: Mock, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge) -> Summary:
-    """Count rows and bytes, throw them away."""
+    """Count the rows and bytes, and throw them away."""
     progress = Progress(0, 0)
     for batch in batches:
-        progress = _counted(progress, batch)
+        progress = _add(progress, batch)
         acknowledge(progress)
     return {"rows": progress.rows, "bytes": progress.bytes}
 
@@ -83,33 +82,33 @@ def write(request: Mock, schema: pa.Schema, batches: Iterator[pa.RecordBatch], a
 async def awrite(
     request: Mock, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
 ) -> Summary:
-    """The same on an event loop."""
+    """As `write`, on an event loop."""
     progress = Progress(0, 0)
     async for batch in batches:
-        progress = _counted(progress, batch)
+        progress = _add(progress, batch)
         acknowledge(progress)
     return {"rows": progress.rows, "bytes": progress.bytes}
 
 
 def describe(request: Mock) -> Estimate:
-    """Rows and bytes of the answer, exactly."""
+    """Return the schema, and the exact number of rows and bytes of the answer."""
     return Estimate(schema(request.variant), rows=request.total_rows, bytes=_nbytes(request), keep_seconds=math.inf)
 
 
 def requests(takes: Takes) -> Iterator[tuple[Mock, Estimate]]:
-    """The default table."""
+    """Yield the request for the default table, which always exists."""
     request = Mock()
     yield request, describe(request)
 
 
 def parts(request: Mock, known: Estimate) -> Parts[Mock]:
-    """The table in as many parts as are asked for, or as it has batches; each begins where a batch does."""
+    """Divide the table into the requested number of `endpoints`, at most one per batch, cut between batches."""
     per_batch = request.rows_per_batch
     first, end = request.first_row, request.first_row + request.total_rows
-    begun = first // per_batch
-    batches = -(-end // per_batch) - begun
+    first_batch = first // per_batch
+    batches = -(-end // per_batch) - first_batch
     count = max(1, min(request.endpoints, batches))
-    cuts = [first, *(per_batch * (begun + batches * number // count) for number in range(1, count)), end]
+    cuts = [first, *(per_batch * (first_batch + batches * number // count) for number in range(1, count)), end]
     requests = (
         request.model_copy(update={"first_row": start, "total_rows": stop - start, "endpoints": 1})
         for start, stop in pairwise(cuts)
@@ -130,24 +129,27 @@ SOURCE = Source(
 
 
 def schema(variant: str) -> pa.Schema:
-    """The columns of a variant."""
+    """Return the schema of a variant."""
     return batch(variant, 0).schema
 
 
 def batch(variant: str, rows: int) -> pa.RecordBatch:
-    """The first `rows` rows of a variant."""
-    return _base(variant, rows).slice(0, rows) if rows > MAX_KEPT_ROWS else _kept(variant, rows)
+    """Return the first `rows` rows of a variant."""
+    return _base(variant, rows).slice(0, rows) if rows > MAX_CACHED_ROWS else _cached(variant, rows)
 
 
-# Those in use that are larger than what is kept. Of each variant there are four sizes, 510 MB in all, whoever asks.
+# Large batches that are in use. Each variant has four sizes, 510 MB in all, however many clients read them.
 _large: WeakValueDictionary[tuple[str, int], pa.RecordBatch] = WeakValueDictionary()
 _making_large = threading.Lock()
 
 
 def _base(variant: str, rows: int) -> pa.RecordBatch:
-    """A batch that begins with `rows` rows of a variant. Who uses slices of a large one keeps it, for others, too."""
-    if rows <= MAX_KEPT_ROWS:
-        return _kept(variant, rows)
+    """Return a batch that begins with the first `rows` rows of a variant.
+
+    A large one is shared by all that use it or slices of it, and freed when nobody does.
+    """
+    if rows <= MAX_CACHED_ROWS:
+        return _cached(variant, rows)
     size = min(1 << (rows - 1).bit_length(), MAX_BATCH_ROWS)
     with _making_large:
         found = _large.get((variant, size))
@@ -156,8 +158,8 @@ def _base(variant: str, rows: int) -> pa.RecordBatch:
         return found
 
 
-@functools.lru_cache(MAX_KEPT_BATCHES)
-def _kept(variant: str, rows: int) -> pa.RecordBatch:
+@functools.lru_cache(MAX_CACHED_BATCHES)
+def _cached(variant: str, rows: int) -> pa.RecordBatch:
     return _make(variant, rows)
 
 
@@ -181,68 +183,69 @@ def _make(variant: str, rows: int) -> pa.RecordBatch:
 
 
 class Shape(NamedTuple):
-    """The batch that all are slices of, and of it, in pieces: the rest that comes first, one, how often, the last.
+    """The batches of an answer. All are slices of `base`, each as a list of pieces that fit into a message.
 
-    Without a delay so many whole ones are given `together`.
+    `head` is the end of a batch, if the answer begins within one. Then `full`, a whole batch, is sent `full_count`
+    times. `tail` is the shorter last batch. Without a delay, `full_per_lot` whole batches make a lot.
     """
 
     base: pa.RecordBatch
-    begun: list[pa.RecordBatch]
+    head: list[pa.RecordBatch]
     full: list[pa.RecordBatch]
-    whole: int
-    rest: list[pa.RecordBatch]
-    together: int
+    full_count: int
+    tail: list[pa.RecordBatch]
+    full_per_lot: int
 
 
 def _nbytes(request: Mock) -> int:
     shape = _shape(request)
-    begun, full, rest = (sum(int(piece.nbytes) for piece in pieces) for pieces in (shape.begun, shape.full, shape.rest))
-    return begun + shape.whole * full + rest
+    head, full, tail = (sum(int(piece.nbytes) for piece in pieces) for pieces in (shape.head, shape.full, shape.tail))
+    return head + shape.full_count * full + tail
 
 
-def _planned(request: Mock, shape: Shape) -> Iterator[list[pa.RecordBatch]]:
-    """What is given at once: a batch in its pieces, or several batches where there is no delay."""
-    together = 1 if request.delay_per_row else shape.together
-    lots, more = divmod(shape.whole, together)
-    if shape.begun:
-        yield shape.begun
-    lot = shape.full * together
+def _plan_lots(request: Mock, shape: Shape) -> Iterator[list[pa.RecordBatch]]:
+    """Yield the lots of the answer: one batch each, or several whole batches if there is no delay."""
+    full_per_lot = 1 if request.delay_per_row else shape.full_per_lot
+    lots, remainder = divmod(shape.full_count, full_per_lot)
+    if shape.head:
+        yield shape.head
+    lot = shape.full * full_per_lot
     for _ in range(lots):
         yield lot
-    if more:
-        yield shape.full * more
-    if shape.rest:
-        yield shape.rest
+    if remainder:
+        yield shape.full * remainder
+    if shape.tail:
+        yield shape.tail
 
 
-def _at_once(request: Mock, shape: Shape) -> Lot:
-    """The whole table, if it is one batch that nothing delays; else nothing."""
-    batches = bool(shape.begun) + shape.whole + bool(shape.rest)
-    return next(_planned(request, shape)) if batches == 1 and not request.delay_per_row else []
+def _single_lot(request: Mock, shape: Shape) -> Lot:
+    """Return the whole answer if it is a single batch without a delay; otherwise nothing."""
+    batches = bool(shape.head) + shape.full_count + bool(shape.tail)
+    return next(_plan_lots(request, shape)) if batches == 1 and not request.delay_per_row else []
 
 
 def _shape(request: Mock) -> Shape:
-    make = _made if request.rows_per_batch > MAX_KEPT_ROWS else _kept_shape
+    make = _make_shape if request.rows_per_batch > MAX_CACHED_ROWS else _cached_shape
     return make(request.variant, request.rows_per_batch, request.first_row, request.total_rows)
 
 
-@functools.lru_cache(MAX_KEPT_BATCHES)
-def _kept_shape(variant: str, per_batch: int, first_row: int, total_rows: int) -> Shape:
-    return _made(variant, per_batch, first_row, total_rows)
+@functools.lru_cache(MAX_CACHED_BATCHES)
+def _cached_shape(variant: str, per_batch: int, first_row: int, total_rows: int) -> Shape:
+    return _make_shape(variant, per_batch, first_row, total_rows)
 
 
-def _made(variant: str, per_batch: int, first_row: int, total_rows: int) -> Shape:
+def _make_shape(variant: str, per_batch: int, first_row: int, total_rows: int) -> Shape:
     offset = first_row % per_batch
-    before = min(per_batch - offset, total_rows) if offset else 0
-    whole, after = divmod(total_rows - before, per_batch)
-    base = _base(variant, per_batch if whole else max(offset + before, after))
-    full = _cut(base, 0, per_batch if whole else 0)
-    together = max(1, LOT_BYTES // sum(int(piece.nbytes) for piece in full)) if full else 1
-    return Shape(base, _cut(base, offset, before), full, whole, _cut(base, 0, after), together)
+    head_rows = min(per_batch - offset, total_rows) if offset else 0
+    full_count, tail_rows = divmod(total_rows - head_rows, per_batch)
+    base = _base(variant, per_batch if full_count else max(offset + head_rows, tail_rows))
+    full = _cut(base, 0, per_batch if full_count else 0)
+    full_per_lot = max(1, LOT_BYTES // sum(int(piece.nbytes) for piece in full)) if full else 1
+    return Shape(base, _cut(base, offset, head_rows), full, full_count, _cut(base, 0, tail_rows), full_per_lot)
 
 
 def _cut(base: pa.RecordBatch, start: int, rows: int) -> list[pa.RecordBatch]:
-    """A slice of the base in pieces of a message; none of no rows."""
+    """Return a slice of `base` in pieces that fit into a message; an empty list for no rows."""
     if not rows:
         return []
     return list(split(base if rows == base.num_rows else base.slice(start, rows)))
@@ -250,7 +253,7 @@ def _cut(base: pa.RecordBatch, start: int, rows: int) -> list[pa.RecordBatch]:
 
 def _lots(request: Mock, shape: Shape) -> Iterator[Lot]:
     pacer = BatchPacer()
-    for lot in _planned(request, shape):
+    for lot in _plan_lots(request, shape):
         if request.delay_per_row:
             time.sleep(pacer.begin(_rows(lot) * request.delay_per_row))
             pacer.end()
@@ -259,7 +262,7 @@ def _lots(request: Mock, shape: Shape) -> Iterator[Lot]:
 
 async def _alots(request: Mock, shape: Shape) -> AsyncIterator[Lot]:
     pacer = BatchPacer()
-    for lot in _planned(request, shape):
+    for lot in _plan_lots(request, shape):
         if request.delay_per_row:
             await asyncio.sleep(pacer.begin(_rows(lot) * request.delay_per_row))
             pacer.end()
@@ -270,5 +273,5 @@ def _rows(batches: list[pa.RecordBatch]) -> int:
     return sum(batch.num_rows for batch in batches)
 
 
-def _counted(progress: Progress, batch: pa.RecordBatch) -> Progress:
+def _add(progress: Progress, batch: pa.RecordBatch) -> Progress:
     return Progress(progress.rows + batch.num_rows, progress.bytes + batch.nbytes)

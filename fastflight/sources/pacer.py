@@ -1,6 +1,6 @@
-"""The pace of a source that takes a time for each batch.
+"""Keeps a source at a pace: a given time for each batch.
 
-It needs the standard library alone: the benchmark gives the same pace to servers that run where fastflight is not.
+This module needs only the standard library: the benchmark also uses it in servers that run without fastflight.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Callable
 
 
 class BatchPacer:
-    """Turns "this much time per batch" into sleeps whose sum is exact.
+    """Turns a time per batch into sleeps whose sum is exact.
 
-    A sleep takes longer than asked for. What one took too long is taken off the next: after n batches of `seconds`
-    each, the time slept is n * `seconds`, and at most one oversleep more.
+    A sleep takes longer than requested. The excess of one sleep is taken off the next: after n batches of `seconds`
+    each, the total is n * `seconds`, plus the excess of at most one sleep.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._overslept = 0.0
-        self._begun = 0.0
-        self._asked = 0.0
+        self._start = 0.0
+        self._requested = 0.0
 
     def begin(self, seconds: float) -> float:
-        """A batch that takes `seconds` is asked for: how long to sleep now. Call `end` after the sleep."""
-        self._begun = self._clock()
-        self._asked = seconds
+        """Begin a batch that shall take `seconds`. Returns how long to sleep; call `end` after that sleep."""
+        self._start = self._clock()
+        self._requested = seconds
         return max(0.0, seconds - self._overslept)
 
     def end(self) -> None:
-        """The sleep is over: carry what it took too long, or what was not slept because of an earlier one."""
-        self._overslept += self._clock() - self._begun - self._asked
+        """Measure the sleep, and carry the difference to the requested time over to the next one."""
+        self._overslept += self._clock() - self._start - self._requested

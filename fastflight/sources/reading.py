@@ -1,7 +1,7 @@
-"""From a device source's generator of lots to the `Reading` that an edge takes.
+"""Turns a source's generator of lots into the `Reading` that the edges use.
 
-`begin` and `abegin` advance the generator until the schema is known: by then errors before the first row have been
-raised. What came meanwhile is the reading's first lot.
+`begin` and `abegin` advance the generator until the schema is known, so that errors before the first row are raised
+here. The lots that came until then are the first lot of the reading.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from fastflight.service.source import AsyncReading, Lot, Reading, Summary
 
 
 class Rows(Protocol):
-    """Where the rows come from: knows the schema at the latest when they have ended."""
+    """The object that makes the rows of a reading."""
 
     @property
-    def schema(self) -> pa.Schema | None: ...
+    def schema(self) -> pa.Schema | None:
+        """None until it is known; an answer that ends without one has no columns."""
 
     def summary(self) -> Summary: ...
 
@@ -52,4 +53,4 @@ async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
 
 
 def _schema(rows: Rows) -> pa.Schema:
-    return pa.schema([]) if rows.schema is None else rows.schema  # one without columns is false
+    return pa.schema([]) if rows.schema is None else rows.schema  # not `or`: a schema without columns is falsy

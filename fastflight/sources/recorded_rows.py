@@ -1,13 +1,13 @@
-"""The traffic of a device as it is kept, and what is kept as rows again. No I/O.
+"""Converts the traffic of a device to rows of a log, and rows of a log to rows of a `recording` answer. No I/O.
 
-A row of the log is a chunk: its number is the log's own, the same that live sessions have seen. The column `cut` says
-why a row does not go on from the one before it: the line was lost and opened again, recording began, or a request had
-the device, whose own traffic is not kept. It is null where nothing came between. A cut that ends with `WAITED` is that
-of a row whose time is not known: it is null in all that is read here.
+A row of the log is a chunk of traffic. Its number is the number of the row in the log, the same that live sessions
+have. The column `cut` is null if the row continues the one before it. Otherwise it says why not: the line was lost and
+opened again, recording began, or a request had the device (its own traffic is not recorded). If `cut` ends with
+`WAITED`, the time at which the device sent the row is not known, and `Replay` gives null for it.
 
-`kept` makes batches for the log of what a tap gave. `Replay` is given what the log gives, rows and what is missing,
-and gives the rows that a `recording` request wants, as a session of the device would have given them: `bytes` batch by
-batch as they lie in the log, the others by way of `SessionRows`.
+`log_batch` makes batches for the log from the chunks of a tap. `Replay` takes what the log returns, rows and missing
+ranges, and returns the rows that a live session would have returned: `bytes` directly from the columns of the log, the
+other formats through `SessionRows`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk, Gap
 from fastflight.transport.tap import REQUEST_CUTS
 
-KEPT_SCHEMA = pa.schema(
+LOG_SCHEMA = pa.schema(
     [
         pa.field("time", TIME, nullable=False),
         pa.field("direction", pa.dictionary(pa.int8(), pa.string()), nullable=False),
@@ -40,7 +40,7 @@ KEPT_SCHEMA = pa.schema(
 )
 # The cut at the first row of each recorder.
 BEGAN = "recording began"
-# What ends the cut of a row that had waited in the port when the line was opened. Its time is when it was read.
+# Ends the cut of a row that waited in the port before the line was opened. The log holds the time at which it was read.
 WAITED = " (it had waited in the port: when it was sent is not known)"
 # Rows of a recording have no flush time; this keeps `SessionRows` from flushing by its own.
 _PATIENT_MS = 60_000
@@ -49,8 +49,8 @@ COMPLETE = "end of recording"
 LIMIT = "limit reached"
 
 
-def kept(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
-    """Chunks as rows of the log."""
+def log_batch(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
+    """Return chunks as rows of `LOG_SCHEMA`. `cuts` maps chunk numbers to their cuts."""
     codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in chunks], pa.int8())
     cuts = {**cuts, **{chunk.seq: cuts.get(chunk.seq, "") + WAITED for chunk in chunks if chunk.waited}}
     columns = [
@@ -61,21 +61,21 @@ def kept(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
         if cuts
         else pa.nulls(len(chunks), pa.string()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=KEPT_SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
 
 
-def place(damage: Damage) -> str:
-    """A place in the files of a recording, for people."""
+def format_damage(damage: Damage) -> str:
+    """Return the place of damage in the files of a recording as text."""
     return f"{damage.file} at byte {damage.offset}: {damage.bytes} bytes"
 
 
 def microseconds(time: datetime | None) -> int | None:
-    """A time as the log has it."""
+    """Return a time in microseconds since 1970."""
     return None if time is None else int(pa.scalar(time, TIME).value)
 
 
 class _Rows(Protocol):
-    """What makes batches of pieces of a recording."""
+    """Makes batches from pieces of a recording: `_ChunkRows` for `bytes`, `_Lines` for the other formats."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -97,54 +97,57 @@ class _Rows(Protocol):
 
 
 class Replay:
-    """A recording, item by item: `feed` what the log gives until it is `full` or has ended, then `finish`."""
+    """The answer to a `recording` request.
+
+    Pass each item of the log to `feed` until the replay is `full` or the log has ended, then call `finish`.
+    """
 
     def __init__(self, request: Recording) -> None:
         self._rows: _Rows = _ChunkRows(request) if request.format == "bytes" else _Lines(request)
         self._missing: Gap | None = None
-        # Whether something came before: else nothing was cut.
+        # Whether any traffic came before: a cut at the very first row is not reported.
         self._any = bool(request.from_seq)
-        # Places that cannot be read, set by whoever has read to the end.
+        # Places that cannot be read. The caller sets it before it calls `summary`.
         self.damage: list[str] = []
         self.schema = self._rows.schema
 
     @property
     def full(self) -> bool:
-        """The limit of rows is reached."""
+        """Whether the limit of rows is reached."""
         return self._rows.full
 
     def begin(self, begins_line: bool) -> None:
-        """Before the first item: whether its first byte is known to begin a line."""
+        """Call it before the first `feed`. `begins_line`: the first byte of the device is known to begin a line."""
         if isinstance(self._rows, _Lines):
             self._rows.begin(begins_line)
 
     def feed(self, item: NumberedRows | Missing) -> Lot:
-        """The batches that are ready after the next of the log."""
+        """Take the next item of the log and return the batches that are ready."""
         if isinstance(item, Missing):
             ready = self._flush()
             if item.reason != "not recorded":
                 self._missing = Gap(item.first, item.last, item.reason, item.where)
             return ready
         ready = []
-        for first, batch, told in _pieces(item):
-            cut = told.removesuffix(WAITED)
+        for first, batch, full_cut in _pieces(item):
+            cut = full_cut.removesuffix(WAITED)
             ready += self._flush()
             if cut in REQUEST_CUTS:
                 ready += self._rows.after_request(cut)
             elif cut and self._any:
                 ready += self._rows.outage(cut)
             self._any = True
-            ready += self._rows.add(first, batch, waited=cut != told)
+            ready += self._rows.add(first, batch, waited=cut != full_cut)
             if self.full:
                 break
         return ready
 
     def finish(self) -> Lot:
-        """The rest."""
+        """Return the remaining batches, once the log has ended or the replay is `full`."""
         return [*self._flush(), *self._rows.finish()]
 
     def summary(self) -> Summary:
-        """What passed: `next_seq` is where a later reading goes on."""
+        """Return counts, and why the reading ended. A later reading can continue at `next_seq`."""
         return {"ended": LIMIT if self.full else COMPLETE, **self._rows.summary(), "damage": self.damage}
 
     def _flush(self) -> Lot:
@@ -153,7 +156,7 @@ class Replay:
 
 
 def _pieces(rows: NumberedRows) -> Iterator[tuple[int, pa.RecordBatch, str]]:
-    """Runs of rows that go on from each other, with the cut before each."""
+    """Split the rows at each cut. Yields the first number, the rows, and the cut before them (empty: none)."""
     batch = rows.batch
     reasons = batch.column("cut")
     if reasons.null_count == batch.num_rows:
@@ -165,7 +168,7 @@ def _pieces(rows: NumberedRows) -> Iterator[tuple[int, pa.RecordBatch, str]]:
 
 
 class _Lines:
-    """The device's lines, as a live session makes them."""
+    """Makes rows of lines, as a live session does."""
 
     def __init__(self, request: Recording) -> None:
         keys = request.model_dump(include={"format", "columns", "batch_rows", "limit_rows"})
@@ -201,12 +204,12 @@ class _Lines:
 
 
 class _ChunkRows:
-    """A row for each chunk: columns as they lie in the log, and the numbers."""
+    """Makes a row of each chunk: its number, and the columns of the log."""
 
     def __init__(self, request: Recording) -> None:
         if request.schema_ is not None:
             raise RequestError(
-                "bytes has the columns that it has", where="schema", hint="Leave it out, or ask for jsonl or csv"
+                "the columns of bytes are fixed", where="schema", hint="Leave it out, or ask for jsonl or csv"
             )
         if request.ticks is not None:
             raise RequestError("bytes has no column of ticks", where="ticks", hint="Ask for jsonl or csv")
@@ -214,22 +217,22 @@ class _ChunkRows:
         self.schema = project(BYTES_SCHEMA, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
         self._waiting: list[tuple[int, pa.RecordBatch]] = []
         self._waiting_rows = self._waiting_bytes = 0
-        self._taken = 0
+        self._row_count = 0
         self._bytes = [0] * len(DIRECTIONS)
         self._gaps = self._lost = self._outages = 0
         self._next: int | None = None
 
     @property
     def full(self) -> bool:
-        return self._request.limit_rows is not None and self._taken >= self._request.limit_rows
+        return self._request.limit_rows is not None and self._row_count >= self._request.limit_rows
 
     def add(self, first: int, batch: pa.RecordBatch, *, waited: bool) -> Lot:
         if waited:
             times = pa.concat_arrays([pa.nulls(1, TIME), batch.column("time").slice(1)])
             batch = batch.set_column(0, pa.field("time", TIME), times)
         if self._request.limit_rows is not None:
-            batch = batch.slice(0, self._request.limit_rows - self._taken)
-        self._taken += batch.num_rows
+            batch = batch.slice(0, self._request.limit_rows - self._row_count)
+        self._row_count += batch.num_rows
         self._next = first + batch.num_rows
         self._waiting.append((first, batch))
         self._waiting_rows += batch.num_rows
@@ -272,9 +275,9 @@ class _ChunkRows:
         if not waiting or not sum(batch.num_rows for _, batch in waiting):
             return []
         seq = np.concatenate([np.arange(first, first + batch.num_rows, dtype=np.uint64) for first, batch in waiting])
-        time = _joined([batch.column("time") for _, batch in waiting])
-        codes = _joined([batch.column("direction").indices for _, batch in waiting])
-        data = _joined([batch.column("data") for _, batch in waiting])
+        time = _concat([batch.column("time") for _, batch in waiting])
+        codes = _concat([batch.column("direction").indices for _, batch in waiting])
+        data = _concat([batch.column("data") for _, batch in waiting])
         self._count(codes, data)
         direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
         whole = pa.RecordBatch.from_arrays([pa.array(seq), time, direction, data], schema=BYTES_SCHEMA)
@@ -289,5 +292,5 @@ class _ChunkRows:
         self._bytes[0] += pc.sum(lengths).as_py() - sent
 
 
-def _joined(arrays: list[pa.Array]) -> pa.Array:
+def _concat(arrays: list[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

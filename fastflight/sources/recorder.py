@@ -1,14 +1,14 @@
-"""Keeping the traffic of one device: from its tap to its log.
+"""Records the traffic of one device: reads its tap and appends to its log.
 
-A recorder listens to its device as a session does, outlives it as a session with `reconnect` does, and appends what
-came in lots: one for each gathering time, or as soon as a good part of the tap is full. Numbers in the log are those of
-the tap, always given as the first of the lot: what the tap dropped before it was taken is a hole there, which reading
-reports. The recorder waits neither for the disk nor for anybody else, and costs no thread. A line that can wait is read
-no faster than the recorder takes what comes, as long as it does.
+A recorder listens to its device as a live session with `reconnect` does: it goes on after an outage. It runs as a task
+and needs no thread. It appends the traffic in lots: one per gathering time, or earlier when a quarter of the tap's
+limit is waiting. The numbers in the log are those of the tap, so chunks that the tap dropped before the recorder took
+them are a hole in the log, which reading reports. A line that can wait is read no faster than the recorder takes its
+traffic, as long as the recorder takes any.
 
-When the disk does not take it, live traffic goes on. What could not be kept is asked of the tap again with the next
-try, ever more seldom; what the tap has let go of by then is the hole. `state` says how it stands, in words that stand
-on the device as well, for those that follow it live.
+If the disk fails, live traffic goes on. The recorder tries again, at growing intervals, and takes the lots that were
+not stored from the tap again; what the tap has dropped by then is missing. `Device.recording` holds the state as text,
+so that live sessions can report it.
 """
 
 from __future__ import annotations
@@ -25,81 +25,86 @@ import structlog
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, SequenceConflict
 from fastflight.log import AsyncLog, Ticket
-from fastflight.sources.recorded_rows import BEGAN, kept
+from fastflight.sources.recorded_rows import BEGAN, log_batch
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, Gap
 
 log = structlog.get_logger(__name__)
 
-# A quarter of what the tap keeps: the rest is for what comes until the recorder has its turn.
+# A quarter of the tap's limit: the rest holds the traffic that comes until the recorder's task runs.
 GATHER_BYTES = KEPT_BYTES // 4
-# While something is on its way to the disk, it is asked this often what became of it, should the board fall silent.
+# How often the results of appends are checked while the board is silent.
 SETTLE_SECONDS = 0.2
-# A disk that is full may have room in a moment, or only when somebody has looked at it.
+# Seconds between tries after a failure. A full disk may have room in a moment, or only when somebody has cleaned up.
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
-# What one record can hold, with room for the rest of its lot. Only a write to a device comes in pieces this large.
+# A larger chunk may not fit into one record of the log with the rest of its lot. Only writes to a device can be so
+# large.
 MAX_PIECE_BYTES = 32 * 1024 * 1024
 
 RECORDING = "recording"
 
 
-class Waiting(NamedTuple):
-    """A lot on its way to the disk."""
+class PendingLot(NamedTuple):
+    """A lot on its way to the disk: the number of its first chunk, and the ticket of its append."""
 
     first: int
     ticket: Ticket
 
 
 class Recorder:
-    """Keeps what crosses the line of `device` from now on. `run` it on a loop until `end`, then `finish`."""
+    """Records what crosses the line of `device` from now on.
 
-    def __init__(self, device: Device, kept_in: AsyncLog, gather_seconds: float) -> None:
+    Await `run` on the device's loop. To stop, call `end`, wait until `run` returns, then call `finish`.
+    """
+
+    def __init__(self, device: Device, device_log: AsyncLog, gather_seconds: float) -> None:
         self.device = device
-        # Rows that are kept and tries that failed, since it began.
+        # Rows that were stored and tries that failed, since the recorder began.
         self.rows = 0
         self.failures = 0
-        self._log = kept_in
+        self._log = device_log
         self._gather_seconds = gather_seconds
         self._reader = device.tap.reader()
-        self._waiting: deque[Waiting] = deque()
-        # What the log's next number is thought to be: a lot is kept only if those before it were.
-        self._expected = kept_in.next_seq
-        # What came before this number nobody was to keep.
+        self._pending: deque[PendingLot] = deque()
+        # The number that the log must have next for an append to succeed: a lot is stored only if those before it are.
+        self._expected = device_log.next_seq
+        # Recording was off before this number, so what is missing before it is no loss.
         self._start = self._reader.next_seq
         self._begun = False
+        # Seconds until the next try; 0 while appends succeed.
         self._retry = 0.0
         self._ending = False
-        self._over = asyncio.Event()
+        self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         device.tap.record_by(self._reader)
-        self._told(RECORDING)
+        self._set_state(RECORDING)
 
     @property
     def state(self) -> str:
-        """`recording`, or `recording failed: ` and why."""
+        """`recording`, or `recording failed: ` and the reason; empty after `finish`."""
         return self.device.recording
 
     async def run(self) -> None:
-        """Until `end`, or cancelled."""
+        """Record until `end` is called, the tap is closed, or the task is cancelled."""
         self._loop = asyncio.get_running_loop()
         with self.device.listen():
             while not self._ending and not self._reader.ended:
-                patience = SETTLE_SECONDS if self._waiting else None
-                await self._keep(await self._reader.agather(patience, self._gather_seconds, GATHER_BYTES))
+                timeout = SETTLE_SECONDS if self._pending else None
+                await self._store(await self._reader.agather(timeout, self._gather_seconds, GATHER_BYTES))
                 self._settle()
                 if self._retry:
                     await self._pause()
 
     def end(self) -> None:
-        """Have `run` end soon. From any thread."""
+        """Make `run` return soon. From any thread."""
         self._ending = True
         self.device.tap.nudge()
         with contextlib.suppress(RuntimeError):  # its loop is closed
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._over.set)
+                self._loop.call_soon_threadsafe(self._wake.set)
 
     def finish(self) -> None:
-        """After `run`: keep what is left, and wait until that is known to be kept or not. From any thread."""
+        """After `run`, append the rest and wait until all appends have succeeded or failed. From any thread."""
         self._settle(wait=True)
         for chunks in _runs(self._reader.rest()):
             try:
@@ -112,20 +117,20 @@ class Recorder:
             self._appended(chunks, ticket)
         self._settle(wait=True)
         self.device.tap.record_by(None)
-        self._told("")
+        self._set_state("")
 
-    async def _keep(self, items: Iterable[Chunk | Gap]) -> None:
+    async def _store(self, items: Iterable[Chunk | Gap]) -> None:
         for chunks in _runs(items):
             try:
                 ticket = await self._log.append(
                     self._batch(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
                 )
             except SequenceConflict:
-                # A lot before it has failed meanwhile, and will be told of; this one is taken again with it.
+                # An earlier lot has failed meanwhile. `_settle` reports that, and both are taken from the tap again.
                 self._settle(wait=True)
                 return
             except asyncio.CancelledError:
-                # It waited for room. The loop ends, and not the recording: `finish` takes it again.
+                # The append waited for room in the log. Only the loop ends here: `finish` takes the chunks again.
                 self._reader = self.device.tap.reader(seq=chunks[0].seq)
                 self.device.tap.record_by(self._reader)
                 raise
@@ -135,58 +140,58 @@ class Recorder:
         cuts = {chunk.seq: chunk.cut for chunk in chunks if chunk.cut}
         if not self._begun:
             cuts[chunks[0].seq] = BEGAN
-        return kept(chunks, cuts)
+        return log_batch(chunks, cuts)
 
     def _appended(self, chunks: list[Chunk], ticket: Ticket) -> None:
-        self._waiting.append(Waiting(chunks[0].seq, ticket))
+        self._pending.append(PendingLot(chunks[0].seq, ticket))
         self._expected = ticket.last + 1
         self._begun = True
 
     def _settle(self, wait: bool = False) -> None:
-        """See what became of the lots that were appended."""
-        while self._waiting and (wait or self._waiting[0].ticket.done):
+        """Handle the results of appends: those that are there, or all with `wait`."""
+        while self._pending and (wait or self._pending[0].ticket.done):
             try:
-                appended = self._waiting[0].ticket.result()
+                appended = self._pending[0].ticket.result()
             except FastFlightError as error:
-                self._failed(error)
+                self._handle_failure(error)
                 return
-            self._waiting.popleft()
+            self._pending.popleft()
             self.rows += appended.last - appended.first + 1
             if self._retry:
                 self._retry = 0.0
                 self.device.tap.record_by(self._reader)
                 log.info("recording goes on", device=self.device.name)
-                self._told(RECORDING)
+                self._set_state(RECORDING)
 
-    def _failed(self, error: FastFlightError) -> None:
-        """The lots that wait are not kept, and neither is anything else until the next try."""
-        first = self._waiting[0].first
-        self._waiting.clear()
+    def _handle_failure(self, error: FastFlightError) -> None:
+        """Drop the pending lots, which were not stored, and prepare the next try."""
+        first = self._pending[0].first
+        self._pending.clear()
         self._expected = self._log.next_seq
         self._begun = self.rows > 0
-        # What the tap still has is taken again.
+        # Read from the first chunk that was not stored, as far as the tap still has it.
         self._reader = self.device.tap.reader(seq=first)
-        # Nobody waits for a disk that fails.
+        # The line must not wait for a disk that fails.
         self.device.tap.record_by(None)
         self.failures += 1
         if not self._retry:
             log.warning("recording failed", device=self.device.name, error=str(error), from_seq=first)
         self._retry = min(max(self._retry * 2, FIRST_RETRY_SECONDS), LAST_RETRY_SECONDS)
-        self._told(f"recording failed: {error.what}")
+        self._set_state(f"recording failed: {error.what}")
 
     async def _pause(self) -> None:
-        """Before the next try; `end` cuts it short."""
+        """Wait before the next try, or until `end` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._retry):
-                await self._over.wait()
+                await self._wake.wait()
 
-    def _told(self, state: str) -> None:
+    def _set_state(self, state: str) -> None:
         self.device.recording = state
         self.device.tap.nudge()
 
 
 def _runs(items: Iterable[Chunk | Gap]) -> Iterator[list[Chunk]]:
-    """Chunks without a hole between them. One too long for the log is left out, as if the tap had dropped it."""
+    """Yield runs of chunks without a gap. A chunk too large for the log is left out, as if the tap had dropped it."""
     run: list[Chunk] = []
     for item in items:
         if isinstance(item, Chunk) and len(item.data) <= MAX_PIECE_BYTES:

@@ -1,10 +1,10 @@
-"""`recording`: what was kept of a device's traffic as rows, from its log.
+"""`recording`: reads the recorded traffic of a device as rows, from its log.
 
-Read is what is acknowledged when reading begins; where rows are missing, the rows say so with the numbers, the reason
-and, of damage, the place. The sync path reads in the asking thread; the async one has lots fetched and made into rows
-by threads of the loop's pool, a hop for each.
+A reading covers the rows that are stored when it begins. Where rows are missing, a note gives their numbers, the reason
+and, for damage, the place in the files. The sync path reads in the caller's thread; the async path reads and decodes
+each lot in a thread of the loop's pool.
 
-`parts` divides a request by what is stored together, for those that read with several streams.
+`parts` divides a request along the stored segments, for clients that read with several streams.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, Source, Takes
 from fastflight.sources.reading import abegin, begin
-from fastflight.sources.recorded_rows import Replay, microseconds, place
+from fastflight.sources.recorded_rows import Replay, format_damage, microseconds
 
-# What one hop to a thread gives: enough to make it cheap, little enough to hold.
+# The size of a lot: enough to make the switch to a thread cheap, and little enough to hold in memory.
 LOT_BYTES = 2 * 1024 * 1024
-# What is worth a stream of its own, as it is stored: a segment.
+# The stored size that is worth a stream of its own: a segment.
 PART_BYTES = 64 * 1024 * 1024
-# A thread looks up this often, should nothing come of what it reads: its client may be gone.
+# A lot ends after this many items of the log even if they give no rows, so that the caller can check for cancellation.
 LOT_ITEMS = 256
 
 
 class Readable(Protocol):
-    """A log, to read."""
+    """The reading half of a log."""
 
     def read(self, wanted: Range = ...) -> Generator[NumberedRows | Missing, None, None]: ...
 
@@ -41,7 +41,7 @@ class Readable(Protocol):
     def extents(self, wanted: Range = ...) -> list[Extent]: ...
 
 
-class Shelf(Protocol):
+class ReadableStore(Protocol):
     """Recordings by name: a store, or a reader of one."""
 
     def names(self) -> list[str]: ...
@@ -52,11 +52,11 @@ class Shelf(Protocol):
 class RecordingSource:
     """The source of `recording` requests."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ReadableStore) -> None:
+        self._store = store
 
     def source(self) -> Source[Recording]:
-        """For the catalog."""
+        """Return the catalog's entry."""
         return Source(
             Recording,
             read=self.read,
@@ -75,36 +75,39 @@ class RecordingSource:
         return await abegin(replay, _alots(lots))
 
     def describe(self, request: Recording) -> Estimate:
-        """The schema is the request's; the rows are known where a row is a chunk, and the range is one of numbers."""
+        """Return the schema, and the number of rows if it is known.
+
+        It is known if each row is a chunk (`bytes`), and the range is not given in times.
+        """
         schema = Replay(request).schema
-        extents = self._shelf.log(request.name).extents(range_of(request))
+        extents = self._store.log(request.name).extents(range_of(request))
         if request.format != "bytes" or request.from_time or request.to_time or request.since_seconds is not None:
             return Estimate(schema)
         rows = sum(extent.rows for extent in extents)
         return Estimate(schema, rows if request.limit_rows is None else min(rows, request.limit_rows))
 
     def requests(self, takes: Takes) -> Iterator[tuple[Recording, Estimate]]:
-        """Every recording, whole."""
-        for name in filter(takes, self._shelf.names()):
+        """Yield a request for each whole recording."""
+        for name in filter(takes, self._store.names()):
             request = Recording(name=name)
             yield request, self.describe(request)
 
     def parts(self, request: Recording, known: Estimate) -> Parts[Recording]:
-        """Requests that give together, in this order, what `request` gives, each from what is stored together.
+        """Divide `request` into requests for parts of about `PART_BYTES` that are stored together, in order.
 
-        Only rows of `bytes` can be read apart: lines go over what lies between.
+        Only `bytes` can be divided: in the other formats a line may continue from one part to the next.
         """
         whole = Parts([Part(request)])
         if request.format != "bytes" or request.limit_rows is not None or request.since_seconds is not None:
             return whole
         ends: list[int] = []
         size = 0
-        for extent in self._shelf.log(request.name).extents(range_of(request)):
+        for extent in self._store.log(request.name).extents(range_of(request)):
             size += extent.bytes
             if size >= PART_BYTES:
                 ends.append(extent.last)
                 size = 0
-        # What follows the last one goes with it, and so does what comes after what is there now.
+        # The last part has no end of its own: it also covers rows that are recorded later.
         ends = ends if size else ends[:-1]
         if not ends:
             return whole
@@ -117,62 +120,62 @@ class RecordingSource:
         )
 
     def _open(self, request: Recording) -> tuple[Replay, Generator[Lot, None, None]]:
-        """Raises what is wrong with the request."""
-        replay, log, wanted = Replay(request), self._shelf.log(request.name), range_of(request)
+        """Return the replay and its lots. `RequestError` for a request that is wrong, `UnknownName` for its name."""
+        replay, log, range_ = Replay(request), self._store.log(request.name), range_of(request)
         if request.format != "bytes":
-            replay.begin(_begins_line(log, wanted))
-        return replay, _lots(replay, log, wanted)
+            replay.begin(_begins_line(log, range_))
+        return replay, _lots(replay, log, range_)
 
 
 def range_of(request: Recording) -> Range:
-    """What a request asks of the log. `RequestError` for a range that is none."""
+    """Return the range of the log that a request asks for. `RequestError` for keys that contradict each other."""
     if request.since_seconds is not None and request.from_time is not None:
-        raise RequestError("it begins at one time", where="since_seconds", hint="Leave it or from_time out")
+        raise RequestError("it cannot be combined with from_time", where="since_seconds", hint="Leave one of them out")
     start = request.from_time
     if request.since_seconds is not None:
         start = datetime.fromtimestamp(time.time() - request.since_seconds, UTC)
     if start is not None and request.to_time is not None and request.to_time < start:
-        raise RequestError("it ends before it begins", where="to_time", hint="Give a time after from_time")
+        raise RequestError("the range ends before it begins", where="to_time", hint="Give a time after from_time")
     if request.from_seq is not None and request.to_seq is not None and request.to_seq < request.from_seq:
-        raise RequestError("it ends before it begins", where="to_seq", hint="Give a number from from_seq on")
+        raise RequestError("the range ends before it begins", where="to_seq", hint="Give a number from from_seq on")
     return Range(request.from_seq, request.to_seq, microseconds(start), microseconds(request.to_time))
 
 
-def _begins_line(log: Readable, wanted: Range) -> bool:
-    """Whether what the device sent first in a range is known to begin a line: what came just before it ended one."""
-    first = _first(log, wanted)
+def _begins_line(log: Readable, range_: Range) -> bool:
+    """Return whether the first bytes of a range are known to begin a line, because the chunk before ended one."""
+    first = _first_rows(log, range_)
     if first is None or not first.first or first.batch.column("cut")[0].is_valid:
         return False
-    before = _first(log, Range(first.first - 1, first.first - 1))
+    before = _first_rows(log, Range(first.first - 1, first.first - 1))
     if before is None:
         return False
     row = before.batch.slice(0, 1).to_pylist()[0]
     return row["direction"] == "rx" and bool(row["data"].endswith(b"\n"))
 
 
-def _first(log: Readable, wanted: Range) -> NumberedRows | None:
-    """The first rows of a range; None where the first that there is to say of it is that they are missing."""
-    with closing(log.read(wanted)) as items:
+def _first_rows(log: Readable, range_: Range) -> NumberedRows | None:
+    """Return the first rows of a range; None if it is empty or begins with missing rows."""
+    with closing(log.read(range_)) as items:
         item = next(items, None)
     return item if isinstance(item, NumberedRows) else None
 
 
-def _lots(replay: Replay, log: Readable, wanted: Range) -> Generator[Lot, None, None]:
+def _lots(replay: Replay, log: Readable, range_: Range) -> Generator[Lot, None, None]:
     yield []
     lot: Lot = []
-    size = seen = 0
-    with closing(log.read(wanted)) as items:
+    size = count = 0
+    with closing(log.read(range_)) as items:
         for item in items:
             if replay.full:
                 break
-            made = replay.feed(item)
-            lot += made
-            seen += 1
-            size += sum((each.batch if isinstance(each, Noted) else each).nbytes for each in made)
-            if size >= LOT_BYTES or seen >= LOT_ITEMS:
+            batches = replay.feed(item)
+            lot += batches
+            count += 1
+            size += sum((each.batch if isinstance(each, Noted) else each).nbytes for each in batches)
+            if size >= LOT_BYTES or count >= LOT_ITEMS:
                 yield lot
-                lot, size, seen = [], 0, 0
-    replay.damage = [place(each) for each in log.statistics().damage]
+                lot, size, count = [], 0, 0
+    replay.damage = [format_damage(each) for each in log.statistics().damage]
     yield lot + replay.finish()
 
 
@@ -187,5 +190,5 @@ async def _alots(lots: Generator[Lot, None, None]) -> AsyncGenerator[Lot, None]:
                 return
             yield lot
     finally:
-        if not fetching:  # a lot that is still being fetched closes them where it is
+        if not fetching:  # a fetch that is still running closes `lots` in its thread
             lots.close()

@@ -1,4 +1,4 @@
-"""The actions on recordings: what there is, and switching the recording of a device on and off."""
+"""The actions on recordings: list them, and start and stop the recording of a device."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ Result = Mapping[str, Any]
 
 
 class OnRecording(Body):
-    """The device whose traffic is meant."""
+    """The device whose recording is started or stopped."""
 
     device: DeviceName
 
 
 def recording_actions(recordings: Recordings | DefaultRecordings | None) -> list[Action]:
-    """The table's entries; for None, of a server that was told to keep nothing, they say so."""
+    """Return the actions on recordings. With None, nothing is listed, and starting or stopping is a `RequestError`."""
 
-    def there() -> Recordings | DefaultRecordings:
+    def required() -> Recordings | DefaultRecordings:
         if recordings is None:
             raise RequestError("this server keeps no recordings", hint=HINT)
         return recordings
 
-    def listed(_: EmptyBody) -> Iterable[Result]:
-        return [] if recordings is None else [_told(status) for status in recordings.statuses()]
+    def list_all(_: EmptyBody) -> Iterable[Result]:
+        return [] if recordings is None else [_as_result(status) for status in recordings.statuses()]
 
     def start(body: OnRecording) -> Iterable[Result]:
-        return [{**_told(there().start(body.device)), "folder": str(there().folder)}]
+        return [{**_as_result(required().start(body.device)), "folder": str(required().folder)}]
 
     def stop(body: OnRecording) -> Iterable[Result]:
-        return [_told(there().stop(body.device))]
+        return [_as_result(required().stop(body.device))]
 
     return [
         Action(
             "recordings",
             "All recordings: rows, bytes, numbers, times, state, damage.",
             EmptyBody,
-            listed,
+            list_all,
             verb=None,
-            shown=_seen,
+            shown=_if_visible,
         ),
         Action(
             "recording.start",
-            "Record a device from now on, until the server ends. `folder`: where, on the server's computer.",
+            "Record a device from now on, until the server ends. `folder`: where, on the server's machine.",
             OnRecording,
             start,
             verb=Verb.ADMIN,
         ),
         Action(
             "recording.stop",
-            "Record a device no more; what was recorded is kept.",
+            "Stop recording a device. The recorded rows stay.",
             OnRecording,
             stop,
             verb=Verb.ADMIN,
@@ -65,12 +65,12 @@ def recording_actions(recordings: Recordings | DefaultRecordings | None) -> list
     ]
 
 
-def _seen(identity: Identity, result: Result) -> Result | None:
+def _if_visible(identity: Identity, result: Result) -> Result | None:
     name = result["name"]
     return result if identity.sees(name) or identity.may(Verb.ADMIN, name) else None
 
 
-def _told(status: RecordingStatus) -> Result:
+def _as_result(status: RecordingStatus) -> Result:
     times = {
         key: None if value is None else value.isoformat()
         for key, value in (("first_time", status.first_time), ("last_time", status.last_time))

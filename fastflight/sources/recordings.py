@@ -1,10 +1,12 @@
-"""The recordings of a server: one store, a recorder for each device that is recorded, and what keeps the store tidy.
+"""The recordings of a server: one store, a recorder for each recorded device, and a thread that tidies the store.
 
-The numbers of a device's traffic are the same live and recorded. Where a device was recorded before, its tap goes on
-after the recording: at a million that no server can have reached since, so that numbers which one gave and did not keep
-are not given again by the next one. What is left out there is no loss, and is not told as one.
+A chunk of traffic has the same number live and in the recording. If a device was recorded before, its tap starts at a
+number after the recording: the next multiple of a million that no server can have reached since. So numbers that an
+earlier server used without storing their rows are not used again. The numbers that this skips are not reported as
+losses.
 
-Make it before the first byte crosses a line; close it when the loops are: what was read until then is kept.
+Create `Recordings` before the first byte crosses a line, and close it after the event loops: traffic read until then is
+stored.
 """
 
 from __future__ import annotations
@@ -28,35 +30,36 @@ from fastflight.log.batch_log import LogStatistics
 from fastflight.log.disk import Disk
 from fastflight.log.store import Log
 from fastflight.log.viewer import LogReader
-from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept, place
+from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.chunk_buffer import Chunk
 
 log = structlog.get_logger(__name__)
 
-# What was read is on the disk at most this long after: what a power cut may cost. A thousand boards that print ten
-# lines each second are a thousand appends then, for one sync in ten of this.
+# Traffic is on the disk at most this long after it was read; a power cut may lose that much. A thousand boards that
+# print ten lines each second make a thousand appends in this time, for about ten syncs.
 SYNC_MS = 1000
-# Of that, the store's share at most: appends of many boards come together in it, and are synced as one.
+# The part of that which the store waits, at most, to sync the appends of many boards together.
 STORE_SYNC_MS = 100.0
-# Room comes back, and old recordings become Parquet, when this has passed.
+# How often the store deletes what retention no longer covers, and compacts old segments to Parquet.
 TIDY_SECONDS = 60.0
-# Closed segments, of 64 MB or an hour each, that are worth compacting: the rows of a slow board come together.
+# Compacting starts at this many closed segments, of 64 MB or an hour each, so that it joins the rows of slow boards.
 COMPACT_SEGMENTS = 16
-# Compacting shares the interpreter's lock with every line that is read: after so much processor time or more it rests
-# for so many times as long. With a fifth of a core, what a thousand boards record in an hour is compacted in a quarter
-# of one. It rests less the more segments wait, down to as long as it worked: what is recorded faster than compacted
-# fills memory and disk.
+# Compacting shares the interpreter's lock with the reading of every line, so it rests after each WORK_SECONDS of
+# processor time, for REST_PER_WORK times as long. With a fifth of a core it compacts in a quarter of an hour what a
+# thousand boards record in an hour. The more segments wait the shorter it rests, down to LEAST_REST_PER_WORK: traffic
+# that is recorded faster than it is compacted would fill memory and disk.
 WORK_SECONDS = 0.005
 REST_PER_WORK = 4.0
 LEAST_REST_PER_WORK = 1.0
-# Servers give numbers that they do not keep: when killed, when the disk fails, when they are not told to record. No
-# line brings a tenth of this in a second, as a read takes 10 us and more. UNKEPT is for a clock that was set back.
-RUN = 1_000_000
-UNKEPT = 65_536
-# Damaged places that one line of the log names.
-MAX_TOLD_PLACES = 10
-# Ending a recorder is a wait for its last lot; longer, and the disk does not answer.
+# A server uses numbers whose rows are not stored when it is killed, when the disk fails, or when it does not record.
+# NUMBERS_PER_SECOND is more than ten times what any line can use in a second, as one read takes at least 10 us.
+# SPARE_NUMBERS is the least distance, in case the clock was set back.
+NUMBERS_PER_SECOND = 1_000_000
+SPARE_NUMBERS = 65_536
+# Damaged places named in one line of the log.
+MAX_LOGGED_PLACES = 10
+# Time limit for storing the last lot of a recorder; after it the disk counts as not answering.
 END_SECONDS = 10.0
 
 KEPT = "kept"
@@ -65,12 +68,11 @@ HINT = "Start it with --recordings DIR, or --record DEVICE"
 
 @dataclass(frozen=True, slots=True)
 class RecordingStatus:
-    """A recording: what is kept of it, and whether it goes on.
+    """The stored rows of a recording, and whether rows are being added.
 
-    `state`: `recording`, `recording failed: ` and why, or `kept` when nothing is added.
-
-    `lost`: chunks that are missing from `first_seq` on, as gaps of a replay are. `failures`: tries that failed, since
-    this server began to record.
+    `state`: `recording`, `recording failed: ` and the reason, or `kept` while no rows are added. `lost`: the number of
+    chunks that are missing from `first_seq` on; reading reports them as gaps. `failures`: tries that failed since this
+    server began to record. `damage`: places in the files that cannot be read.
     """
 
     name: str
@@ -86,34 +88,34 @@ class RecordingStatus:
     damage: tuple[str, ...] = ()
 
 
-def status_of(name: str, there: LogStatistics, recorder: Recorder | None = None) -> RecordingStatus:
-    """How a recording stands."""
+def status_of(name: str, statistics: LogStatistics, recorder: Recorder | None = None) -> RecordingStatus:
+    """Return the status of a recording, from its log and the recorder that writes it, if any."""
     return RecordingStatus(
         name,
         (recorder.state if recorder is not None else "") or KEPT,
-        there.rows,
-        there.bytes,
-        there.first_seq,
-        there.next_seq,
-        _utc(there.first_time),
-        _utc(there.last_time),
-        there.lost,
+        statistics.rows,
+        statistics.bytes,
+        statistics.first_seq,
+        statistics.next_seq,
+        _utc(statistics.first_time),
+        _utc(statistics.last_time),
+        statistics.lost,
         recorder.failures if recorder is not None else 0,
-        tuple(map(place, there.damage)),
+        tuple(map(format_damage, statistics.damage)),
     )
 
 
 @dataclass(slots=True)
-class _Kept:
-    """A recorder, and what runs of it."""
+class _RunningRecorder:
+    """A recorder, and the future of its task."""
 
     recorder: Recorder
     running: concurrent.futures.Future[None]
-    # Once it was told to end: done when all that it had is kept, or known not to be.
+    # None until `end` is called; done when all of the recorder's appends have succeeded or failed.
     ended: concurrent.futures.Future[None] | None = None
 
     def end(self) -> concurrent.futures.Future[None]:
-        """Have it end, in a thread: the disk may not answer."""
+        """End the recorder in a thread of its own, because the disk may not answer. Returns `ended`."""
         self.recorder.end()
         if self.ended is None:
             ended: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -125,14 +127,14 @@ class _Kept:
         concurrent.futures.wait([self.running])
         try:
             self.recorder.finish()
-        except BaseException as error:  # the thread's edge: whoever waits is told
+        except BaseException as error:  # the edge of the thread: the future carries the error
             ended.set_exception(error)
         else:
             ended.set_result(None)
 
 
 class Recordings:
-    """What a server keeps in `folder`, and the recorders that do."""
+    """The store in `folder`, and the recorders that write to it."""
 
     def __init__(
         self,
@@ -145,23 +147,24 @@ class Recordings:
         disk: Disk | None = None,
         numbered: bool = False,
     ) -> None:
-        """Open the store. `BusyError` names who writes there already, `StorageError` says what the disk does not.
+        """Open the store. `BusyError` if another process writes to it, `StorageError` if the disk fails.
 
-        `numbered`: `number_after` was called for what the store holds, before the first byte crossed a line.
+        `numbered`: `number_after` has already been called for the recordings in the store.
         """
-        # Arrow looks for pandas at its first conversion, which takes a second or two: not on a loop.
-        kept([Chunk(0, 0, "rx", b".")], {})
+        # The first conversion by Arrow imports pandas, which takes a second or two: do it here, not on an event loop.
+        log_batch([Chunk(0, 0, "rx", b".")], {})
         store_ms = min(STORE_SYNC_MS, sync_ms / 2)
         self._gather_seconds = (sync_ms - store_ms) / 1000
         self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
         if not self.store.is_private:
             log.warning("other users may look into the folder of recordings", folder=str(folder), hint="chmod 700")
-        damage = [place(each) for each in self.store.statistics().damage if not each.torn]
+        damage = [format_damage(each) for each in self.store.statistics().damage if not each.torn]
         if damage:
-            log.warning("recordings are damaged", places=damage[:MAX_TOLD_PLACES], more=len(damage[MAX_TOLD_PLACES:]))
+            places, more = damage[:MAX_LOGGED_PLACES], len(damage[MAX_LOGGED_PLACES:])
+            log.warning("recordings are damaged", places=places, more=more)
         self.folder = folder
         self._inventory = inventory
-        self._recorders: dict[str, _Kept] = {}
+        self._recorders: dict[str, _RunningRecorder] = {}
         self._changing = threading.Lock()
         if not numbered:
             try:
@@ -172,30 +175,30 @@ class Recordings:
         self._tidy = Tidying(self.store)
 
     def names(self) -> list[str]:
-        """All recordings, also of devices that this server does not have."""
+        """Return the names of all recordings, including those of devices that this server does not have."""
         return self.store.names()
 
     def log(self, name: str) -> Log:
-        """One recording; `UnknownName` where there is none."""
+        """Return the log of a recording. `UnknownName` if there is none."""
         return self.store.log(name)
 
     def start(self, name: str) -> RecordingStatus:
-        """Record a device from now on; nothing changes where it is recorded already.
+        """Record a device from now on. Does nothing if it is recorded already.
 
-        One that could not be ended is ended before: `StorageError` where it still cannot be.
+        If an earlier `stop` failed, its recorder is ended first: `StorageError` if that fails again.
         """
         device = self._inventory.device(name)
         with self._changing:
             if name in self._recorders and self._recorders[name].ended is not None:
                 self._end(name)
             if name not in self._recorders:
-                kept_in = AsyncLog(self.store.open(name, KEPT_SCHEMA))
-                recorder = Recorder(device, kept_in, self._gather_seconds)
-                self._recorders[name] = _Kept(recorder, device.shard.submit(recorder.run()))
+                device_log = AsyncLog(self.store.open(name, LOG_SCHEMA))
+                recorder = Recorder(device, device_log, self._gather_seconds)
+                self._recorders[name] = _RunningRecorder(recorder, device.shard.submit(recorder.run()))
         return self.status(name)
 
     def stop(self, name: str) -> RecordingStatus:
-        """Record a device no more; what was read until now is kept. `StorageError` where the disk does not answer."""
+        """Stop recording a device, and store what was read until now. `StorageError` if the disk does not answer."""
         self._inventory.device(name)
         with self._changing:
             if name not in self._recorders:
@@ -204,18 +207,18 @@ class Recordings:
         return self.status(name)
 
     def status(self, name: str) -> RecordingStatus:
-        """How a recording stands; `UnknownName` where there is none."""
-        kept_here = self._recorders.get(name)
-        return status_of(name, self.store.log(name).statistics(), kept_here.recorder if kept_here is not None else None)
+        """Return the status of a recording. `UnknownName` if there is none."""
+        running = self._recorders.get(name)
+        return status_of(name, self.store.log(name).statistics(), running.recorder if running is not None else None)
 
     def statuses(self) -> list[RecordingStatus]:
-        """All of them, by name."""
+        """Return the status of all recordings."""
         return [self.status(name) for name in self.names()]
 
     def _end(self, name: str) -> None:
-        """End a recorder; it stays where the disk keeps it from that. `_changing` is held."""
-        kept_here = self._recorders[name]
-        ended = kept_here.end()
+        """End a recorder and forget it. If the disk does not answer it is not forgotten. `_changing` is held."""
+        running = self._recorders[name]
+        ended = running.end()
         if not concurrent.futures.wait([ended], END_SECONDS).done:
             raise StorageError(
                 "the disk does not take what was recorded last", where=name, hint="Try again when it does"
@@ -223,10 +226,10 @@ class Recordings:
         del self._recorders[name]
         ended.result()
         with contextlib.suppress(concurrent.futures.CancelledError):
-            kept_here.running.result()
+            running.running.result()
 
     def close(self) -> None:
-        """Keep what was read, and end. After the loops, so that nothing is read any more."""
+        """Store what was read, and close the store. Call it after the loops have ended, so that no more is read."""
         self._tidy.close()
         with self._changing:
             for each in self._recorders.values():
@@ -240,7 +243,7 @@ class Recordings:
 
 
 class NoRecordings:
-    """What a server keeps that was told to keep nothing."""
+    """The recordings of a server that was started to keep none."""
 
     def names(self) -> list[str]:
         return []
@@ -250,34 +253,39 @@ class NoRecordings:
 
 
 class Tidying:
-    """Sweeping and compacting a store, now and then, in a thread of its own."""
+    """A thread that sweeps and compacts a store every `TIDY_SECONDS`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._over = threading.Event()
-        self._rested = 0.0
+        self._closing = threading.Event()
+        # The thread's processor time at the end of its last rest.
+        self._rested_at = 0.0
+        # The last failure, so that the same one is logged only once.
         self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="recordings-tidying")
         self._thread.start()
 
     def close(self) -> None:
-        """End; what is being compacted stays as it is."""
-        self._over.set()
+        """End the thread. A compaction in progress is abandoned, and its segments stay as they are."""
+        self._closing.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(TIDY_SECONDS):
+        while not self._closing.wait(TIDY_SECONDS):
             self.tidy()
 
     def tidy(self) -> None:
-        """Let go of what the retention says, and compact what is worth it. A failure is told once, and tried again."""
+        """Delete what retention no longer covers, and compact if enough segments are closed.
+
+        A failure is logged, and the next call tries again.
+        """
         try:
             swept = self._store.sweep()
             many = len(self._store.closed_segments()) >= COMPACT_SEGMENTS
-            made = compact(self._store, self._turn) if many else []
+            made = compact(self._store, self._rest) if many else []
         except Stopped:
             return
-        except Exception as error:  # the thread's edge: what fails now may work in a minute
+        except Exception as error:  # the edge of the thread: what fails now may work in a minute
             if str(error) != self._trouble:
                 log.warning("recordings cannot be tidied", error=str(error), kind=type(error).__name__)
             self._trouble = str(error)
@@ -286,45 +294,45 @@ class Tidying:
         if swept or made:
             log.info("recordings tidied", swept=swept, compacted=len(made))
 
-    def _turn(self) -> None:
-        """Leave the others their share; `Stopped` when it is over."""
-        # Not by the clock: where many want the interpreter's lock, most of that is waiting for it.
-        worked = time.thread_time() - self._rested
-        tired = worked >= WORK_SECONDS
-        if self._over.wait(worked * self._rest_per_work()) if tired else self._over.is_set():
+    def _rest(self) -> None:
+        """Rest if WORK_SECONDS have been worked since the last rest. `Stopped` once `close` is called."""
+        # Processor time, not wall time: if many threads want the interpreter's lock, most of that is waiting.
+        worked = time.thread_time() - self._rested_at
+        due = worked >= WORK_SECONDS
+        if self._closing.wait(worked * self._rest_per_work()) if due else self._closing.is_set():
             raise Stopped("the recordings are closed")
-        if tired:
-            self._rested = time.thread_time()
+        if due:
+            self._rested_at = time.thread_time()
 
     def _rest_per_work(self) -> float:
         waiting = max(len(self._store.closed_segments()), COMPACT_SEGMENTS)
         return max(REST_PER_WORK * COMPACT_SEGMENTS / waiting, LEAST_REST_PER_WORK)
 
 
-class _Readable(Protocol):
-    """Recordings of any kind."""
+class _ReadableStore(Protocol):
+    """A store of recordings, or a reader of one."""
 
     def log(self, name: str) -> Log | LogReader: ...
 
 
-def number_after(recordings: _Readable, names: Iterable[str], inventory: Inventory) -> None:
-    """Have the traffic of recorded devices numbered after what is recorded. Before the first byte crosses a line."""
+def number_after(recordings: _ReadableStore, names: Iterable[str], inventory: Inventory) -> None:
+    """Number the traffic of recorded devices after their recordings. Call it before the first byte crosses a line."""
     recorded = set(names)
     for device in inventory.devices():
         if device.name in recorded:
-            device.tap.begin_at(first_of_run(recordings.log(device.name).statistics(), time.time()))
+            device.tap.begin_at(first_number(recordings.log(device.name).statistics(), time.time()))
 
 
-def first_of_run(there: LogStatistics, now: float) -> int:
-    """The first number of a run that begins `now`, after what is `there` of the runs before."""
-    if not there.next_seq:
+def first_number(recorded: LogStatistics, now: float) -> int:
+    """Return the first number for traffic from `now` on (seconds since 1970), after what is `recorded`."""
+    if not recorded.next_seq:
         return 0
-    microseconds = int(now * RUN)
-    if there.last_time is None:  # all of it was let go of
-        reached = max(there.next_seq + UNKEPT, microseconds)
+    microseconds = int(now * NUMBERS_PER_SECOND)
+    if recorded.last_time is None:  # all rows have been deleted by retention
+        reached = max(recorded.next_seq + SPARE_NUMBERS, microseconds)
     else:
-        reached = there.next_seq + max(UNKEPT, microseconds - there.last_time)
-    return -(-reached // RUN) * RUN
+        reached = recorded.next_seq + max(SPARE_NUMBERS, microseconds - recorded.last_time)
+    return -(-reached // NUMBERS_PER_SECOND) * NUMBERS_PER_SECOND
 
 
 def _utc(microseconds: int | None) -> datetime | None:

@@ -1,13 +1,17 @@
-"""The traffic of a line as rows, live or out of a recording. No I/O.
+"""Turns the traffic of a device into rows, live or from a recording. No I/O.
 
-`SessionRows` is fed chunks and gaps in order, and gives batches: one row per chunk (`bytes`), or one per line that the
-device sent (`lines`, `jsonl`, `csv`), with the number and the time of the chunk that holds the line's first byte.
+`SessionRows.feed` takes chunks and gaps in order and returns batches. In format `bytes` each chunk is a row. In
+`lines`, `jsonl` and `csv` each text line that the device sent is a row, with the number and the time of the chunk that
+holds the first byte of the line.
 
-A line is never put together over a gap: what was held before it and what follows up to the next line end are two rows
-of text, and set aside where lines are parsed. There the first line is set aside, too, unless it is known to begin where
-the reading does: half a number is a number. A gap is told between the rows before it and those after it, as
-`{"gap": {"first": a, "last": b}}` with the numbers of the chunks that are missing, both included. Where the request
-names a column of `ticks`, `board_time` says when they were read; that begins anew after a gap, too (`board_time.py`).
+A line is never joined across a gap. In `lines`, the text before the gap and the text after it, up to the next line end,
+are two rows; in `jsonl` and `csv` both are set aside, since half a number still looks like a number. For the same
+reason these two formats set the first line aside, unless it is known to begin where the reading begins. A note between
+the rows before and after reports the gap: `{"gap": {"first": a, "last": b}}`, with the numbers of the missing chunks,
+both included.
+
+If the request names a column of `ticks`, the column `board_time` says when the board read them. A gap begins a new
+alignment there (see `board_time.py`).
 """
 
 from __future__ import annotations
@@ -30,15 +34,15 @@ from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk, Gap
 from fastflight.transport.tap import AFTER_REQUEST, REQUEST_CUTS
 
-# Output without line ends is cut into rows of this length, or set aside where lines are parsed.
+# Text without line ends is cut into rows of this length, which are set aside if lines are parsed.
 MAX_LINE_BYTES = 64 * 1024
-# A batch is given when it holds as much: half a message, since the last chunk may be large.
+# A batch of this size is full: half a message, since its last chunk may be large.
 BATCH_BYTES = 1024 * 1024
 
 TIME = pa.timestamp("us", tz="UTC")
-# The time is null where it is not known: of what had waited in the port when the line was opened.
+# The time is null for data that waited in the port before the line was opened: nobody knows when it was sent.
 _PLACE = [pa.field("seq", pa.uint64(), nullable=False), pa.field("time", TIME)]
-# Null where the line has no ticks.
+# Null if the line has no ticks, or no known time.
 BOARD_TIME = pa.field("board_time", TIME)
 BYTES_SCHEMA = pa.schema(
     [
@@ -47,7 +51,7 @@ BYTES_SCHEMA = pa.schema(
         pa.field("data", pa.binary(), nullable=False),
     ]
 )
-# Of sessions that show the traffic of requests, too.
+# Only in sessions that include the traffic of requests.
 REQUEST = pa.field("request", pa.bool_(), nullable=False)
 LINES_SCHEMA = pa.schema([*_PLACE, pa.field("text", pa.string(), nullable=False)])
 DIRECTIONS = ("rx", "tx")
@@ -59,79 +63,87 @@ Batch: TypeAlias = pa.RecordBatch | Noted
 
 
 class SessionLine(NamedTuple):
-    """A line without its end, and the chunk of its first byte. `cut` says why it is not whole; empty if it is."""
+    """A line without its end. `cut` says why the line is not whole; it is empty if it is.
+
+    `seq` and `time_ns` are those of the chunk that holds the first byte; `time_ns` is None if it is not known.
+    """
 
     seq: int
-    # None: not known.
     time_ns: int | None
     data: bytes
     cut: str = ""
 
 
 class LineSplitter:
-    """Cuts what the device sent into lines."""
+    """Splits what the device sent into lines."""
 
     def __init__(self, begins_line: bool) -> None:
+        # The line whose end has not come yet: the chunk and time of its first byte, its text, and why it is not whole.
         self._seq = 0
         self._time_ns: int | None = 0
-        self._held = b""
+        self._partial = b""
         self._cut = "" if begins_line else "the line may have begun before the session"
 
     @property
-    def begun(self) -> int | None:
-        """The number of the chunk where a line began whose end has not come."""
-        return self._seq if self._held else None
+    def partial_seq(self) -> int | None:
+        """The number of the chunk where an unfinished line began; None if there is no such line."""
+        return self._seq if self._partial else None
 
     def feed(self, chunk: Chunk) -> list[SessionLine]:
-        """The lines that this chunk completes."""
+        """Return the lines that this chunk completes."""
         if chunk.direction != "rx":
             return []
-        found: list[SessionLine] = []
+        lines: list[SessionLine] = []
         pieces = chunk.data.split(b"\n")
         for piece in pieces[:-1]:
-            self._hold(chunk, piece, found)
-            if not self._held:  # a blank line
+            self._append(chunk, piece, lines)
+            if not self._partial:  # a blank line
                 self._seq, self._time_ns = chunk.seq, known_time(chunk)
-            found.append(self._line())
-            self._held, self._cut = b"", ""
-        self._hold(chunk, pieces[-1], found)
-        return found
+            lines.append(self._line())
+            self._partial, self._cut = b"", ""
+        self._append(chunk, pieces[-1], lines)
+        return lines
 
     def end(self, reason: str) -> list[SessionLine]:
-        """No more of this line will come."""
+        """End an unfinished line for `reason`, and return it. The text that comes next is cut for the same reason."""
         self._cut = self._cut or reason
-        found = [self._line()] if self._held else []
-        self._held, self._cut = b"", reason
-        return found
+        lines = [self._line()] if self._partial else []
+        self._partial, self._cut = b"", reason
+        return lines
 
-    def _hold(self, chunk: Chunk, piece: bytes, found: list[SessionLine]) -> None:
-        if piece and not self._held:
+    def _append(self, chunk: Chunk, piece: bytes, lines: list[SessionLine]) -> None:
+        """Add `piece` to the unfinished line; add to `lines` what exceeds `MAX_LINE_BYTES`."""
+        if piece and not self._partial:
             self._seq, self._time_ns = chunk.seq, known_time(chunk)
-        self._held += piece
-        while len(self._held) > MAX_LINE_BYTES:
+        self._partial += piece
+        while len(self._partial) > MAX_LINE_BYTES:
             self._cut = self._cut or f"the line is longer than {MAX_LINE_BYTES} bytes"
-            found.append(self._line()._replace(data=self._held[:MAX_LINE_BYTES]))
-            self._held = self._held[MAX_LINE_BYTES:]
+            lines.append(self._line()._replace(data=self._partial[:MAX_LINE_BYTES]))
+            self._partial = self._partial[MAX_LINE_BYTES:]
             self._seq, self._time_ns = chunk.seq, known_time(chunk)
 
     def _line(self) -> SessionLine:
-        return SessionLine(self._seq, self._time_ns, self._held, self._cut)
+        return SessionLine(self._seq, self._time_ns, self._partial, self._cut)
 
 
 class SessionRows:
-    """Chunks to batches, as `request` wants them. `RequestError` for keys that do not go together."""
+    """Makes the batches of a session from its chunks and gaps.
+
+    Pass the traffic to `feed`, which must also be called, if with nothing, when `deadline` is reached. Call `finish` at
+    the end. `RequestError` for keys of `request` that contradict each other.
+    """
 
     def __init__(self, request: DeviceSession, clock: Callable[[], float] = time.monotonic) -> None:
         self._request = request
         self._clock = clock
         self._parser = parser_of(request)
         self._lines = None if request.format == "bytes" else LineSplitter(False)
-        self._whole = schema_of(request, self._parser)
+        self._all_columns = schema_of(request, self._parser)
         self._board_time = board_time_of(request, self._parser)
         metadata = {b"fastflight.time": TIME_METADATA}
         if self._board_time is not None:
             metadata[b"fastflight.ticks"] = json.dumps(self._board_time.metadata()).encode()
-        self.schema = project(self._whole, request.columns).with_metadata(metadata)
+        self.schema = project(self._all_columns, request.columns).with_metadata(metadata)
         self._waiting: list[Chunk | SessionLine] = []
         self._waiting_bytes = 0
         self._since = 0.0
@@ -141,30 +153,30 @@ class SessionRows:
         self._gaps = 0
         self._lost = 0
         self._outages = 0
-        # Where the last outage was told: before this number.
-        self._told_at: int | None = None
+        # The number of the first chunk after the last outage that was reported.
+        self._outage_at: int | None = None
         self._next: int | None = None
         self.rejected = Rejected()
         self._misfits = MisfitNotice(self.rejected, "seq", clock)
 
     @property
     def full(self) -> bool:
-        """The limit of rows is reached."""
-        return self._room == 0
+        """Whether the limit of rows is reached."""
+        return self._remaining_rows == 0
 
     @property
     def deadline(self) -> float | None:
-        """When `due` will have something to give, by the clock; None while nothing waits."""
+        """The time, by the clock, from which `due` may return something; None while nothing waits."""
         waiting = self._since + self._request.flush_ms / 1000 if self._waiting or self._gap else None
         return min((each for each in (waiting, self._misfits.deadline) if each is not None), default=None)
 
     def begin(self, begins_line: bool) -> None:
-        """Before the first chunk: whether its first byte is known to begin a line."""
+        """Call it before the first `feed`. `begins_line`: the first byte of the device is known to begin a line."""
         if self._lines is not None:
             self._lines = LineSplitter(begins_line)
 
     def feed(self, items: Iterable[Chunk | Gap]) -> list[Batch]:
-        """The batches that are ready after the next of the traffic."""
+        """Take the next traffic and return the batches that are ready."""
         ready: list[Batch] = []
         for item in items:
             if isinstance(item, Gap):
@@ -172,7 +184,7 @@ class SessionRows:
             else:
                 if item.cut in REQUEST_CUTS:
                     ready += self.after_request(item.cut)
-                elif item.cut and self._next is not None and self._told_at != item.seq:
+                elif item.cut and self._next is not None and self._outage_at != item.seq:
                     ready += self.outage(item.cut)
                 self._take(item, ready)
             if self.full:
@@ -180,9 +192,9 @@ class SessionRows:
         return ready + self.due()
 
     def after_request(self, cut: str) -> list[Batch]:
-        """A request had the device: the line before it ends, and the next one begins if `cut` says so.
+        """End the unfinished line, because a request had the device. After `AFTER_REQUEST` a new line begins.
 
-        `feed` does this by itself for a chunk that has such a cut.
+        `feed` calls this for a chunk with such a cut.
         """
         ready: list[Batch] = []
         if self._lines is not None:
@@ -194,14 +206,14 @@ class SessionRows:
 
     @property
     def outage_at(self) -> int | None:
-        """The number before which the last outage was told."""
-        return self._told_at
+        """The number of the first chunk after the last outage that was reported."""
+        return self._outage_at
 
     def outage(self, reason: str, seq: int | None = None) -> list[Batch]:
-        """The line was lost and will be opened again: nobody knows what the device said meanwhile.
+        """Report that the line was lost and is opened again: what the device sent meanwhile is unknown.
 
-        `seq`: the number that comes next, where it is known though nothing came. `feed` does this by itself for a
-        chunk that has a cut.
+        `seq`: the number of the next chunk, if it is known before that chunk comes. `feed` calls this for a chunk with
+        a cut.
         """
         self._next = self._next if seq is None else seq
         ready: list[Batch] = []
@@ -209,15 +221,14 @@ class SessionRows:
             for line in self._lines.end(LOST):
                 self._add(line, ready)
         self._outages += 1
-        self._told_at = self._next
+        self._outage_at = self._next
         ready += self._flush()
         if self._board_time is not None:
             self._board_time.restart(LOST)
-        silence = empty(self.schema)
-        return [*ready, Noted(silence, {"outage": {"reason": reason, "next_seq": self._next}})]
+        return [*ready, Noted(empty(self.schema), {"outage": {"reason": reason, "next_seq": self._next}})]
 
     def due(self) -> list[Batch]:
-        """What has waited for long enough."""
+        """Return the rows whose flush time is over, and a note on misfits if one is due."""
         deadline = self.deadline
         ready = self._flush() if deadline is not None and self._clock() >= deadline else []
         if note := self._misfits.note(self._rows):
@@ -225,14 +236,14 @@ class SessionRows:
         return ready
 
     def finish(self) -> list[Batch]:
-        """The rest."""
+        """Return the remaining batches."""
         if self._lines is not None and not self.full:
             for line in self._lines.end("the session ended within the line"):
                 self._add(line, [])
         return self._flush()
 
     def summary(self) -> Summary:
-        """What passed: `next_seq` is where a later session goes on."""
+        """Return counts. A later session can continue at `next_seq`."""
         return {
             **{f"{direction}_bytes": count for direction, count in self._bytes.items()},
             "next_seq": self._next,
@@ -245,7 +256,7 @@ class SessionRows:
         }
 
     @property
-    def _room(self) -> int | None:
+    def _remaining_rows(self) -> int | None:
         limit = self._request.limit_rows
         return None if limit is None else limit - self._rows
 
@@ -270,31 +281,32 @@ class SessionRows:
             return
         for line in self._lines.feed(chunk):
             if self.full:
-                # Who goes on gets this line, and once more those before it that began in the same chunk.
+                # A session that continues here gets this line, and again the lines before it of the same chunk.
                 self._next = line.seq
                 return
             self._add(line, ready)
-        if self.full and self._lines.begun is not None:
-            self._next = self._lines.begun
+        if self.full and self._lines.partial_seq is not None:
+            self._next = self._lines.partial_seq
 
     def _add(self, row: Chunk | SessionLine, ready: list[Batch]) -> None:
         if not self._waiting and self._gap is None:
             self._since = self._clock()
         self._waiting.append(row)
         self._waiting_bytes += len(row.data)
-        enough = self._request.batch_rows if self._room is None else min(self._request.batch_rows, self._room)
+        remaining = self._remaining_rows
+        enough = self._request.batch_rows if remaining is None else min(self._request.batch_rows, remaining)
         if len(self._waiting) >= enough or self._waiting_bytes >= BATCH_BYTES:
             ready += self._flush()
 
     def _flush(self) -> list[Batch]:
-        """All that waits, as at most one batch."""
+        """Return all waiting rows and notes as at most one batch."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         gap, self._gap = self._gap, None
-        batch = self._batch(waiting).slice(0, self._room).select(self.schema.names)
+        batch = self._batch(waiting).slice(0, self._remaining_rows).select(self.schema.names)
         self._rows += batch.num_rows
         note: dict[str, Any] = {} if gap is None else {"gap": gap.details()}
         if self._board_time is not None:
-            note |= self._board_time.told()
+            note |= self._board_time.take_note()
         if note:
             return [Noted(batch, note)]
         return [batch] if batch.num_rows else []
@@ -304,14 +316,14 @@ class SessionRows:
             return self._parsed(self._parser, rows)
         if self._lines is not None:
             text = [line.data.removesuffix(b"\r").decode("utf-8", "replace") for line in rows]
-            return pa.record_batch([*_place_of(rows), pa.array(text, pa.string())], schema=self._whole)
+            return pa.record_batch([*_line_places(rows), pa.array(text, pa.string())], schema=self._all_columns)
         codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in rows], pa.int8())
         direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
-        place = _place([chunk.seq for chunk in rows], [known_time(chunk) for chunk in rows])
-        columns = [*place, direction, pa.array([chunk.data for chunk in rows], pa.binary())]
+        places = _places([chunk.seq for chunk in rows], [known_time(chunk) for chunk in rows])
+        columns = [*places, direction, pa.array([chunk.data for chunk in rows], pa.binary())]
         if self._request.requests:
             columns.append(pa.array([chunk.request for chunk in rows], pa.bool_()))
-        return pa.record_batch(columns, schema=self._whole)
+        return pa.record_batch(columns, schema=self._all_columns)
 
     def _parsed(self, parser: LineParser, lines: list[SessionLine]) -> pa.RecordBatch:
         whole = [line for line in lines if not line.cut]
@@ -321,7 +333,7 @@ class SessionRows:
         for seq, reason in sorted(refused):
             self.rejected.add(seq, reason)
         rows = [whole[index] for index in parsed.lines]
-        columns = [*_place_of(rows), *parsed.rows.columns]
+        columns = [*_line_places(rows), *parsed.rows.columns]
         if self._board_time is not None and self._request.ticks is not None:
             ticks = parsed.rows.column(self._request.ticks.column).to_pylist()
             times = [
@@ -329,19 +341,21 @@ class SessionRows:
                 for line, value in zip(rows, ticks, strict=True)
             ]
             columns.insert(len(_PLACE), pa.array(times, TIME))
-        return pa.record_batch(columns, schema=self._whole)
+        return pa.record_batch(columns, schema=self._all_columns)
 
 
 def parser_of(request: DeviceSession) -> LineParser | None:
-    """What makes rows of lines, where the format has one."""
+    """Return the parser of the request's format; None for `bytes` and `lines`. `RequestError` for a wrong `schema`."""
     if request.requests and request.format != "bytes":
         raise RequestError(
-            f"{request.format} has lines of the board only", where="requests", hint="Leave it out, or ask for bytes"
+            f"{request.format} cannot include the traffic of requests",
+            where="requests",
+            hint="Leave it out, or ask for bytes",
         )
     if request.format == "bytes" or request.format == "lines":
         if request.schema_ is not None:
             raise RequestError(
-                f"{request.format} has the columns that it has",
+                f"the columns of {request.format} are fixed",
                 where="schema",
                 hint="Leave it out, or ask for jsonl or csv",
             )
@@ -350,7 +364,7 @@ def parser_of(request: DeviceSession) -> LineParser | None:
         raise RequestError(
             f"{request.format} needs a schema",
             where="schema",
-            hint='What has not come yet cannot be looked at: give {"column": "type", ...}',
+            hint='The columns of live data cannot be inferred: give {"column": "type", ...}',
         )
     for name in ("seq", "time", *(["board_time"] if request.ticks else [])):
         if name in request.schema_:
@@ -359,7 +373,7 @@ def parser_of(request: DeviceSession) -> LineParser | None:
 
 
 def board_time_of(request: DeviceSession, parser: LineParser | None) -> BoardTime | None:
-    """What makes times of the board's ticks, where they are asked for."""
+    """Return the converter of the board's ticks, if the request names a column of them. `RequestError` if it cannot."""
     if request.ticks is None:
         return None
     if parser is None:
@@ -376,7 +390,7 @@ def board_time_of(request: DeviceSession, parser: LineParser | None) -> BoardTim
 
 
 def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
-    """All columns of the format."""
+    """Return all columns of the format, before the request's `columns` selects among them."""
     if parser is not None:
         return pa.schema([*_PLACE, *([BOARD_TIME] if request.ticks else []), *parser.schema])
     if request.format == "lines":
@@ -385,15 +399,16 @@ def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
 
 
 def known_time(chunk: Chunk) -> int | None:
-    """When a chunk was received; None if it had waited before that."""
+    """Return when a chunk was received; None if it waited in the port before, so that this says nothing."""
     return None if chunk.waited else chunk.time_ns
 
 
-def _place_of(lines: list[SessionLine]) -> list[pa.Array]:
-    return _place([line.seq for line in lines], [line.time_ns for line in lines])
+def _line_places(lines: list[SessionLine]) -> list[pa.Array]:
+    return _places([line.seq for line in lines], [line.time_ns for line in lines])
 
 
-def _place(numbers: list[int], times: list[int | None]) -> list[pa.Array]:
+def _places(numbers: list[int], times: list[int | None]) -> list[pa.Array]:
+    """Return the columns `seq` and `time`."""
     return [
         pa.array(numbers, pa.uint64()),
         pa.array([None if time_ns is None else time_ns // 1000 for time_ns in times], TIME),

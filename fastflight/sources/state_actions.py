@@ -1,4 +1,4 @@
-"""The actions with which a server tells about itself: `health`, `stats`, `identity`."""
+"""The actions about the server itself: `health`, `stats` and `identity`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastflight.service.requests import Verb
 
 
 def state_actions(registry: StreamRegistry, shards: Shards, metrics: CollectorRegistry | None = None) -> list[Action]:
-    """The actions that every server has. `metrics` is told by `stats`; by default that of `server_metrics`."""
+    """Return the actions that every server has. `stats` includes `metrics`; the default is `server_metrics`."""
     collected = metrics or server_metrics(registry, shards)
 
     def health(_: EmptyBody) -> Iterator[Mapping[str, Any]]:
@@ -35,7 +35,7 @@ def state_actions(registry: StreamRegistry, shards: Shards, metrics: CollectorRe
             at_once=True,
             verb=None,
             public=True,
-            shown=_state_alone,
+            shown=_without_details,
         ),
         Action(
             "stats",
@@ -47,18 +47,18 @@ def state_actions(registry: StreamRegistry, shards: Shards, metrics: CollectorRe
         ),
         Action(
             "identity",
-            "The name and the scopes that this server knows the caller by.",
+            "The caller's name and scopes, as this server knows them.",
             EmptyBody,
-            lambda _: [_described(ANYBODY)],
+            lambda _: [_describe(ANYBODY)],
             at_once=True,
             verb=None,
-            shown=lambda identity, _: _described(identity),
+            shown=lambda identity, _: _describe(identity),
         ),
     ]
 
 
 def server_metrics(registry: StreamRegistry, shards: Shards) -> CollectorRegistry:
-    """Collects what every server counts. More collectors may be registered."""
+    """Return a registry with the metrics that every server has. The caller may register more collectors."""
     metrics = CollectorRegistry()
     metrics.register(FunctionCollector(registry.metrics))
     metrics.register(FunctionCollector(lambda: _shard_metrics(shards)))
@@ -75,10 +75,13 @@ def _shard_metrics(shards: Shards) -> Iterator[Metric]:
     yield family("fastflight_shard_stuck_total", ((of, stats["times_stuck"]) for of, stats in found))
 
 
-def _described(identity: Identity) -> Mapping[str, Any]:
+def _describe(identity: Identity) -> Mapping[str, Any]:
     return {"name": identity.name, "scopes": [str(scope) for scope in identity.scopes]}
 
 
-def _state_alone(identity: Identity, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Load balancers ask without a proof: what else a server says of itself names devices and processes."""
+def _without_details(identity: Identity, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status alone, unless the caller is an administrator.
+
+    Load balancers ask without proving an identity, and further keys could name devices and processes.
+    """
     return result if identity.may_admin() else {"status": result["status"]}

@@ -1,11 +1,12 @@
-"""The files of a tree as rows, and rows as the files of a tree.
+"""Converts the files of a tree to rows, and rows to the files of a tree.
 
 Rows are `path, offset, data`: the path of a file relative to the folder, and a piece of the file with its offset. The
-rows of a file follow each other without a gap and without those of another between them, the first at offset 0; an
-empty file is one row without data. `TreeRows` makes them from what is read, `TreeContent` takes them apart.
+rows of a file are contiguous: the first has offset 0, there are no gaps, and no rows of other files are between them.
+An empty file is one row with empty data. `TreeRows` makes rows of files; `TreeContent` makes files of rows.
 
-Of what is read, a note says `{"digests": [...]}`: the sha256 of each file that has ended and was not told of, in order;
-at the latest with the first row of the file after it, or at the end.
+When files are read, notes report their digests: `{"digests": [...]}` holds the sha256 of each file that has ended since
+the last note, in order. Each comes at the latest with the batch that holds the first row of the next file, or at the
+end.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ SCHEMA = pa.schema(
         pa.field("data", pa.binary(), nullable=False),
     ]
 )
-# Rows share a batch up to this; on a slow line they wait for no more than a while.
+# The limits of a batch. On a slow line it is sent after FLUSH_SECONDS, however small.
 BATCH_BYTES = 256 * 1024
 BATCH_ROWS = 1024
 FLUSH_SECONDS = 0.2
 
 
 class TreeRows:
-    """The rows of a tree as its bytes come in. No I/O."""
+    """Makes batches from the bytes of a tree's files. No I/O.
+
+    Call `feed` for each piece of a file and `end` after its last one, file by file; then `flush`.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.schema: pa.Schema | None = SCHEMA
@@ -47,7 +51,7 @@ class TreeRows:
         self._waiting: list[tuple[str, int, bytes]] = []
         self._waiting_bytes = 0
         self._sha256 = hashlib.sha256()
-        # Of the file that is read now, and of those that have ended and were not told of.
+        # The hash of the current file, and the digests of ended files that no note has reported yet.
         self._file_sha256 = hashlib.sha256()
         self._digests: list[str] = []
         self._offset = 0
@@ -55,7 +59,10 @@ class TreeRows:
         self._bytes = 0
 
     def feed(self, path: str, piece: bytes) -> Lot:
-        """The batches that are ready after the next bytes of a file, or after a while without any."""
+        """Take the next bytes of a file and return the batches that are ready.
+
+        An empty `piece` says that no bytes have come for a while; all waiting rows are returned.
+        """
         if not piece:
             return self.flush()
         self._add(path, piece)
@@ -63,7 +70,7 @@ class TreeRows:
         return self.flush() if full or self._clock() - self._since >= FLUSH_SECONDS else []
 
     def end(self, path: str) -> None:
-        """The file at `path` has ended."""
+        """End the file at `path`."""
         if not self._offset:
             self._add(path, b"")
         self._digests.append(self._file_sha256.hexdigest())
@@ -72,7 +79,7 @@ class TreeRows:
         self._files += 1
 
     def flush(self) -> Lot:
-        """What waits, and what is to be said of files that have ended."""
+        """Return the waiting rows, with the digests that have not been reported."""
         digests, self._digests = self._digests, []
         batch = self._batch() if self._waiting else empty(SCHEMA)
         if digests:
@@ -80,7 +87,7 @@ class TreeRows:
         return [batch] if batch.num_rows else []
 
     def summary(self) -> Summary:
-        """What was read; `sha256` is that of all `data`, in order."""
+        """Return counts and the `sha256` of the `data` of all rows, in order."""
         return {"files": self._files, "bytes": self._bytes, "sha256": self._sha256.hexdigest()}
 
     def _batch(self) -> pa.RecordBatch:
@@ -103,16 +110,17 @@ class TreeRows:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a file. `data` is empty for an empty file."""
+    """A piece of a file. `data` may be empty: an empty file is one such piece."""
 
     path: str
     data: bytes
 
 
 class TreeContent:
-    """Files on their way to a device: `files` or `afiles`, each to be used up before the next is taken.
+    """The files of a tree that is written to a device, from the rows of a client.
 
-    A piece is asked for when the one before is stored, and a batch acknowledged when its pieces are.
+    Iterate `files` or `afiles`; use up the pieces of a file before taking the next one. The writer asks for the next
+    piece once the one before is stored, so a batch is acknowledged when all its pieces are stored.
     """
 
     def __init__(self, schema: pa.Schema, acknowledge: Acknowledge) -> None:
@@ -126,31 +134,33 @@ class TreeContent:
         self._bytes = 0
 
     def files(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Each file's path, and its content in pieces."""
+        """Yield the path of each file, and an iterator of its content."""
         for path, pieces in groupby(self._pieces(batches), lambda piece: piece.path):
             yield path, (piece.data for piece in pieces)
 
     async def afiles(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncIterator[tuple[str, AsyncIterator[bytes]]]:
         """As `files`, on an event loop."""
         pieces = self._apieces(batches)
-        following = await anext(pieces, None)
+        next_piece = await anext(pieces, None)
 
         async def content(path: str) -> AsyncGenerator[bytes, None]:
-            nonlocal following
-            while following is not None and following.path == path:
-                yield following.data
-                following = await anext(pieces, None)
+            nonlocal next_piece
+            while next_piece is not None and next_piece.path == path:
+                yield next_piece.data
+                next_piece = await anext(pieces, None)
 
-        while following is not None:
-            yield following.path, content(following.path)
+        while next_piece is not None:
+            yield next_piece.path, content(next_piece.path)
 
     def summary(self, written: WrittenTree) -> Summary:
-        """The last acknowledgement."""
-        files = len(written.files)
-        size = sum(each.bytes for _, each in written.files)
-        verified = {each.verified for _, each in written.files}
-        told = {"rows": self._rows, "bytes": size, "files": files, "at_once": written.at_once}
-        return {**told, "verified": ", ".join(sorted(verified))}
+        """Return the content of the last acknowledgement."""
+        return {
+            "rows": self._rows,
+            "bytes": sum(each.bytes for _, each in written.files),
+            "files": len(written.files),
+            "at_once": written.at_once,
+            "verified": ", ".join(sorted({each.verified for _, each in written.files})),
+        }
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Generator[Piece, None, None]:
         for batch in batches:
@@ -195,7 +205,7 @@ class TreeContent:
 
 
 def relative(path: str) -> str:
-    """`path`, which must lead from a folder to a file below it. `DataError` otherwise."""
+    """Return `path` if it leads from a folder to a file below it. `DataError` otherwise."""
     if len(path) > MAX_PATH_CHARACTERS:
         raise DataError(f"a path of {len(path)} characters is too long: {MAX_PATH_CHARACTERS} are allowed")
     if any(part in ("", ".", "..") for part in path.split("/")):

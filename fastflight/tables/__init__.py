@@ -1,4 +1,4 @@
-"""Tables in files: a reader and a writer of rows for each format.
+"""File formats: a reader and a writer of rows for each of csv, jsonl, packed, arrow and raw.
 
 reader = open_reader(Layout("csv"))
 for piece in pieces:
@@ -61,12 +61,12 @@ _ENDINGS = {
 
 
 def open_reader(layout: Layout) -> RowReader:
-    """A reader for one file; `RequestError` if the layout is not possible."""
+    """Return a reader for one file. `RequestError` if the layout is not possible."""
     return _codec(layout)[0](layout)
 
 
 def open_writer(layout: Layout, schema: pa.Schema) -> RowWriter:
-    """A writer for batches of `schema`; `RequestError` or `DataError` if the format can not hold them."""
+    """Return a writer for batches of `schema`. `RequestError` or `DataError` if the format cannot hold them."""
     return _codec(layout)[1](layout, schema)
 
 
@@ -80,7 +80,7 @@ def _codec(layout: Layout) -> tuple[Callable[[Layout], RowReader], Callable[[Lay
 
 
 def format_of(path: str) -> str:
-    """The format by the file's ending; `raw` if the ending names none."""
+    """Return the format that the ending of `path` stands for; `raw` for any other ending."""
     name = path.rpartition("/")[2]
     _, dot, ending = name.rpartition(".")
     return _ENDINGS.get(ending.lower(), "raw") if dot else "raw"

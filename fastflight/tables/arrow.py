@@ -1,7 +1,7 @@
-"""Arrow: an IPC stream (an IPC file is read too), as pyarrow, pandas or DuckDB write it.
+"""Arrow: reads and writes IPC streams, as pyarrow, pandas or DuckDB write them. IPC files are read, too.
 
-Reading is incremental: Arrow gets each message once it is whole and within the limits of `ipc`, and every batch is
-checked before its values are used, because a bad offset crashes the process. Dictionaries are decoded, because the
+Reading is incremental: a message is passed to Arrow once it is complete and within the limits of `ipc`, and every batch
+is checked before its values are used, because a bad offset crashes the process. Dictionaries are decoded, because the
 Flight server cannot stream them. A broken stream is a `DataError`, since the next message cannot be found. A batch that
 can be read but is not valid is rejected, and so is an incomplete message at the end of the file.
 """
@@ -29,12 +29,12 @@ from fastflight.tables.ipc import (
 from fastflight.tables.schemas import conform, project
 from fastflight.tables.vetting import vet_batch, vet_schema
 
-# What pyarrow raises on damaged bytes; a name that is not UTF-8 is a ValueError, and only when it is looked at.
+# The errors that pyarrow raises on damaged bytes. A name that is not UTF-8 raises ValueError when it is first used.
 _UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, OSError, EOFError, StopIteration, MemoryError)
 
 
 class _MessageSource(io.RawIOBase):
-    """The file that pyarrow's stream reader reads. It holds whole messages only."""
+    """The file object that pyarrow's stream reader reads. Only whole messages are put into it."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -47,9 +47,9 @@ class _MessageSource(io.RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         end = len(self._data) if size is None or size < 0 else size
-        taken = bytes(self._data[:end])
+        data = bytes(self._data[:end])
         del self._data[:end]
-        return taken
+        return data
 
 
 class ArrowReader:
@@ -68,7 +68,6 @@ class ArrowReader:
         self._dictionaries = Dictionaries()
         self._reader: pa.ipc.RecordBatchStreamReader | None = None
         self._schema: pa.Schema | None = None
-        self._trailing = 0
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -141,7 +140,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class _ByteSink(io.RawIOBase):
-    """The file that pyarrow's stream writer writes. `take` removes what was written."""
+    """The file object that pyarrow's stream writer writes. `take` returns and removes what was written."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -1,8 +1,8 @@
-"""Batches and arrays without extras: made of buffers alone, or brought to the types that they are stored in.
+"""Small batches and arrays made without pandas, and columns converted to the plain type that they are stored in.
 
-When Arrow first makes an array of Python's values (`pa.array([1])`, `pa.scalar`, `from_pylist`, `empty_table`), it
-looks for pandas and loads it: 1.3 s of processor time, many seconds on a busy computer. During a client's write the
-device is held that long, and an event loop runs nothing else. Nothing that this module makes loads pandas.
+When Arrow first makes an array from Python values (`pa.array([1])`, `pa.scalar`, `from_pylist`, `empty_table`), it
+imports pandas: 1.3 s of processor time, many seconds on a busy machine. Meanwhile a client's write would hold its
+device, and an event loop would be blocked. Nothing in this module makes Arrow import pandas.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ import struct
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# pyarrow cannot look up views in a dictionary or in runs: they are looked up as plain text or bytes.
+# pyarrow cannot decode dictionaries or runs whose values are views; they are decoded as plain text or bytes instead.
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def empty(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows."""
+    """Return a batch without rows."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def one_number(value: int) -> pa.Array:
-    """An array of one `int64`."""
+    """Return an array of one `int64`."""
     return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(struct.pack("=q", value))])
 
 
 def one_content(data: bytes) -> pa.Array:
-    """An array of one `binary`, which shares the memory of `data`."""
+    """Return an array of one `binary`, which shares the memory of `data`."""
     return _one(data, pa.binary())
 
 
 def one_text(text: str) -> pa.Array:
-    """An array of one `string`."""
+    """Return an array of one `string`."""
     return _one(text.encode(), pa.string())
 
 
@@ -42,7 +42,10 @@ def _one(data: bytes, type_: pa.DataType) -> pa.Array:
 
 
 def stored(column: pa.Array) -> pa.Array:
-    """The values of a checked column in its plain type: dictionaries and runs decoded, extensions by their storage."""
+    """Return the values of a checked column in its plain type.
+
+    Dictionaries and run-end encoding are decoded; an extension column becomes its storage.
+    """
     type_ = column.type
     if isinstance(type_, pa.BaseExtensionType):
         return stored(column.storage)
@@ -52,12 +55,12 @@ def stored(column: pa.Array) -> pa.Array:
 
 
 def decoded(column: pa.DictionaryArray) -> pa.Array:
-    """The values of a dictionary column."""
+    """Return the decoded values of a dictionary column."""
     plain = _PLAIN.get(column.type.value_type)
     if plain is None:
         return column.dictionary_decode()
-    looked_up = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(plain)).dictionary_decode()
-    return looked_up.cast(column.type.value_type)
+    values = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(plain)).dictionary_decode()
+    return values.cast(column.type.value_type)
 
 
 def _decoded_runs(column: pa.RunEndEncodedArray) -> pa.Array:
@@ -69,7 +72,7 @@ def _decoded_runs(column: pa.RunEndEncodedArray) -> pa.Array:
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:
-    """The type of the array that `stored` returns."""
+    """Return the type of the array that `stored` returns for a column of `type_`."""
     if isinstance(type_, pa.BaseExtensionType):
         return stored_type(type_.storage_type)
     encoded = pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_)

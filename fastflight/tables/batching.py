@@ -1,7 +1,7 @@
-"""Batches of a sensible size: small ones joined, large ones split, and nothing kept waiting for long.
+"""Joins small batches and splits large ones, without making rows wait for long.
 
-A `Batcher` knows no clock: the caller says what time it is, in seconds of any monotonic clock. It must call `due(now)`
-when nothing else happens, and `flush()` at the end.
+A `Batcher` has no clock: the caller passes the time, in seconds of any monotonic clock. While no batches come, the
+caller must call `add([], now)` or `due(now)` now and then, and at the end `flush()`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-# The Rust Flight client refuses messages over 4 MB and Arrow never splits one: half of it leaves room for the metadata.
+# The Rust Flight client refuses messages over 4 MB, and Arrow never splits one. Half of that leaves room for metadata.
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 
 
 class Batcher:
     """Joins and splits batches of one schema to at most `batch_rows` rows and `max_bytes` bytes each.
 
-    A batch that fits as it is, with none waiting, passes untouched and uncopied once it is full. Rows that have waited
-    for `flush_seconds` leave though their batch is not full.
+    A batch is returned once it is full, or when its first row has waited for `flush_seconds`. A batch that comes alone
+    and within the limits is returned without a copy. A single row larger than `max_bytes` is a batch of its own.
     """
 
     def __init__(self, batch_rows: int, flush_seconds: float, max_bytes: int = MAX_BATCH_BYTES) -> None:
@@ -37,11 +37,11 @@ class Batcher:
         return self._rows
 
     def deadline(self) -> float | None:
-        """When `due` will have something to give; None while no row waits."""
+        """Return the time from which `due` returns rows; None while no row waits."""
         return self._since + self._flush_seconds if self._rows else None
 
     def add(self, batches: Sequence[pa.RecordBatch], now: float) -> list[pa.RecordBatch]:
-        """Take batches; give those that are full, and what has waited too long."""
+        """Take batches. Return those that are full, and the rows that have waited too long."""
         ready: list[pa.RecordBatch] = []
         for batch in batches:
             for piece in self._pieces(batch):
@@ -49,11 +49,11 @@ class Batcher:
         return ready + self.due(now)
 
     def due(self, now: float) -> list[pa.RecordBatch]:
-        """The rows that have waited for `flush_seconds`, and those that came after them."""
+        """Return all waiting rows if the first of them has waited for `flush_seconds`; otherwise nothing."""
         return self.flush() if self._rows and now - self._since >= self._flush_seconds else []
 
     def flush(self) -> list[pa.RecordBatch]:
-        """All rows that wait, as at most one batch."""
+        """Return all waiting rows, as at most one batch."""
         waiting, self._waiting = self._waiting, []
         self._rows = self._bytes = 0
         if len(waiting) < 2:
@@ -89,6 +89,6 @@ def _cut(batch: pa.RecordBatch, rows: int) -> tuple[pa.RecordBatch, pa.RecordBat
 
 
 def _size(batch: pa.RecordBatch) -> int:
-    """Bytes that these rows take, not those of the buffers they are a slice of."""
+    """Return the bytes of these rows, not of the buffers that they are a slice of."""
     size: int = batch.nbytes
     return size

@@ -24,7 +24,7 @@ MAX_REJECTED_EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The format of a file, and which rows and columns to read from it.
+    """The format of a file, and which columns to read or write.
 
     `format`: `csv`, `jsonl`, `packed`, `arrow` or `raw`. `schema`: column name to Arrow type name, in order; None
     means inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `columns`: the columns
@@ -60,7 +60,7 @@ class Rejected:
 
     @property
     def wants_reason(self) -> bool:
-        """Whether the reason for the next row is kept: finding a reason may cost more than rejecting the row."""
+        """Whether the next row would become an example. If not, callers skip the costly search for a reason."""
         return len(self.examples) < MAX_REJECTED_EXAMPLES
 
     def add(self, offset: int, reason: str) -> None:
@@ -109,17 +109,17 @@ class RowReader(Protocol):
         """Read the next bytes. Returns the rows that they complete, none while the schema is not known."""
 
     def finish(self) -> list[pa.RecordBatch]:
-        """End the file. Returns the rows that were held back."""
+        """End the file. Returns the remaining rows."""
 
 
 class RowWriter(Protocol):
     """Bytes of one file, written incrementally."""
 
     def begin(self) -> bytes:
-        """The bytes before the first row."""
+        """Return the bytes before the first row."""
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """The bytes of these rows."""
+        """Return the bytes of these rows."""
 
     def finish(self) -> bytes:
-        """The bytes after the last row."""
+        """Return the bytes after the last row."""

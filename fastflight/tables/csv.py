@@ -1,9 +1,9 @@
 """CSV: a header line, then rows of cells (RFC 4180, with LF or CRLF).
 
-Reading: the delimiter is a comma, else a tab, else a semicolon, whichever the header line holds. Columns are matched to
+Reading: the delimiter is the first of comma, tab and semicolon that occurs in the header line. Columns are matched to
 an explicit schema by name: extra columns of the file are dropped, missing ones are a `DataError`. An empty cell is null
 unless it is quoted; blank lines are skipped, except in a table of one column, where each is a null. A carriage return
-that is not followed by a line feed may only stand inside quotes.
+that is not followed by a line feed is only allowed inside quotes.
 
 Writing is the inverse: commas, LF, quotes only where needed, timestamps as ISO 8601 (UTC where the column has a zone).
 """
@@ -101,7 +101,7 @@ class CsvGrammar:
         return names
 
     def _cells(self, row: str) -> list[tuple[str, bool]]:
-        """The cells of a row, unquoted, and whether each was quoted."""
+        """Return the cells of a row without their quotes, and whether each was quoted."""
         row = row.rstrip("\n").removesuffix("\r")
         if '"' not in row:
             return [(cell, False) for cell in row.split((self._splitter.delimiter or b",").decode())]
@@ -132,7 +132,7 @@ class CsvGrammar:
                     column.append(text if text or quoted else None)
         fields = [pa.field(name, infer_cells(cells)) for name, cells in zip(self._header, columns, strict=True)]
         self.schema = project(pa.schema(fields), self._columns)
-        return True  # the header has
+        return True  # the header always shows the columns
 
     def rows(self, data: bytes) -> Iterator[bytes]:
         if b'"' in data and self._splitter.delimiter is not None:
@@ -147,7 +147,7 @@ class CsvGrammar:
         return len(self._header) > 1 and self._is_empty(row)
 
     def _has_bare_cr(self, data: bytes) -> bool:
-        """A carriage return outside of quotes would end a row for pyarrow, but not for us."""
+        """Return whether there is a lone carriage return outside of quotes, where pyarrow would end a row."""
         return bool(_BARE_CR.search(data) and _BARE_CR.search(self._quoted_cell.sub(b"", data)))
 
     def parse(self, data: bytes) -> pa.RecordBatch:
@@ -165,7 +165,7 @@ class CsvGrammar:
         except UnicodeDecodeError as error:
             return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
         if self._has_bare_cr(row):
-            return "a carriage return stands outside of quotes"
+            return "a carriage return outside of quotes"
         cells = self._cells(text)
         if len(cells) != len(self._header):
             return f"the row has {len(cells)} cells, the header has {len(self._header)}"
@@ -177,7 +177,7 @@ class CsvGrammar:
         for position, field, test in self._tests:
             cell, quoted = cells[position]
             if (cell or quoted) and not test(cell):
-                return _misfit(field, cell)
+                return _explain_cell(field, cell)
         return row if row.endswith(b"\n") else row + b"\n"
 
     def explain(self, row: bytes) -> str:
@@ -186,11 +186,11 @@ class CsvGrammar:
             try:
                 _BlockReader(self._header, pa.schema([field]), self._splitter.delimiter or b",").read(row)
             except pa.ArrowInvalid:
-                return _misfit(field, cells[self._header.index(field.name)][0])
+                return _explain_cell(field, cells[self._header.index(field.name)][0])
         return "the row can not be read"
 
 
-def _misfit(field: pa.Field, cell: str) -> str:
+def _explain_cell(field: pa.Field, cell: str) -> str:
     return f"column {shorten(field.name)}: {shorten(cell)} is not {field.type}"
 
 
@@ -207,10 +207,10 @@ def _require_utf8(data: bytes) -> None:
         raise pa.ArrowInvalid("not UTF-8") from None
 
 
-# A schema's types are few, and pyarrow starts a thread for each look at one.
+# Cached, because pyarrow starts a thread for each of these probes, and schemas use few different types.
 @lru_cache(maxsize=256)
 def _is_readable(type_: pa.DataType) -> bool:
-    """Whether pyarrow reads values of this type from CSV."""
+    """Return whether pyarrow reads values of this type from CSV."""
     try:
         _BlockReader(["c"], pa.schema([("c", type_)]), b",").read(b"\n")
     except pa.ArrowNotImplementedError:
@@ -218,12 +218,12 @@ def _is_readable(type_: pa.DataType) -> bool:
     return True
 
 
-# More than any block holds, so that pyarrow never cuts one and nothing depends on where it would.
+# Larger than any block that is passed to pyarrow, so that pyarrow never splits one.
 _ONE_BLOCK = 4 * 1024 * 1024
 
 
 class _BlockReader:
-    """Reads whole rows with pyarrow. Its options are made once: they cost more than a small block takes to read."""
+    """Reads whole rows with pyarrow. Makes the options once: they cost more than reading a small block."""
 
     def __init__(self, header: list[str], schema: pa.Schema, delimiter: bytes) -> None:
         self._schema = schema
@@ -232,7 +232,7 @@ class _BlockReader:
         self._few = FewRows(schema, TRUE, FALSE)
         self._decimals = any(holds_decimals(field.type) for field in schema)
         self._read = pyarrow.csv.ReadOptions(use_threads=False, block_size=_ONE_BLOCK, column_names=header)
-        # Cells with line feeds are for blocks with quotes: looking for them takes time.
+        # Only blocks with quotes can have line feeds in cells, and allowing these makes parsing slower.
         self._plain, self._quoted = (
             pyarrow.csv.ParseOptions(
                 delimiter=self._delimiter, newlines_in_values=quoted, ignore_empty_lines=len(header) > 1
@@ -240,7 +240,7 @@ class _BlockReader:
             for quoted in (False, True)
         )
         self._convert = pyarrow.csv.ConvertOptions(
-            check_utf8=False,  # done for the whole row, so that a column that is not asked for changes nothing
+            check_utf8=False,  # checked for whole rows, so that the result does not depend on the selected columns
             column_types=schema,
             include_columns=schema.names,
             null_values=[""],
@@ -254,7 +254,7 @@ class _BlockReader:
         if (few := self._few.from_csv(data, self._header, self._delimiter)) is not None:
             return few
         if data.startswith(_BOM):
-            data = _BOM + data  # pyarrow drops one wherever a block starts with it
+            data = _BOM + data  # pyarrow drops a byte order mark at the start of every block, so add one
         parse = self._quoted if b'"' in data else self._plain
         table = pyarrow.csv.read_csv(pa.BufferReader(data), self._read, parse, self._convert)
         if not table.num_rows or not self._schema.names:

@@ -1,12 +1,12 @@
-"""A few short CSV or JSON rows as a batch, without pyarrow's text readers.
+"""Reads a few CSV or JSON rows in Python, without pyarrow's text readers.
 
-pyarrow's readers start a thread for each call. Of a live line most calls read one row, and the thread costs more than
-the row: 168 us of CPU time for one JSON line instead of 48, 180 us for one CSV line instead of 56, and the same from
-about 16 rows on. A server of 100 boards that print ten JSON lines a second needs 0.7 of a core, and without this
-module 0.9 to 1.3 (two busy shared cores, Python 3.11, pyarrow 26).
+pyarrow's readers start a thread for each call. In live traffic most calls read a single row, and the thread costs more
+than the row: 168 us of CPU time for one JSON line instead of 48, and 180 us for one CSV line instead of 56. From about
+16 rows on both ways cost the same. A server of 100 boards that print ten JSON lines a second needs 0.7 of a core with
+this module, and 0.9 to 1.3 without it (two busy shared cores, Python 3.11, pyarrow 26).
 
-`FewRows` reads only rows that it and pyarrow read alike. For all others, bad rows included, it returns None, and the
-caller asks pyarrow.
+`FewRows` reads only rows for which it is certain to give the same result as pyarrow. For all others, bad rows included,
+it returns None, and the caller uses pyarrow.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import pyarrow as pa
 
 from fastflight.tables.fitting import NUMBER, WHOLE
 
-# From about here on pyarrow is as fast.
+# With more rows than this, pyarrow is at least as fast.
 FEW_ROWS = 16
 
 _KINDS: dict[pa.DataType, type] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool, pa.string(): str}
 _SCALARS = frozenset({*_KINDS.values(), type(None)})
 # Integers up to this size are exact in a column of doubles.
 _EXACT = 2**53
-# Quotes, carriage returns, NULs, a byte order mark, and a last row without a line feed have rules of their own.
+# pyarrow has special rules for quotes, carriage returns, NULs, a byte order mark, and a last row without a line feed.
 _SPECIAL_CSV = re.compile(rb'["\r\0]|\A\xef\xbb\xbf|[^\n]\Z')
 
 
 class FewRows:
-    """Reads rows of `schema`. `true` and `false` are the CSV cells that are read as bool."""
+    """Reads rows of `schema`. `true` and `false` are the CSV cells that mean True and False."""
 
     def __init__(self, schema: pa.Schema, true: Sequence[str] = (), false: Sequence[str] = ()) -> None:
         self._struct = pa.struct(list(schema))
         self._kinds = {field.name: _KINDS.get(field.type) for field in schema}
-        # All rows are left to pyarrow if a column has another type.
-        self._able = bool(self._kinds) and None not in self._kinds.values() and not schema.metadata
+        # False if a column has another type; then pyarrow reads all rows.
+        self._is_supported = bool(self._kinds) and None not in self._kinds.values() and not schema.metadata
         truth = dict.fromkeys(true, True) | dict.fromkeys(false, False)
         values: dict[type | None, Callable[[str], Any]] = {
             int: _whole, float: _number, bool: truth.__getitem__, str: str, None: str
@@ -46,9 +46,9 @@ class FewRows:
         self._values = {name: values[kind] for name, kind in self._kinds.items()}
 
     def from_json(self, data: bytes, rows: int) -> pa.RecordBatch | None:
-        """The batch of `rows` objects, one on each line."""
-        # pyarrow has rules of its own for surrogates and for negative zeros.
-        if not self._able or rows > FEW_ROWS or b"\\u" in data or b"-0" in data:
+        """Return a batch of `rows` objects, one on each line; None if pyarrow must read them."""
+        # pyarrow has special rules for surrogates and for negative zeros.
+        if not self._is_supported or rows > FEW_ROWS or b"\\u" in data or b"-0" in data:
             return None
         try:
             objects = [_DECODER.decode(line) for line in data.decode().split("\n")[:-1]]
@@ -57,11 +57,14 @@ class FewRows:
         return self._batch(objects) if len(objects) == rows and all(map(self._fits, objects)) else None
 
     def from_csv(self, data: bytes, header: Sequence[str], delimiter: str) -> pa.RecordBatch | None:
-        """The batch of these rows of `header`, each with its line feed."""
-        if not self._able or data.count(b"\n") > FEW_ROWS or _SPECIAL_CSV.search(data):
+        """Return a batch of rows that each end in a line feed; None if pyarrow must read them.
+
+        `header` names the cells of a row, which are separated by `delimiter`.
+        """
+        if not self._is_supported or data.count(b"\n") > FEW_ROWS or _SPECIAL_CSV.search(data):
             return None
         try:
-            # In a table of one column an empty line is a null.
+            # In a table of one column an empty line is a null; otherwise it is skipped.
             lines = [line for line in data.decode().split("\n")[:-1] if line or len(header) == 1]
             objects = [self._cells(header, line.split(delimiter)) for line in lines]
         except (ValueError, KeyError):
@@ -88,7 +91,7 @@ class FewRows:
 
     def _batch(self, objects: list[dict[str, Any]]) -> pa.RecordBatch | None:
         try:
-            # One call for all columns: a call for each would cost as much every time.
+            # One call for all columns: a call for each column would cost as much as this one.
             return pa.RecordBatch.from_struct_array(pa.array(objects, self._struct))
         except (ValueError, OverflowError):  # an integer beyond 64 bits, a string with half a surrogate pair
             return None
@@ -109,7 +112,7 @@ def _number(cell: str) -> float:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return value
 
 

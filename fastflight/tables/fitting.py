@@ -1,8 +1,9 @@
-"""Whether a text cell or a JSON value can be read as a type, decided without pyarrow's readers.
+"""Tests whether a CSV cell or a JSON value can be read as a type, without pyarrow's readers.
 
 pyarrow's readers accept or refuse a block of rows as a whole, and start a thread for each block: finding the bad rows
 with them alone takes a hundred times as long as reading the good ones. The tests here accept every value that a reader
-accepts, and almost no other. Both readers convert text as a cast does, except for the special cases below.
+accepts, and almost no other; the readers decide in the end. Both readers convert text as a cast does, except for the
+special cases below.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Test = Callable[[Any], object]
 
 _BLANKS = " \t"
 _DAY_SECONDS = 24 * 60 * 60
-# Cells that are numbers for sure, and those that may be times: a cast decides about the others.
+# Cells that match WHOLE or NUMBER are certainly numbers; a cast decides about other cells. Cells that do not match the
+# two patterns of times are certainly none; a cast decides about those that do.
 WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII).fullmatch
 NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?", re.ASCII).fullmatch
 _MOMENT = re.compile(r"[ \t]*[0-9][0-9TZ:+. -]{3,40}[ \t]*", re.ASCII).fullmatch
@@ -28,7 +30,7 @@ _TIME_OF_DAY = re.compile(r"[ \t]*[0-9]{2}:[0-9]{2}(:[0-9.]{2,12})?[ \t]*", re.A
 
 
 def cell_test(type_: pa.DataType, true: Sequence[str], false: Sequence[str]) -> Test:
-    """A test for the text of CSV cells; `true` and `false` are the cells that are read as bool."""
+    """Return a test for the text of CSV cells. `true` and `false` are the cells that mean True and False."""
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         return _always
     if pa.types.is_null(type_):
@@ -51,7 +53,7 @@ def cell_test(type_: pa.DataType, true: Sequence[str], false: Sequence[str]) -> 
 
 
 class Number(float):
-    """A JSON number with a point or an exponent, and its text, which a decimal is read from."""
+    """A JSON number with a point or an exponent. A decimal column is tested with its text, which is exact."""
 
     def __new__(cls, text: str) -> Number:
         number = super().__new__(cls, text)
@@ -62,7 +64,7 @@ class Number(float):
 
 
 def value_test(type_: pa.DataType, *, nested: bool = False) -> Test:
-    """A test for JSON values, whose `parse_float` is `Number`. Null fits every type."""
+    """Return a test for JSON values that were parsed with `parse_float=Number`. Null fits every type."""
     if pa.types.is_boolean(type_):
         return lambda value: value is None or isinstance(value, bool)
     if pa.types.is_integer(type_):
@@ -117,7 +119,7 @@ def _casts(text: str, type_: pa.DataType) -> bool:
 
 
 def _is_decimal(text: str, type_: pa.DataType) -> bool:
-    """Whether it is a decimal that fits; pyarrow's readers count zeros at the end of the text as digits."""
+    """Return whether `text` is a decimal that fits. Like pyarrow's readers, count trailing zeros as digits."""
     if not _casts(text, type_):
         return False
     _, digits, exponent = Decimal(text).as_tuple()
@@ -125,7 +127,7 @@ def _is_decimal(text: str, type_: pa.DataType) -> bool:
 
 
 def _moment(text: str, unit: str) -> pa.Array | None:
-    """A time out of JSON, which may name its zone whether the column has one or not."""
+    """Return a time read from JSON, or None. The text may name a zone whether the column has one or not."""
     moment = _cast(text, pa.timestamp(unit))
     return _cast(text, pa.timestamp(unit, "UTC")) if moment is None else moment
 

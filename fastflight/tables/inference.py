@@ -1,8 +1,8 @@
-"""Column types from a sample of rows, in pure Python: no bytes a device sends can crash it.
+"""Infers column types from a sample of rows, in pure Python, so that no bytes from a device can crash the process.
 
 CSV cells become `bool`, `int64`, `float64`, `date32`, `timestamp[us]` (`[us, UTC]` with a zone, `[ns]` with more than
-six digits of a second) or `string`; a column without values is `string`. Numbers that would lose something stay text:
-leading zeros (an identifier), integers beyond 64 bits.
+six digits of a second) or `string`; a column without values is `string`. Numbers that a numeric type would change stay
+text: those with leading zeros (identifiers), and integers beyond 64 bits.
 
 JSON values become those types, lists and structs of them; a column whose values do not agree, nest deeper than
 `MAX_NESTING` or list objects of more than `MAX_LIST_VALUES` values, is `string` and holds JSON text.
@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from fastflight.tables.schemas import MAX_LIST_VALUES, values_in
 
-# Deeper lists and structs are kept as JSON text: clients can not show them as columns anyway.
+# Deeper lists and structs become JSON text: clients cannot show them as columns anyway.
 MAX_NESTING = 8
-# Fields of one struct; an object with more is a mapping, and kept as JSON text.
+# Fields of one struct. An object with more is used as a mapping, and becomes JSON text.
 MAX_STRUCT_FIELDS = 256
 
 INT64 = range(-(2**63), 2**63)
@@ -37,12 +37,12 @@ _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?P<time>[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.(?P<fraction>[0-9]{1,9}))?)?(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 ).fullmatch
-# The years that 64 bits of nanoseconds reach, whatever the day.
+# The years all of whose days fit into 64 bits of nanoseconds.
 _NANOSECOND_YEARS = range(1678, 2262)
 
 
 def infer_cells(cells: Iterable[str | None]) -> pa.DataType:
-    """The type of a CSV column; None is an empty cell."""
+    """Return the type of a CSV column. None stands for an empty cell."""
     kinds = {_cell_type(cell) for cell in cells if cell is not None}
     return _merge_scalars(kinds) or pa.string()
 
@@ -75,7 +75,7 @@ def _text_type(text: str) -> pa.DataType:
 
 
 def _merge_scalars(kinds: set[pa.DataType]) -> pa.DataType | None:
-    """The type that holds values of all these; string if there is none, None if there are no values."""
+    """Return the type that holds values of all `kinds`: string if no other does, None if there are no kinds."""
     if len(kinds) < 2:
         return next(iter(kinds), None)
     if kinds == {pa.int64(), pa.float64()}:
@@ -90,7 +90,7 @@ def _merge_scalars(kinds: set[pa.DataType]) -> pa.DataType | None:
 
 
 def infer_objects(rows: Iterable[Mapping[str, Any]], limit: int) -> dict[str, pa.DataType]:
-    """The columns of JSON objects, in the order of their first appearance; at most `limit` of them."""
+    """Return names and types of the first `limit` columns of JSON objects, in the order of first appearance."""
     values: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
@@ -100,7 +100,7 @@ def infer_objects(rows: Iterable[Mapping[str, Any]], limit: int) -> dict[str, pa
 
 
 def _column_type(values: list[Any], depth: int) -> pa.DataType | None:
-    """The type of these JSON values; None if all are null."""
+    """Return the type of a column of JSON values; None if all are null."""
     present = [value for value in values if value is not None]
     if present and all(isinstance(value, list) for value in present):
         return _list_type(present, depth + 1)
@@ -116,19 +116,22 @@ def _value_type(value: Any, depth: int) -> pa.DataType:
         return pa.int64() if value in INT64 else pa.float64()
     if isinstance(value, float):
         return pa.float64()
-    # pyarrow reads times in JSON only at the top; below, they stay the text they are.
+    # pyarrow reads times in JSON only at the top level; nested ones stay text.
     return _text_type(value) if isinstance(value, str) and depth == 0 else pa.string()
 
 
-def _agrees(value_type: pa.DataType | None, values: list[Any]) -> bool:
-    """Inside a list or struct there is no JSON text: a string there must hold strings alone."""
+def _fits_nested(value_type: pa.DataType | None, values: list[Any]) -> bool:
+    """Return whether the values can be nested as `value_type`.
+
+    Inside a list or struct a `string` must hold strings only: other values become JSON text at the top level alone.
+    """
     return value_type != pa.string() or all(value is None or isinstance(value, str) for value in values)
 
 
 def _list_type(lists: list[list[Any]], depth: int) -> pa.DataType:
     values = [value for item in lists for value in item]
     inner = (_column_type(values, depth) if depth <= MAX_NESTING else None) or pa.string()
-    return pa.list_(inner) if _agrees(inner, values) and values_in(inner) <= MAX_LIST_VALUES else pa.string()
+    return pa.list_(inner) if _fits_nested(inner, values) and values_in(inner) <= MAX_LIST_VALUES else pa.string()
 
 
 def _struct_type(objects: list[dict[str, Any]], depth: int) -> pa.DataType:
@@ -141,7 +144,7 @@ def _struct_type(objects: list[dict[str, Any]], depth: int) -> pa.DataType:
     fields = []
     for name, values in columns.items():
         inner = _column_type(values, depth)
-        if not _agrees(inner, values):
+        if not _fits_nested(inner, values):
             return pa.string()
         fields.append(pa.field(name, inner or pa.string()))
     return pa.struct(fields)

@@ -1,9 +1,9 @@
-"""The framing of Arrow's IPC streams, and the checks of a message before Arrow reads it.
+"""Splits Arrow IPC streams into messages, and checks the size of a message before Arrow reads it.
 
 A message is `FF FF FF FF`, the int32 size of its metadata, the metadata (a flatbuffer `Message`), padding to 8 bytes
-and a body; size 0 ends the stream (Arrow columnar format, "Encapsulated message format"). `MessageSplitter` cuts a
-stream into messages without looking further than that needs. An IPC *file* is the same stream after the magic
-`ARROW1`, followed by a footer that is not needed to read it.
+and a body; size 0 ends the stream (Arrow columnar format, "Encapsulated message format"). `MessageSplitter` parses only
+as much as it needs to find the end of a message; `check_size` and `Dictionaries` apply the limits on memory. An IPC
+*file* is the same stream after the magic `ARROW1`, followed by a footer that is not needed to read it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from fastflight.errors import DataError
 
-# A schema of some thousand columns with their metadata.
+# Enough for a schema of some thousand columns with their metadata.
 MAX_METADATA_BYTES = 4 * 1024 * 1024
-# One record batch is held whole. Also the limit for what its buffers say they are when decompressed, and for a stream's
-# dictionaries together, which its batches have in common.
+# A record batch is held in memory as a whole. This is also the limit for the decompressed size of its buffers, and for
+# all dictionaries of a stream together.
 MAX_BODY_BYTES = 64 * 1024 * 1024
-# Rows cost nothing in columns of nulls: a message of 200 bytes could claim 2^60 of them.
+# Rows of columns of type null take no bytes: a message of 200 bytes could claim 2^60 of them.
 MAX_MESSAGE_ROWS = 16 * 1024 * 1024
 
 FILE_MAGIC = b"ARROW1\0\0"
@@ -30,7 +30,7 @@ SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class IpcMessage:
-    """One message, whole: its place in the file, its bytes with framing, and its kind (a `MessageHeader` code)."""
+    """One whole message: its offset in the file, its bytes with framing, and its kind (a `MessageHeader` code)."""
 
     offset: int
     data: bytes
@@ -38,6 +38,7 @@ class IpcMessage:
 
 
 def broken(what: str, offset: int) -> DataError:
+    """Return the error for a stream that is damaged at byte `offset`."""
     return DataError(what, where=f"byte {offset}", hint="Is this an Arrow IPC stream? Try format raw")
 
 
@@ -65,7 +66,7 @@ class Flatbuffer:
         return self._read(format_, self._data, position)
 
     def _slot(self, index: int) -> int:
-        """Where field `index` is stored; 0 if it is not."""
+        """Return the position of field `index`; 0 if the table does not have it."""
         entry = 4 + 2 * index
         relative = self._unpack("<H", self._vtable + entry) if entry + 2 <= self._vtable_size else 0
         return self._position + relative if relative else 0
@@ -79,7 +80,7 @@ class Flatbuffer:
         return Flatbuffer(self._data, slot + self._unpack("<I", slot)) if slot else None
 
     def pairs(self, index: int) -> list[tuple[int, int]]:
-        """A vector of structs of two int64."""
+        """Return field `index`, a vector of structs of two int64."""
         slot = self._slot(index)
         if not slot:
             return []
@@ -91,7 +92,7 @@ class Flatbuffer:
 
 
 class MessageSplitter:
-    """Cuts a fed stream into messages. Raises `DataError` where it is no Arrow stream or breaks a limit."""
+    """Splits a stream into messages. `feed` raises `DataError` if it is no Arrow stream or breaks a limit."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -105,16 +106,19 @@ class MessageSplitter:
 
     @property
     def left(self) -> int:
-        """Bytes held that are no whole message."""
+        """The number of bytes that wait for the rest of their message."""
         return 0 if self.ended else len(self._pending)
 
     @property
     def offset(self) -> int:
-        """Where the next message starts."""
+        """The offset at which the next message starts."""
         return self._offset
 
     def feed(self, data: bytes) -> Iterator[IpcMessage]:
-        """The messages that are whole now, lazily: the error of one message comes before the next message."""
+        """Yield the messages that `data` completes.
+
+        This is a generator, so that the caller handles a message before an error in a later one is raised.
+        """
         if not self.ended:
             self._pending += data
         while not self.ended and len(self._pending) >= self._need:
@@ -123,7 +127,7 @@ class MessageSplitter:
                 yield message
 
     def _step(self) -> IpcMessage | None:
-        """Look at the next part of the framing, which has come whole."""
+        """Parse the next part of the framing, whose `_need` bytes have come. Returns a message once it is whole."""
         if self._body is not None:
             message = IpcMessage(self._offset, bytes(self._pending[: self._need]), self._kind)
             self._drop(self._need)
@@ -145,11 +149,11 @@ class MessageSplitter:
         elif len(self._pending) < 8 + size:
             self._need = 8 + size
         else:
-            self._need = 8 + size + self._look(bytes(self._pending[8 : 8 + size]))
+            self._need = 8 + size + self._read_metadata(bytes(self._pending[8 : 8 + size]))
         return None
 
-    def _look(self, metadata: bytes) -> int:
-        """Read the size of the body, and remember the kind of the message."""
+    def _read_metadata(self, metadata: bytes) -> int:
+        """Return the size of the body, and remember it and the kind of the message."""
         try:
             message = Flatbuffer.root(metadata)
             self._kind = message.scalar(1, "<B")
@@ -173,29 +177,29 @@ class MessageSplitter:
 
 
 class Dictionaries:
-    """The bytes that a stream's dictionaries take: the ones in use, and the ones that no batch has used yet."""
+    """Counts the bytes of a stream's dictionaries: of those in use, and of those that no batch has used yet."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}
-        self._held = 0
-        self._waiting = 0
+        self._current_bytes = 0
+        self._unused_bytes = 0
 
     def add(self, message: IpcMessage, size: int) -> None:
-        """Count a dictionary of `size` bytes, by `check_size`. `DataError` if all of them are too large."""
+        """Count a dictionary of `size` bytes (from `check_size`). `DataError` if all together are too large."""
         header = Flatbuffer.root(_metadata(message)).table(2)
-        assert header is not None, "its size was looked at"
-        name, grows = header.scalar(0, "<q"), bool(header.scalar(2, "<B"))
-        if not grows:
-            self._held -= self._sizes.pop(name, 0)
-        self._sizes[name] = self._sizes.get(name, 0) + size
-        self._held += size
-        self._waiting += size
-        if max(self._held, self._waiting) > MAX_BODY_BYTES:
+        assert header is not None, "check_size has read it"
+        dictionary_id, is_delta = header.scalar(0, "<q"), bool(header.scalar(2, "<B"))
+        if not is_delta:
+            self._current_bytes -= self._sizes.pop(dictionary_id, 0)
+        self._sizes[dictionary_id] = self._sizes.get(dictionary_id, 0) + size
+        self._current_bytes += size
+        self._unused_bytes += size
+        if max(self._current_bytes, self._unused_bytes) > MAX_BODY_BYTES:
             raise broken(f"its dictionaries take more than {MAX_BODY_BYTES} bytes together", message.offset)
 
     def used(self) -> None:
-        """Note that a batch was read, with the dictionaries before it."""
-        self._waiting = 0
+        """Note that Arrow has read a batch, and with it all dictionaries added before."""
+        self._unused_bytes = 0
 
 
 def _metadata(message: IpcMessage) -> bytes:
@@ -203,9 +207,9 @@ def _metadata(message: IpcMessage) -> bytes:
 
 
 def check_size(message: IpcMessage) -> int:
-    """The bytes that a batch takes when it is read.
+    """Return the bytes of memory that a record or dictionary batch takes once Arrow has read it.
 
-    `DataError` for a batch that is far larger than its bytes: too many rows, or buffers that unpack to too much.
+    `DataError` if it claims more than `MAX_MESSAGE_ROWS` values, or decompresses to more than `MAX_BODY_BYTES`.
     """
     metadata = _metadata(message)
     try:
@@ -226,7 +230,7 @@ def check_size(message: IpcMessage) -> int:
     if compressed:
         for start, length in buffers:
             if length >= 8 and 0 <= start <= len(body) - 8:
-                # -1 means that this buffer was left as it is.
+                # -1 means that this buffer is not compressed.
                 unpacked += max(int.from_bytes(body[start : start + 8], "little", signed=True), 0)
         if unpacked > MAX_BODY_BYTES:
             raise broken(f"a message unpacks to {unpacked} bytes, more than {MAX_BODY_BYTES}", message.offset)

@@ -1,16 +1,16 @@
 """JSON lines: one object per line.
 
 Reading: a missing key is null. A key without a column is ignored, unless the columns are inferred and `on_error` is
-`fail`: then it is an error, because it may begin after the rows that the columns are inferred from. In a `string`
-column a value that is no string is kept as its JSON text. Timestamps are ISO 8601 text, taken as UTC where the
-column has a zone and the text has none; dates and decimals are text too. `NaN` and `Infinity` are read, though JSON has
-none.
+`fail`: then it is an error, because its first occurrence may come after the rows that the columns are inferred from. A
+value in a `string` column that is no string becomes its JSON text. Timestamps are ISO 8601 text, read as UTC if the
+column has a zone and the text has none; dates and decimals are text, too. `NaN` and `Infinity` are accepted, although
+they are not JSON.
 
 Writing is the inverse: one compact object per row, timestamps as ISO 8601. Bytes, times of day, durations, NaN and
-infinities have no form in JSON and are refused; an answer for a browser has null in place of the last two.
+infinities have no form in JSON and are refused; with `not_finite="null"` the last two are written as null.
 
-pyarrow's reader with an explicit schema is iterative: it survives any depth of nesting. Python's is not, and raises
-`RecursionError`, which the screening below takes for "ask pyarrow".
+pyarrow's reader with an explicit schema is iterative and survives any depth of nesting. Python's `json` is recursive
+and raises `RecursionError`; in `screen` that leaves the row to pyarrow.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ from fastflight.tables.schemas import (
 )
 from fastflight.tables.text import TextReader, shorten
 
-# Values nested deeper are not turned into text. Far below Python's recursion limit, which depends on the caller too.
+# Values nested deeper are not turned into text. Far below Python's recursion limit, which the caller's own depth counts
+# against, too.
 MAX_TEXT_NESTING = 200
-# Values that a row has room for, for each of its bytes. A key that it lacks takes as much as one that it has: two bytes
-# would take some megabytes in a table of a million values, and a file of them all memory.
+# The number of values in the schema for which a row must have a byte. Arrow makes room for missing keys as well: `{}`
+# would take some megabytes in a table of a million values per row, and a file of such rows all memory.
 VALUES_PER_BYTE = 64
 
 _BLANK = b" \t\r\n"
@@ -60,16 +61,16 @@ class JsonGrammar:
 
     def __init__(self, layout: Layout) -> None:
         self._columns = layout.columns
-        # Nobody has chosen what to leave out, and whoever wants all rows wants all of each.
+        # If the request names no columns and wants no row skipped, a key without a column is an error.
         self._strict = layout.on_error == "fail" and layout.schema is None and layout.columns is None
         self._reader: _BlockReader | None = None
         self._tests: list[tuple[pa.Field, Test]] = []
-        self._least = 0  # bytes of a row
+        self._min_row_bytes = 0
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
-            self._settle(schema_from_names(layout.schema))
+            self._set_schema(schema_from_names(layout.schema))
 
-    def _settle(self, schema: pa.Schema) -> None:
+    def _set_schema(self, schema: pa.Schema) -> None:
         schema = project(schema, self._columns)
         for field in schema:
             if not _is_readable(field.type):
@@ -84,7 +85,7 @@ class JsonGrammar:
                     where=f"schema.{field.name}",
                     hint="Read it as string, which is its JSON text, or name fewer of its fields",
                 )
-        self._least = math.ceil(sum(values_in(field.type) for field in schema) / VALUES_PER_BYTE)
+        self._min_row_bytes = math.ceil(sum(values_in(field.type) for field in schema) / VALUES_PER_BYTE)
         self._names = frozenset(schema.names)
         self.schema = schema
 
@@ -112,7 +113,7 @@ class JsonGrammar:
         columns = infer_objects(objects, MAX_COLUMNS + 1)
         if len(columns) > MAX_COLUMNS:
             raise DataError(f"more than {MAX_COLUMNS} different keys", hint="Name the columns to read in a schema")
-        self._settle(pa.schema(list(columns.items())))
+        self._set_schema(pa.schema(list(columns.items())))
         return bool(columns)
 
     def parse(self, data: bytes) -> pa.RecordBatch:
@@ -122,16 +123,17 @@ class JsonGrammar:
             except UnicodeDecodeError:
                 raise pa.ArrowInvalid("not UTF-8") from None
         if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == data.count(b"\n") - 1):
-            data = self._tidy(data)
-        # Every line starts with "{" and ends with "}", so none continues another ("}" and "{" can only meet between
-        # two objects), and if there are as many rows as lines, each line is one row.
+            data = self._strip_lines(data)
+        # Every line starts with "{" and ends with "}", so no object continues on the next line ("}" and "{" can only
+        # meet between two objects). If there are also as many rows as lines, each line is one row.
         if self._reader is None:
             self._reader = _BlockReader(self.schema, strict=self._strict)
-        if self._least > len(b"{}") and min(map(len, data.split(b"\n")[:-1]), default=self._least) < self._least:
-            raise pa.ArrowInvalid("a row of next to nothing")
+        least = self._min_row_bytes
+        if least > len(b"{}") and min(map(len, data.split(b"\n")[:-1]), default=least) < least:
+            raise pa.ArrowInvalid("a row is too short for its columns")
         return self._reader.read(data, data.count(b"\n"))
 
-    def _tidy(self, data: bytes) -> bytes:
+    def _strip_lines(self, data: bytes) -> bytes:
         lines = [stripped for line in data.split(b"\n") if (stripped := line.strip(_BLANK))]
         if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
             raise pa.ArrowInvalid("not one object per line")
@@ -145,8 +147,8 @@ class JsonGrammar:
             return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
         if not (row.startswith(b"{") and row.endswith(b"}")):
             return f"{shorten(text)} is not a JSON object"
-        if len(row) < self._least:
-            return f"the row has {len(row)} bytes, and a row of this table at least {self._least}"
+        if len(row) < self._min_row_bytes:
+            return f"the row has {len(row)} bytes, and a row of this table at least {self._min_row_bytes}"
         try:
             value = json.loads(text, parse_float=Number)
         except json.JSONDecodeError as error:
@@ -155,19 +157,19 @@ class JsonGrammar:
             return row + b"\n"
         except (ValueError, RecursionError):  # an integer of 5000 digits, a thousand brackets
             return row + b"\n"
-        late = next((name for name in value if name not in self._names), None) if self._strict else None
-        if late is not None:
-            return f"the key {shorten(late)} stands in none of the first rows"
-        row = self._with_text(value, row)
+        unknown = next((name for name in value if name not in self._names), None) if self._strict else None
+        if unknown is not None:
+            return f"the key {shorten(unknown)} occurs in none of the first rows"
+        row = self._stringify(value, row)
         if not self._tests:
             self._tests = [(field, value_test(field.type)) for field in self.schema or ()]
         for field, test in self._tests:
             if not test(value.get(field.name)):
-                return _misfit(json.loads(text, object_pairs_hook=list), field)
+                return _explain_value(json.loads(text, object_pairs_hook=list), field)
         return row + b"\n"
 
-    def _with_text(self, value: dict[str, Any], row: bytes) -> bytes:
-        """The row with JSON text where a string column has another value, which pyarrow would refuse."""
+    def _stringify(self, value: dict[str, Any], row: bytes) -> bytes:
+        """Return the row with JSON text in place of other values in string columns, which pyarrow would refuse."""
         changed = False
         for field in self.schema or ():
             inner = value.get(field.name)
@@ -191,17 +193,17 @@ class JsonGrammar:
             try:
                 _BlockReader(pa.schema([field])).read(row, 1)
             except pa.ArrowInvalid:
-                return _misfit(pairs, field)
+                return _explain_value(pairs, field)
         if self._strict:
-            return "a key within it stands in none of the first rows"
+            return "a key within it occurs in none of the first rows"
         return f"{shorten(row.decode().strip())} can not be read"
 
 
-def _misfit(pairs: list[tuple[str, Any]], field: pa.Field) -> str:
-    """Why the value of a column can not be read, of a row's keys and values."""
+def _explain_value(pairs: list[tuple[str, Any]], field: pa.Field) -> str:
+    """Return the reason why the value of a column cannot be read. `pairs` are the keys and values of the row."""
     values = [value for name, value in pairs if name == field.name]
     if len(values) > 1:
-        return f"the key {shorten(field.name)} stands there twice"
+        return f"the key {shorten(field.name)} occurs twice"
     value = shorten(_plain(values[0])) if values else "something nested too deeply"
     return f"column {shorten(field.name)}: {value} is not {field.type}"
 
@@ -221,14 +223,14 @@ def _is_shallow(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as Python shows it; an object is a list of its pairs here."""
+    """Return a value for `repr`. Objects were parsed as lists of pairs; this turns the outermost one into a dict."""
     return dict(value) if isinstance(value, list) and value and isinstance(value[0], tuple) else value
 
 
-# A schema's types are few, and each look at one costs as much as a block of rows.
+# Cached, because each of these probes costs as much as a block of rows, and schemas use few different types.
 @lru_cache(maxsize=256)
 def _is_readable(type_: pa.DataType) -> bool:
-    """Whether pyarrow reads values of this type from JSON as they should be read."""
+    """Return whether pyarrow reads values of this type from JSON, and reads them correctly."""
     if any(test(type_) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time)):
         return False
     try:
@@ -238,15 +240,15 @@ def _is_readable(type_: pa.DataType) -> bool:
     return True
 
 
-# What pyarrow's JSON reader is asked for where it can not make the type from text itself; cast afterwards.
 def _wire_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type to ask of pyarrow's JSON reader, which cannot read dates; they are cast afterwards."""
     if pa.types.is_date(type_):
         return pa.timestamp("s")
     return type_
 
 
 class _BlockReader:
-    """Reads whole rows with pyarrow. Its options are made once: they cost more than a small block takes to read."""
+    """Reads whole rows with pyarrow. Makes the options once: they cost more than reading a small block."""
 
     def __init__(self, schema: pa.Schema, *, strict: bool = False) -> None:
         """`strict`: a key without a column is an error."""
@@ -255,7 +257,7 @@ class _BlockReader:
         self._parse = pyarrow.json.ParseOptions(
             explicit_schema=wire, unexpected_field_behavior="error" if strict else "ignore"
         )
-        # By name: those that are cast.
+        # Names of the columns that are cast after reading.
         self._dates = [field.name for field in schema if field.type != wire.field(field.name).type]
         self._decimals = any(holds_decimals(field.type) for field in schema)
         self._few = None if strict else FewRows(schema)
@@ -266,7 +268,7 @@ class _BlockReader:
             return pa.RecordBatch.from_pylist([], self._schema)
         if self._few is not None and (few := self._few.from_json(data, rows)) is not None:
             return few
-        # One block, so that nothing depends on where pyarrow would cut it.
+        # A single block, so that pyarrow never splits the data.
         whole = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
         table = pyarrow.json.read_json(pa.BufferReader(data), whole, self._parse)
         if table.num_rows != rows:
@@ -274,13 +276,13 @@ class _BlockReader:
         if not self._schema.names:
             return pa.RecordBatch.from_pylist([], self._schema)
         table = table.select(self._schema.names)
-        batch = (self._dated(table) if self._dates else table).combine_chunks().to_batches()[0]
+        batch = (self._cast_dates(table) if self._dates else table).combine_chunks().to_batches()[0]
         if self._decimals:
             batch.validate(full=True)
         return batch
 
-    def _dated(self, table: pa.Table) -> pa.Table:
-        """The table with dates as dates. A cast alone would drop the time of day without an error."""
+    def _cast_dates(self, table: pa.Table) -> pa.Table:
+        """Cast the columns of dates. A cast alone would drop a time of day; that is `pa.ArrowInvalid` here."""
         cast = table.cast(self._schema)
         for name in self._dates:
             if not cast[name].cast(table[name].type).equals(table[name]):

@@ -1,9 +1,9 @@
-"""Lines of live output as rows: each line is parsed by itself.
+"""Parses lines of live output into rows, each line by itself.
 
-A `LineParser` takes whole lines from anywhere in a stream, and an explicit schema. It returns the rows of the lines
-that hold a CSV row or a JSON object of that schema, and which lines they come from. CSV lines have the schema's columns
-in its order, separated by commas. A header is not needed; a header line (a restarted board prints it again) is skipped,
-as are blank lines. A quoted cell ends on its line: no line changes the meaning of another.
+A `LineParser` has an explicit schema and takes whole lines from anywhere in a stream. It returns the rows of the lines
+that hold a CSV row or a JSON object of that schema, and says which lines they come from. CSV lines have the columns of
+the schema in its order, separated by commas. A header is not needed; header lines are skipped (a restarted board prints
+one again), and so are blank lines. A quoted cell must end on its line, so that no line changes the meaning of another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _WHOLE_ROW = re.compile(_CELL + rb"(?:," + _CELL + rb")*+")
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The rows of some lines: `rows[i]` came from line `lines[i]`. `refused`: line and reason."""
+    """The rows of some lines. Row `i` comes from line `lines[i]`. `refused` holds the other lines, with a reason each.
+
+    Lines are given by their index. Blank lines and headers are in neither list.
+    """
 
     rows: pa.RecordBatch
     lines: list[int]
@@ -40,14 +43,14 @@ class Parsed:
 
 
 class LineParser:
-    """Lines to rows of `schema`. `RequestError` for a schema that the format cannot hold."""
+    """Parses lines into rows of `schema`. `RequestError` for a schema that the format cannot hold."""
 
     def __init__(self, format: LineFormat, schema: Mapping[str, str]) -> None:
         self._csv = format == "csv"
         self.schema = schema_from_names(schema)
         layout = Layout(format, schema=schema)
         self._reader = csv_reader(layout) if self._csv else jsonl_reader(layout)
-        # In place of the reader's own, which keeps the first few.
+        # Replaces the reader's `Rejected`, which holds only the first few rows.
         self._refused = self._reader.rejected = _AllRejected()
         self._offset = 0
         self._header = b""
@@ -57,17 +60,17 @@ class LineParser:
             self._feed(header)
 
     def parse(self, lines: Sequence[bytes]) -> Parsed:
-        """The rows of `lines`, which have no line feed within them."""
+        """Parse `lines`, each of which has no line feed but possibly one at its end."""
         refused: list[tuple[int, str]] = []
-        taken = [index for index, line in enumerate(lines) if self._is_row(index, line, refused)]
-        pieces = [lines[index].rstrip(b"\r\n") + b"\n" for index in taken]
+        candidates = [index for index, line in enumerate(lines) if self._is_row(index, line, refused)]
+        pieces = [lines[index].rstrip(b"\r\n") + b"\n" for index in candidates]
         starts = list(accumulate((len(piece) for piece in pieces), initial=self._offset))
         batches = self._feed(b"".join(pieces))
         misfits = {bisect_right(starts, offset) - 1: reason for offset, reason in self._refused.take()}
-        refused += [(taken[position], reason) for position, reason in misfits.items()]
-        kept = [index for position, index in enumerate(taken) if position not in misfits]
+        refused += [(candidates[position], reason) for position, reason in misfits.items()]
+        accepted = [index for position, index in enumerate(candidates) if position not in misfits]
         rows = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], self.schema)
-        return Parsed(rows, kept, sorted(refused))
+        return Parsed(rows, accepted, sorted(refused))
 
     def _is_row(self, index: int, line: bytes, refused: list[tuple[int, str]]) -> bool:
         line = line.rstrip(b"\r\n")
@@ -84,15 +87,15 @@ class LineParser:
 
 
 class _AllRejected(Rejected):
-    """Keeps every rejected row until `take`."""
+    """Holds every rejected row until `take` is called."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._taken: list[tuple[int, str]] = []
+        self._rejected: list[tuple[int, str]] = []
 
     def add(self, offset: int, reason: str) -> None:
-        self._taken.append((offset, reason))
+        self._rejected.append((offset, reason))
 
     def take(self) -> list[tuple[int, str]]:
-        taken, self._taken = self._taken, []
-        return taken
+        rejected, self._rejected = self._rejected, []
+        return rejected

@@ -1,10 +1,10 @@
 """Packed: records of one fixed size, described by a `struct` format and the names of its fields.
 
-Reading: one row per record. `schema` gives a field another type than its code implies, by a cast: seconds of a uint32
-to `timestamp[s]`, the bytes of a `16s` to `string` (padding NULs removed). A record whose value does not survive the
-cast is rejected, and so is a part of a record at the end of the file.
+Reading: one row per record. `schema` casts a field to another type than its code implies: a uint32 of seconds to
+`timestamp[s]`, the bytes of a `16s` to `string` (padding NULs removed). A record with a value that cannot be cast is
+rejected, and so is an incomplete record at the end of the file.
 
-Writing is the inverse. Packed has no nulls; a value that its field cannot hold is a `DataError`.
+Writing is the inverse. Packed has no nulls: null is a `DataError`, as is a value that its field cannot hold.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fastflight.tables.record import Field, Record
 from fastflight.tables.schemas import conform, schema_from_names
 from fastflight.tables.text import shorten
 
-# Records turned into one batch: bounds the copies that a large feed costs.
+# The size of the records that become one batch. It bounds the memory for copies when a feed is large.
 _BLOCK_BYTES = 1024 * 1024
 
 
@@ -43,13 +43,13 @@ class PackedReader:
         self.rejected = Rejected()
         self._pending = bytearray()
         self._offset = 0
-        self._schema = self._target(layout)
+        self._schema = self._schema_of(layout)
 
     @property
     def schema(self) -> pa.Schema | None:
         return self._schema
 
-    def _target(self, layout: Layout) -> pa.Schema:
+    def _schema_of(self, layout: Layout) -> pa.Schema:
         wanted = schema_from_names(layout.schema or {})
         names = [field.name for field in self._record.fields]
         for name in wanted.names:
@@ -93,7 +93,7 @@ class PackedReader:
         batch = pa.record_batch(columns, [field.name for field in self._record.fields])
         parts, failed = read_in_runs(batch.num_rows, lambda run: self._convert(batch[run]))
         for row in failed:
-            reason = self._misfit(batch.slice(row, 1)) if self.rejected.wants_reason else "the record does not fit"
+            reason = self._explain(batch.slice(row, 1)) if self.rejected.wants_reason else "the record does not fit"
             self._reject(offset + row * self._record.size, reason)
         return [pa.concat_batches(parts)] if len(parts) > 1 else parts
 
@@ -101,8 +101,8 @@ class PackedReader:
         columns = [_cast(column, field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
         return pa.record_batch(columns, schema=self._schema)
 
-    def _misfit(self, row: pa.RecordBatch) -> str:
-        """Why this row can not be converted."""
+    def _explain(self, row: pa.RecordBatch) -> str:
+        """Return the reason why this row cannot be converted."""
         for column, field in zip(row.columns, self._schema, strict=True):
             try:
                 _cast(column, field.type)
@@ -133,7 +133,7 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_temporal(target) and pa.types.is_integer(column.type):
         width = pa.int32() if target.bit_width == 32 else pa.int64()
         times = column.cast(width).cast(target)
-        times.validate(full=True)  # the cast takes any number for a time of day
+        times.validate(full=True)  # the cast accepts any number as a time of day
         return times
     if pa.types.is_binary(column.type) and (pa.types.is_string(target) or pa.types.is_large_string(target)):
         return pc.utf8_rtrim(column.cast(target), characters="\0")
@@ -141,7 +141,7 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 class PackedWriter:
-    """`RowWriter` of packed records. The batches' columns are found by name; others are left out."""
+    """`RowWriter` of packed records. Fields are matched to columns by name; other columns are left out."""
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
         names = layout.columns if layout.columns is not None else tuple(layout.schema or schema.names)

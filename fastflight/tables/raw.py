@@ -1,7 +1,7 @@
 """Raw bytes as rows: `offset: int64, data: binary`, one row per `ROW_BYTES` of the file, the last one shorter.
 
-Writing joins the `data` of the rows; with an `offset` column the rows must follow each other without gaps. Both begin
-at the layout's `offset`, so that the rows of a part of a file say where in the file they belong.
+Writing joins the `data` of the rows; with an `offset` column the rows must follow each other without gaps. Reader and
+writer begin at the layout's `offset`, so that the rows of a part of a file carry their position in the whole file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fastflight.errors import DataError, RequestError
 from fastflight.tables.codec import Layout, Rejected
 from fastflight.tables.schemas import conform, project
 
-# A row is a slice of the file at a multiple of this, however the bytes arrive: 115200 baud give one in 1.4 s.
+# Rows are cut at multiples of this, however the bytes arrive. A line at 115200 baud transfers one row in 1.4 s.
 ROW_BYTES = 16 * 1024
 SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
 

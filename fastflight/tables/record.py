@@ -1,4 +1,4 @@
-"""Fixed records: what one `struct` format string says, for numpy and for Arrow.
+"""Parses a `struct` format string into the fields of a fixed-size record, for numpy and for Arrow.
 
 `Record.parse("<Ihf", ("time", "level", "volts"))` is three fields of ten bytes. The format must name its byte order:
 `<` little-endian, `>` or `!` big-endian; `=` is taken as little-endian, the order of every MicroPython port. Native
@@ -18,7 +18,7 @@ import pyarrow as pa
 from fastflight.errors import RequestError, nearest
 from fastflight.tables.schemas import MAX_COLUMNS
 
-# One record is held while it is incomplete; a logger's record is some dozens of bytes.
+# An incomplete record is held in memory. The record of a logger has some dozens of bytes.
 MAX_RECORD_BYTES = 64 * 1024
 
 EXAMPLE = 'For example record="<IhH" with columns=["time", "level", "flags"]'
@@ -43,7 +43,7 @@ CODES: dict[str, tuple[str, pa.DataType]] = {
     "c": ("V1", pa.binary()),
     "s": ("V", pa.binary()),
 }
-# `struct` passes over what is white space in ASCII, and takes no other.
+# `struct` skips ASCII white space, and refuses any other.
 _ITEM = re.compile(r"([0-9]{0,6})([a-zA-Z?])\s*", re.ASCII)
 
 
@@ -67,7 +67,10 @@ class Record:
 
     @classmethod
     def parse(cls, format_: str | None, names: Sequence[str] | None) -> Record:
-        """Raise `RequestError` if the format is missing, unknown, or has another number of fields than `names`."""
+        """Return the record of a format whose fields, without padding, have these `names`.
+
+        `RequestError` if the format is missing or wrong, or if the number of names differs from that of the fields.
+        """
         if not format_:
             raise RequestError("a packed file needs a record format", where="record", hint=EXAMPLE)
         order = ORDERS.get(format_[0])
@@ -95,7 +98,7 @@ class Record:
 
     @property
     def dtype(self) -> np.dtype[np.void]:
-        """One record for numpy; its fields are named by position, so that no column name can clash."""
+        """The numpy type of one record. Its fields are named by position, so that any column name is possible."""
         return np.dtype(
             {
                 "names": [f"f{index}" for index in range(len(self.fields))],
@@ -123,7 +126,7 @@ def _items(format_: str) -> list[tuple[int | None, str]]:
 
 
 def _slots(items: list[tuple[int | None, str]]) -> list[tuple[str, int, int]]:
-    """(code, width, offset) of each field; standard sizes, nothing aligned. The whole is known to be small."""
+    """Return (code, width, offset) of each field, in standard sizes without alignment. The caller limits the total."""
     slots: list[tuple[str, int, int]] = []
     offset = 0
     for count, code in items:

@@ -4,12 +4,12 @@
 whole rows that end in a line feed, each `RejectedRow` is a part of the file that cannot be a row. `finish()` returns
 the rest; the last row may lack the line feed.
 
-With `delimiters` the rows are CSV: a cell that starts with a quote runs to its closing quote (a doubled quote stands
-for itself) and may hold line feeds; a quote inside a cell that did not start with one is an ordinary character. Without
-one every line feed ends a row.
+With `delimiters` the rows are CSV: a cell that starts with a quote runs to its closing quote and may hold line feeds. A
+doubled quote in it stands for one quote. In a cell that does not start with a quote, quotes are ordinary characters.
+Without `delimiters` every line feed ends a row.
 
-A quote that is never closed would swallow the rest of the file. A row that has not ended after `MAX_ROW_BYTES`, or at
-the end of the file, therefore loses its first line only, and reading goes on at the next line.
+A quote that is never closed would swallow the rest of the file. Therefore, if a row has not ended after
+`MAX_ROW_BYTES`, or at the end of the file, only its first line is rejected, and reading continues at the next line.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import numpy as np
 
 from fastflight.tables.codec import RejectedRow
 
-# Held in memory while a row is incomplete: far above any row a device writes, far below what hurts a server.
+# An incomplete row is held in memory: this is far above any row a device writes, and far below what hurts a server.
 MAX_ROW_BYTES = 1024 * 1024
-# Bytes handled at once. Rows leave a large feed in blocks of about this size, and no block holds an overlong row.
-# pyarrow's CSV reader is at its best here: its buffers then come from the heap and not from the kernel.
+# A large feed is handled in steps of this size, so blocks have about this size, and no block holds an overlong row.
+# pyarrow's CSV reader is fastest at this size: its buffers then come from the heap and not from the kernel.
 BLOCK_BYTES = 64 * 1024
-# Below this many quotes in a piece a regular expression is quicker than numpy.
+# Up to this many quotes, a regular expression is faster than numpy.
 _FEW_QUOTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Whole rows: the bytes of the file from `offset` on."""
+    """Whole rows: `data` is the part of the file that begins at `offset`."""
 
     offset: int
     data: bytes
@@ -41,7 +41,8 @@ class RowBlock:
 class RowSplitter:
     """Splits one file. A byte order mark before the first row belongs to no row.
 
-    A CSV file may have one of `delimiters`: its `delimiter` is the first of them that stands in its first line.
+    For CSV, `delimiter` becomes the first of `delimiters` that occurs outside of quotes in the first line of the file,
+    or the first one if none does. It is None until then, and for other formats.
     """
 
     def __init__(self, delimiters: bytes = b"") -> None:
@@ -57,7 +58,7 @@ class RowSplitter:
         self._skipping = False  # inside a line that was too long, up to its line feed
 
     def _begin(self, *, ended: bool) -> bool:
-        """Look at the first bytes; False if more are needed."""
+        """Skip a byte order mark and find the delimiter. Returns False if more bytes are needed for that."""
         if self._offset == 0:
             if not ended and len(self._pending) < len(BOM) and BOM.startswith(self._pending):
                 return False
@@ -68,8 +69,8 @@ class RowSplitter:
             if not (match[2] or ended or len(self._pending) > MAX_ROW_BYTES):
                 return False
             unquoted = _QUOTED_TEXT.sub(b"", match[1])
-            held = [bytes((code,)) for code in self._delimiters if code in unquoted]
-            self.delimiter = held[0] if held else self._delimiters[:1]
+            present = [bytes((code,)) for code in self._delimiters if code in unquoted]
+            self.delimiter = present[0] if present else self._delimiters[:1]
             self._opening = re.compile(rb"(?<![^\n" + re.escape(self.delimiter) + rb'])"')
         self._begun = True
         return True
@@ -96,7 +97,7 @@ class RowSplitter:
         return found
 
     def _closes_at_the_end(self) -> bool:
-        """A quote as the last byte could have been the first of two; now it is known to close."""
+        """Return whether the last byte is a closing quote. Before the end it could be the first of a doubled one."""
         return self._at == len(self._pending) - 1
 
     def _advance(self, found: list[RowBlock | RejectedRow]) -> None:
@@ -112,7 +113,7 @@ class RowSplitter:
                 self._refuse_long(found)
 
     def _starts_too_long(self) -> bool:
-        """Only the first row of a block can be too long: the others came with the last piece."""
+        """Return whether the first row is too long. Later rows came with the last piece, which is smaller."""
         if self._end <= MAX_ROW_BYTES + 1:
             return False
         if self.delimiter is None:
@@ -140,7 +141,7 @@ class RowSplitter:
             self._refuse_line(found, f"a quote is not closed within {MAX_ROW_BYTES} bytes")
 
     def _refuse_line(self, found: list[RowBlock | RejectedRow], reason: str) -> None:
-        """Reject the first line of a row whose quote never closes, and go on after it."""
+        """Reject the first line of a row whose quote never closes, and continue after it."""
         found.append(RejectedRow(self._offset, reason))
         end = self._pending.find(b"\n") + 1 or len(self._pending)
         self._at, self._quoted = end, False
@@ -154,7 +155,7 @@ class RowSplitter:
         return bool(end)
 
     def _scan(self) -> None:
-        """Scan the new bytes: move `_at`, `_quoted` and `_end`."""
+        """Scan the new bytes, and update `_at`, `_quoted` and `_end`."""
         pending = self._pending
         if self.delimiter is None or (not self._quoted and pending.find(b'"', self._at) < 0):
             self._end = pending.rfind(b"\n", self._at) + 1 or self._end
@@ -178,7 +179,7 @@ class RowSplitter:
                 return
 
     def _leave_quotes(self) -> bool:
-        """Go to the closing quote; False when it has not come, or could still be the first of a doubled one."""
+        """Move `_at` behind the closing quote. False if it has not come, or may be the first of a doubled one."""
         match = _QUOTED_REST.match(self._pending, self._at)
         self._at = match.end() if match else self._at
         if self._at + 1 >= len(self._pending):
@@ -188,7 +189,11 @@ class RowSplitter:
         return True
 
     def _scan_regular(self) -> bool:
-        """Scan all that is left at once, if every second quote stands where a cell can start (the usual case)."""
+        """Scan all new bytes in one step with numpy.
+
+        This works if the first, third, fifth quote and so on are where a cell can start, as in most files. Otherwise
+        return False.
+        """
         start = self._at
         rest = np.frombuffer(bytes(self._pending[start:]), np.uint8)
         quotes = np.flatnonzero(rest == ord('"'))
@@ -203,7 +208,7 @@ class RowSplitter:
         stop = len(rest)
         if len(quotes) % 2:
             stop, self._quoted, self._at = int(quotes[-1]), True, start + len(rest)
-            # The pairs seen inside an open cell are whole: `_at` is after them all.
+            # All doubled quotes in the open cell are complete, so that `_at` can be at the end.
         elif quotes[-1] == len(rest) - 1:
             self._quoted, self._at = True, start + len(rest) - 1
         else:
@@ -224,12 +229,12 @@ _QUOTED_REST = re.compile(rb'(?:[^"]++|"")*+')
 
 
 def cell_pattern(delimiter: bytes) -> bytes:
-    """One CSV cell as a regular expression that never backtracks."""
+    """Return a regular expression for one CSV cell. It never backtracks."""
     other = rb"[^\n" + re.escape(delimiter) + rb"]*+"
     return rb'(?:"(?:[^"]++|"")*+"?' + other + rb'|(?!")' + other + rb")"
 
 
 def row_pattern(delimiter: bytes) -> re.Pattern[bytes]:
-    """One CSV row, with its line feed if it has one."""
+    """Return a regular expression for one CSV row, with its line feed if there is one."""
     cell = cell_pattern(delimiter)
     return re.compile(cell + rb"(?:" + re.escape(delimiter) + cell + rb")*+\n?")

@@ -1,4 +1,4 @@
-"""Schemas by name: Arrow type names to types, and the choice of columns.
+"""Parses Arrow type names, and selects and checks columns of schemas.
 
 A type name is what `str(type)` gives, or one of Arrow's aliases: `int64`, `float`, `timestamp[us]`,
 `timestamp[us, UTC]`, `decimal128(9, 2)`, `list<int64>`, `struct<x: int64, y: string>`.
@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, nearest
 
-# Arrow's C++ recurses over nested types; nobody nests a device's table deeper.
+# Arrow's C++ code recurses over nested types. No table of a device needs more levels.
 MAX_TYPE_DEPTH = 8
-# As many columns as a request may name; a header of a million commas is not a table.
+# The number of columns that a request may name. A header of a million commas is not a table.
 MAX_COLUMNS = 4096
-# In one element of a list of objects: it may be written in three bytes, and takes room for all of them.
+# Values in one element of a list of objects. It may be written in three bytes, but takes memory for all values.
 MAX_LIST_VALUES = 192
-# Of a decimal, by its width in bits. Arrow takes a scale beyond, and writes an apology in place of each value.
+# Digits of a decimal, by its width in bits. Arrow accepts a larger scale, and then writes an error text for each value.
 MAX_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
-# "struct<...>" with a few hundred fields; longer is an attack on the parser below.
+# Enough for "struct<...>" with a few hundred fields. A longer name is an attack on the parser below.
 MAX_TYPE_NAME_CHARACTERS = 8192
 
 PLAIN_TYPES: dict[str, pa.DataType] = {
@@ -56,8 +56,8 @@ PLAIN_TYPES: dict[str, pa.DataType] = {
     **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
 }
 
-# Names of other languages, and the type that is meant: the nearest spelling would be a narrower one.
-MEANT = {
+# Type names of other languages, and the type to hint at: the nearest spelling would be a narrower type.
+SYNONYMS = {
     **dict.fromkeys(("int", "integer", "long", "bigint"), "int64"),
     **dict.fromkeys(("number", "real", "numeric"), "float64"),
     **dict.fromkeys(("str", "text", "object", "varchar"), "string"),
@@ -75,7 +75,10 @@ _FIELD = re.compile(r"\s*([^:<>,\s]+)\s*:\s*(.+?)\s*", re.DOTALL)
 
 
 def schema_from_names(names: Mapping[str, str]) -> pa.Schema:
-    """The schema with these columns, in order; `RequestError` names the column and the nearest known type."""
+    """Return the schema with these columns (name to type name), in order.
+
+    `RequestError` for an unknown type; it names the column and the nearest known type.
+    """
     if len(names) > MAX_COLUMNS:
         raise RequestError(f"{len(names)} columns", where="schema", hint=f"At most {MAX_COLUMNS} columns")
     return pa.schema([(column, _type_of(str(name), column, 0)) for column, name in names.items()])
@@ -92,8 +95,7 @@ def _type_of(name: str, column: str, depth: int) -> pa.DataType:
             return _decimal(int(match[1]), int(match[2]), column)
         if match := _NESTED.fullmatch(text):
             return _nested(match[1], match[2], column, depth + 1)
-    meant = MEANT.get(text.lower())
-    hint = nearest(text if meant is None else meant, PLAIN_TYPES)
+    hint = nearest(SYNONYMS.get(text.lower(), text), PLAIN_TYPES)
     raise RequestError(f"no Arrow type is named {text[:80]!r}", where=f"schema.{column}", hint=hint)
 
 
@@ -109,7 +111,7 @@ def _decimal(precision: int, scale: int, column: str) -> pa.DataType:
 
 def _nested(kind: str, inner: str, column: str, depth: int) -> pa.DataType:
     if kind == "list":
-        # Arrow prints a list's only field with its name ("item: int64"); people leave it out.
+        # Arrow prints the field of a list with its name ("item: int64"); people leave the name out.
         match = _FIELD.fullmatch(inner)
         return pa.list_(_type_of(match[2] if match and match[1] in ("item", "element") else inner, column, depth))
     fields = []
@@ -126,7 +128,7 @@ def _nested(kind: str, inner: str, column: str, depth: int) -> pa.DataType:
 
 
 def _split_fields(text: str) -> list[str]:
-    """Split at the commas that stand outside of brackets."""
+    """Split at the commas outside of brackets."""
     if not text.strip():
         return []
     parts, level, start = [], 0, 0
@@ -139,27 +141,33 @@ def _split_fields(text: str) -> list[str]:
 
 
 def holds_decimals(type_: pa.DataType) -> bool:
-    """Values read from text may have more digits than the type: pyarrow's readers do not count them."""
+    """Return whether a type is or contains decimals.
+
+    Values that pyarrow's readers make of text must then be validated: they may have more digits than the type.
+    """
     inner = (type_.field(index).type for index in range(type_.num_fields))
     return pa.types.is_decimal(type_) or any(map(holds_decimals, inner))
 
 
 def values_in(type_: pa.DataType) -> int:
-    """The values for which Arrow makes room in one of this type, whether they are there or not."""
+    """Return for how many values Arrow takes memory in one value of this type, nulls included."""
     if not pa.types.is_struct(type_):
         return 1
     return 1 + sum(values_in(type_.field(index).type) for index in range(type_.num_fields))
 
 
 def lists_too_much(type_: pa.DataType) -> bool:
-    """Whether an element of a list in it has room for more than `MAX_LIST_VALUES`."""
+    """Return whether a type contains a list whose elements take memory for more than `MAX_LIST_VALUES` values."""
     inner = [type_.field(index).type for index in range(type_.num_fields)]
     here = pa.types.is_list(type_) and values_in(type_.value_type) > MAX_LIST_VALUES
     return here or any(map(lists_too_much, inner))
 
 
 def project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """Keep `columns` of `schema`, in their order; None keeps all. An unknown or repeated one is a `RequestError`."""
+    """Return `schema` with only `columns`, in their order; None selects all.
+
+    `RequestError` for an unknown or repeated column.
+    """
     if columns is None:
         return schema
     for position, name in enumerate(columns):
@@ -171,7 +179,7 @@ def project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of `schema` out of `batch`; `DataError` if one is missing or of another type."""
+    """Return `batch` with only the columns of `schema`. `DataError` if one is missing or has another type."""
     if batch.schema.equals(schema):
         return batch
     for field in schema:
@@ -187,7 +195,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def require_unique(schema: pa.Schema) -> None:
-    """`DataError` if two columns share a name: a file that names its columns could not be read back."""
+    """Raise `DataError` if there are no columns, or two with the same name: the file could not be read back."""
     if not schema.names:
         raise DataError("the table has no columns", hint="Write at least one column")
     for name in schema.names:

@@ -1,10 +1,10 @@
-"""The reader of text rows, for CSV and for JSON lines.
+"""Reads text rows. CSV and JSON lines share this reader; each has its own `Grammar`.
 
 A `TextReader` splits the file into rows, infers the schema from a bounded first part if none is given, and passes
 blocks of whole rows to its grammar. The grammar reads a block as a whole, or fails. After a failure the reader rejects
-the rows that the grammar's `screen` refuses, and reads the others again, in smaller runs if that fails too. So a row is
-accepted exactly if it can be read alone, and how the bytes arrive changes nothing. The work is linear in the bytes of
-the block, however many rows are bad.
+the rows that the grammar's `screen` refuses, and reads the others again, in smaller runs if that fails, too. So a row
+is accepted if and only if it can be read alone, and how the bytes arrive changes nothing. The work is linear in the
+bytes of the block, however many rows are bad.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fastflight.tables.bare import empty
 from fastflight.tables.codec import OnError, Rejected, RejectedRow, read_in_runs
 from fastflight.tables.rows import RowBlock, RowSplitter
 
-# The part of a file that its schema is inferred from. It is held in memory, and a live reader sees nothing until it has
-# come: some pages of a file, some minutes of telemetry.
+# The first part of a file, from which the schema is inferred: some pages of text, or some minutes of telemetry. It is
+# held in memory, and a live reader gets no rows before it has come.
 INFERENCE_BYTES = 16 * 1024
 INFERENCE_ROWS = 1000
-# Characters of a value quoted in a reason: enough to recognise it.
+# Characters of a value that a reason quotes: enough to recognise it.
 MAX_VALUE_CHARACTERS = 40
 
 
 class Grammar(Protocol):
-    """How one text format turns rows into columns."""
+    """Turns the rows of one text format into columns."""
 
     def begin(self, row: bytes) -> bool:
         """Read a row before the first row of data, such as a header. False if this row is data."""
@@ -37,7 +37,7 @@ class Grammar(Protocol):
         """Split whole rows; joined they are `data`."""
 
     def is_blank(self, row: bytes) -> bool:
-        """Whether the row is skipped without being rejected."""
+        """Return whether the row is skipped without being rejected."""
 
     def infer(self, rows: Sequence[bytes]) -> bool:
         """Infer the schema. `rows` may be empty. False if none of them shows a column."""
@@ -50,10 +50,10 @@ class Grammar(Protocol):
         """Read whole rows, or raise `pa.ArrowInvalid` if any of them is bad, or might be."""
 
     def screen(self, row: bytes) -> bytes | str:
-        """The row as it is to be read, or the reason why it cannot be."""
+        """Return the row (bytes), possibly changed, to be parsed; or the reason (str) why it is rejected."""
 
     def explain(self, row: bytes) -> str:
-        """Why this row, which `screen` accepted, cannot be read."""
+        """Return the reason why this row cannot be read, although `screen` accepted it."""
 
 
 class TextReader:
@@ -65,7 +65,8 @@ class TextReader:
         self._splitter = splitter
         self._fail = on_error == "fail"
         self._begun = False
-        self._held: list[RowBlock | RejectedRow] = []
+        # The rows that wait for the schema, the rows that it is inferred from, and whether these are enough.
+        self._waiting: list[RowBlock | RejectedRow] = []
         self._sample: list[bytes] = []
         self._sampled = False
 
@@ -90,11 +91,11 @@ class TextReader:
             return self._read(found)
         for item in found:
             if isinstance(item, RejectedRow) or self._sampled or self._add_to_sample(item):
-                self._held.append(item)
+                self._waiting.append(item)
         if not self._sampled:
             return []
         if not self._grammar.infer(self._sample):
-            # Rows of no columns would be passed over without a word, the good ones that follow among them.
+            # With a schema without columns, all rows would be dropped silently, including good ones that follow.
             raise DataError(
                 "none of the first rows can be read, so the columns are not known",
                 where="byte 0",
@@ -103,14 +104,14 @@ class TextReader:
         return self._release()
 
     def _release(self) -> list[pa.RecordBatch]:
-        held, self._held, self._sample = self._held, [], []
-        return self._read(held)
+        waiting, self._waiting, self._sample = self._waiting, [], []
+        return self._read(waiting)
 
     def _begin(self, found: list[RowBlock | RejectedRow]) -> list[RowBlock | RejectedRow]:
         """Pass the first rows to the grammar until data begins; returns the rest of `found`."""
         for index, item in enumerate(found):
             if isinstance(item, RejectedRow):
-                # Nothing can be read without what should have stood here (a header), where the grammar wants it.
+                # `begin` raises if the grammar needs this row (a CSV header), since nothing can be read without it.
                 self._begun = not self._grammar.begin(b"")
                 return found[index:]
             offset = item.offset
@@ -122,9 +123,9 @@ class TextReader:
         return []
 
     def _add_to_sample(self, block: RowBlock) -> bool:
-        """Add whole rows within the first bytes of the file, at least one: the sample depends on the file alone.
+        """Add whole rows within the first bytes of the file, but at least one, so that the sample depends only on it.
 
-        False for a block of blank rows only: a file of blank rows must not be held in memory.
+        Returns False if all rows are blank: blank rows are not held in memory.
         """
         end = block.offset
         has_rows = False
@@ -157,7 +158,7 @@ class TextReader:
     def _sift(self, block: RowBlock) -> pa.RecordBatch:
         """Read the good rows of a block that fails as a whole, and reject the others."""
         offset = block.offset
-        passed: list[RowBlock] = []
+        accepted: list[RowBlock] = []
         refused: list[RejectedRow] = []
         for row in self._grammar.rows(block.data):
             if not self._grammar.is_blank(row):
@@ -165,10 +166,10 @@ class TextReader:
                 if isinstance(verdict, str):
                     refused.append(RejectedRow(offset, verdict))
                 else:
-                    passed.append(RowBlock(offset, verdict))
+                    accepted.append(RowBlock(offset, verdict))
             offset += len(row)
-        batches, failed = read_in_runs(len(passed), lambda run: self._parse_all(passed[run]))
-        unread: list[RowBlock | RejectedRow] = [*refused, *(passed[index] for index in failed)]
+        batches, failed = read_in_runs(len(accepted), lambda run: self._parse_all(accepted[run]))
+        unread: list[RowBlock | RejectedRow] = [*refused, *(accepted[index] for index in failed)]
         for item in sorted(unread, key=lambda item: item.offset):
             if isinstance(item, RowBlock):
                 reason = self._grammar.explain(item.data) if self.rejected.wants_reason else "the row can not be read"
@@ -190,6 +191,6 @@ class TextReader:
 
 
 def shorten(value: object) -> str:
-    """A value as text for a reason, cut to `MAX_VALUE_CHARACTERS`."""
+    """Return the `repr` of a value for a reason, cut to `MAX_VALUE_CHARACTERS`."""
     text = repr(value)
     return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."

@@ -1,11 +1,11 @@
-"""Checks of schemas and batches that a peer sends.
+"""Checks schemas and batches that a peer sends.
 
-`vet_schema` checks a schema before its first use, and `vet_batch` each batch before its values are used: its size,
-every offset, length and UTF-8 (a bad offset crashes the process at its first use), and the size of its values written
-out. A dictionary, runs and views may name one long value a million times: such a batch is small, but its rows as text
-are not.
+Call `vet_schema` before the first use of a schema, and `vet_batch` for each batch before its values are used. It checks
+the size of a batch, every offset, length and UTF-8 text (a bad offset crashes the process at its first use), and the
+size of its values when written out. Dictionaries, runs and views can refer to one long value a million times: such a
+batch is small, but its rows as text are not.
 
-Arrow has read the message before. `ipc` has the checks that come before Arrow reads a stream.
+These checks apply after Arrow has read a message. `ipc` has the checks that come before.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fastflight.tables.bare import stored_type
 from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
 from fastflight.tables.schemas import MAX_COLUMNS, MAX_DIGITS
 
-# Columns and all that is nested in them. Arrow allows any number, and each costs some hundred bytes for each batch.
+# Columns and the fields nested in them. Arrow allows any number, and each costs some hundred bytes in every batch.
 MAX_FIELDS = 4 * MAX_COLUMNS
-# Arrow's own reader stops at 64; what walks a type here calls itself for each level, and so does what writes JSON.
+# Arrow's reader stops at 64 levels. The functions here, and those that write JSON, recurse once per level.
 MAX_DEPTH = 32
-# pyarrow reads these types in a schema, and has no class for their values: it raises a KeyError at every column.
-_UNMADE = frozenset((pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME))
-# A view of a string or of bytes: its length, then the rest (Arrow columnar format, "Variable-size Binary View Layout").
+# pyarrow accepts these types in a schema but has no class for their values: every access to a column is a KeyError.
+_UNSUPPORTED = frozenset((pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME))
+# Words of a string or binary view. The first is the length (Arrow columnar format, "Variable-size Binary View Layout").
 _VIEW_WORDS = 4
 
 _Test = Callable[[pa.DataType], bool]
@@ -43,7 +43,7 @@ _BINARY: tuple[_Test, ...] = (
 
 
 def vet_schema(schema: pa.Schema, where: str) -> None:
-    """`DataError` for a schema that no batch should be read by."""
+    """Raise `DataError` for a schema that is too large, too deep, or holds types or names that cannot be handled."""
     hint = "Send fewer columns, or flatter ones"
     if len(schema) > MAX_COLUMNS:
         raise DataError(f"{len(schema)} columns are too many: {MAX_COLUMNS} are allowed", where=where, hint=hint)
@@ -53,24 +53,25 @@ def vet_schema(schema: pa.Schema, where: str) -> None:
     if any(depth > MAX_DEPTH for _, depth in types):
         raise DataError(f"columns nest deeper than {MAX_DEPTH}", where=where, hint=hint)
     try:
-        for named in (schema, *(type_ for type_, _ in types)):
-            _names(named)
+        for item in (schema, *(type_ for type_, _ in types)):
+            _decode_names(item)
     except ValueError:
         raise DataError("the name of a column is not UTF-8", where=where, hint="Name it in UTF-8") from None
     for field in schema:
-        unmade = next((type_ for type_, _ in _nested(pa.schema([field])) if type_.id in _UNMADE), None)
-        if unmade is not None:
+        unsupported = next((type_ for type_, _ in _nested(pa.schema([field])) if type_.id in _UNSUPPORTED), None)
+        if unsupported is not None:
             raise DataError(
-                f"column {field.name!r} has the type {unmade}, which is not supported",
+                f"column {field.name!r} has the type {unsupported}, which is not supported",
                 where=where,
                 hint=f"Write it as {pa.month_day_nano_interval()}",
             )
-    odd = next((type_ for type_, _ in types if pa.types.is_decimal(type_) and _is_beyond(type_)), None)
-    if odd is not None:
-        most = MAX_DIGITS[odd.bit_width]
-        raise DataError(f"values of {odd} cannot be written", where=where, hint=f"Give it a scale of {-most} to {most}")
+    decimal = next((type_ for type_, _ in types if pa.types.is_decimal(type_) and _scale_is_too_large(type_)), None)
+    if decimal is not None:
+        most = MAX_DIGITS[decimal.bit_width]
+        hint = f"Give it a scale of {-most} to {most}"
+        raise DataError(f"values of {decimal} cannot be written", where=where, hint=hint)
     for field in schema:
-        if _hides(field.type):
+        if _nests_encoding(field.type):
             raise DataError(
                 f"column {field.name!r} holds a dictionary or runs inside of {str(field.type)[:80]}",
                 where=where,
@@ -85,7 +86,7 @@ def vet_schema(schema: pa.Schema, where: str) -> None:
 
 
 def vet_batch(batch: pa.RecordBatch) -> None:
-    """`pa.ArrowInvalid`, or another `pa.ArrowException`, for a batch that must not be touched."""
+    """Raise `pa.ArrowInvalid`, or another `pa.ArrowException`, for a batch whose values must not be used."""
     if batch.num_rows > MAX_MESSAGE_ROWS:
         raise pa.ArrowInvalid(f"it has {batch.num_rows} rows, more than {MAX_MESSAGE_ROWS}")
     if (size := batch.get_total_buffer_size()) > MAX_BODY_BYTES:
@@ -100,7 +101,7 @@ def vet_batch(batch: pa.RecordBatch) -> None:
 
 
 def _nested(schema: pa.Schema) -> Iterator[tuple[pa.DataType, int]]:
-    """Every type in a schema, with its depth. Without recursion, because the depth is not known yet."""
+    """Yield every type in a schema, with its depth. Does not recurse, because the depth may be any."""
     waiting = [(field.type, 1) for field in schema]
     while waiting:
         type_, depth = waiting.pop()
@@ -109,12 +110,15 @@ def _nested(schema: pa.Schema) -> Iterator[tuple[pa.DataType, int]]:
             waiting += [(inner, depth + 1) for inner in _inner(type_)]
 
 
-def _names(type_: pa.Schema | pa.DataType) -> list[str]:
-    """What is called by name in it; `ValueError` for what is not UTF-8, which Arrow finds out when it is looked at."""
-    if isinstance(type_, pa.Schema):
-        return list(type_.names)
-    zone = [type_.tz] if pa.types.is_timestamp(type_) else []
-    return [*zone, *(type_.field(index).name for index in range(type_.num_fields))]
+def _decode_names(item: pa.Schema | pa.DataType) -> list[str]:
+    """Return all names in a schema or type, time zones included. `ValueError` for a name that is not UTF-8.
+
+    pyarrow decodes names only when they are accessed.
+    """
+    if isinstance(item, pa.Schema):
+        return list(item.names)
+    zone = [item.tz] if pa.types.is_timestamp(item) else []
+    return [*zone, *(item.field(index).name for index in range(item.num_fields))]
 
 
 def _inner(type_: pa.DataType) -> list[pa.DataType]:
@@ -125,16 +129,19 @@ def _inner(type_: pa.DataType) -> list[pa.DataType]:
     return [type_.field(index).type for index in range(type_.num_fields)]
 
 
-def _hides(type_: pa.DataType) -> bool:
-    """What is encoded inside of something else, or encodes it: nobody could tell how much it is when written out."""
+def _nests_encoding(type_: pa.DataType) -> bool:
+    """Return whether a dictionary or runs are nested in a type, or hold nested values.
+
+    The size of such a column when written out is not checked, so it is refused.
+    """
     if isinstance(type_, pa.BaseExtensionType):
-        return _hides(type_.storage_type)
+        return _nests_encoding(type_.storage_type)
     if _is_encoded(type_):
         return bool(pa.types.is_nested(type_.value_type) or _is_encoded(type_.value_type))
-    return any(_is_encoded(inner) or _hides(inner) for inner in _inner(type_))
+    return any(_is_encoded(inner) or _nests_encoding(inner) for inner in _inner(type_))
 
 
-def _is_beyond(decimal: pa.DataType) -> bool:
+def _scale_is_too_large(decimal: pa.DataType) -> bool:
     return bool(abs(decimal.scale) > MAX_DIGITS[decimal.bit_width])
 
 
@@ -143,9 +150,9 @@ def _is_encoded(type_: pa.DataType) -> bool:
 
 
 def _vet_values(column: pa.Array) -> None:
-    """Refuse a column whose values take more than its bytes. `column` is valid, so its values may be read."""
+    """Refuse a column whose values take too much memory when written out. The caller has validated `column`."""
     type_ = column.type
-    if len(column) > MAX_MESSAGE_ROWS:  # nulls inside of a list cost nothing
+    if len(column) > MAX_MESSAGE_ROWS:  # values of type null inside of a list take no bytes
         raise pa.ArrowInvalid(f"a column holds {len(column)} values, more than {MAX_MESSAGE_ROWS}")
     if isinstance(type_, pa.BaseExtensionType):
         _vet_values(column.storage)
@@ -170,7 +177,7 @@ def _vet_values(column: pa.Array) -> None:
 
 
 def _vet_spread(values: pa.Array, rows: int) -> None:
-    """Refuse `rows` values that may each be the longest."""
+    """Refuse `rows` references to `values` if it would be too large should all refer to the longest value."""
     if len(values) > MAX_MESSAGE_ROWS:
         raise pa.ArrowInvalid(f"a dictionary holds {len(values)} values, more than {MAX_MESSAGE_ROWS}")
     type_ = values.type
@@ -184,11 +191,11 @@ def _vet_spread(values: pa.Array, rows: int) -> None:
 
 
 def _view_lengths(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """The lengths of the values that are not null; the length of a null may be anything."""
+    """Return the lengths of the values that are not null. The stored length of a null is arbitrary."""
     views = column.buffers()[1]
     if views is None or not len(column):
         return np.zeros(0, np.int32)
-    # The buffer may be longer than its views, by any number of bytes.
+    # The buffer may be longer than the views in it.
     words = np.frombuffer(views, np.int32, _VIEW_WORDS * (column.offset + len(column)))[_VIEW_WORDS * column.offset :]
     lengths = words[::_VIEW_WORDS]
     return lengths[column.is_valid().to_numpy(zero_copy_only=False)] if column.null_count else lengths

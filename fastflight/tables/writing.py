@@ -1,7 +1,8 @@
-"""The writers of CSV and of JSON lines, and columns as text.
+"""The writers of CSV and JSON lines.
 
-`as_text` turns a column into strings that our readers turn back: timestamps as ISO 8601 (in UTC, with `Z`, where the
-column has a zone), floats always with a point or an exponent, so that inference finds floats again.
+`as_text` turns a column into strings from which this package's readers get the same values: timestamps as ISO 8601 (in
+UTC with `Z` if the column has a zone), and floats always with a point or an exponent, so that inference finds floats
+again.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from fastflight.tables.schemas import conform, project, require_unique
 
 TEXT = pa.large_string()
 
-# Where the years of four digits begin and end, in seconds since 1970. Other years have no text that a reader takes; for
-# those beyond its calendar Arrow writes an apology.
+# The begin of year 0 and the end of year 9999, in seconds since 1970. No reader takes the text of other years, and for
+# years beyond its calendar Arrow writes an error text as the value.
 FIRST_SECOND, END_SECOND = -62_167_219_200, 253_402_300_800
 DAY_SECONDS = 24 * 60 * 60
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def as_text(column: pa.Array, name: str) -> pa.Array:
-    """Strings for the values of a column of a type that is not nested; nulls stay null."""
+    """Return the values of a column as strings; nulls stay null. Nested types are not supported."""
     column = stored(column)
     type_ = column.type
     _require_years(column, name)
@@ -45,12 +46,12 @@ def as_text(column: pa.Array, name: str) -> pa.Array:
 
 
 def _require_years(column: pa.Array, name: str) -> None:
-    """`DataError` for a time that can not be written."""
+    """Raise `DataError` if a column holds a time outside of the years 0 to 9999."""
     if pa.types.is_date32(column.type):
         numbers, first, end = column.cast(pa.int32()), FIRST_SECOND // DAY_SECONDS, END_SECOND // DAY_SECONDS
     elif pa.types.is_timestamp(column.type) or pa.types.is_date64(column.type):
-        each = _PER_SECOND["ms" if pa.types.is_date64(column.type) else column.type.unit]
-        numbers, first, end = column.cast(pa.int64()), FIRST_SECOND * each, END_SECOND * each
+        per_second = _PER_SECOND["ms" if pa.types.is_date64(column.type) else column.type.unit]
+        numbers, first, end = column.cast(pa.int64()), FIRST_SECOND * per_second, END_SECOND * per_second
     else:
         return
     least, most = pc.min_max(numbers).as_py().values()
@@ -96,7 +97,7 @@ class CsvWriter:
 
     def begin(self) -> bytes:
         names = pa.array(self._schema.names, TEXT)
-        # Quoted also where a reader would look for a delimiter, a byte order mark or a blank line.
+        # Also quote names that a reader would take for another delimiter, a byte order mark or a blank line.
         return (",".join(_quoted(names, r'[",\r\n\t;]|^$|^\x{feff}').to_pylist()) + "\n").encode()
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
@@ -118,7 +119,7 @@ class CsvWriter:
 
 
 def _quoted(text: pa.Array, where: str) -> pa.Array:
-    """Quote the strings that match `where`; a quote inside is doubled."""
+    """Quote the strings that match the regular expression `where`; a quote inside is doubled."""
     needed = pc.match_substring_regex(text, where)
     if not pc.any(needed).as_py():
         return text
@@ -164,14 +165,14 @@ class JsonlWriter:
         return b""
 
     def _finite(self, name: str, values: list[Any]) -> list[Any]:
-        found = [finite(value) for value in values]
-        if found != values and not self._nulls:
+        finite_values = [finite(value) for value in values]
+        if finite_values != values and not self._nulls:
             raise DataError(
                 "JSON has no NaN and no infinity",
                 where=f"column {name}",
                 hint="Write it as csv or arrow, or set such values to null first",
             )
-        return found
+        return finite_values
 
 
 def _may_be_infinite(type_: pa.DataType) -> bool:
@@ -180,7 +181,7 @@ def _may_be_infinite(type_: pa.DataType) -> bool:
 
 
 def _require_json(field: pa.Field, type_: pa.DataType) -> None:
-    """Refuse types inside of lists and structs that JSON does not have."""
+    """Raise `DataError` for types inside of lists and structs that JSON does not have."""
     if pa.types.is_nested(type_) and not (pa.types.is_map(type_) or pa.types.is_union(type_)):
         inner = [type_.field(index) for index in range(type_.num_fields)]
         if pa.types.is_struct(type_) and len({each.name for each in inner}) < len(inner):
@@ -203,7 +204,7 @@ def _json_values(column: pa.Array, name: str) -> list[Any]:
 
 
 def finite(value: Any) -> Any:
-    """A JSON value with null in place of NaN and infinities."""
+    """Return a JSON value with None in place of NaN and infinities."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

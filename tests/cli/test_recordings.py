@@ -26,7 +26,7 @@ from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
 from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
+from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
 from fastflight.transport.chunk_buffer import Chunk
 
 from .conftest import Run
@@ -42,10 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten lines of a device named weather, of which two are missing; the server's folder, too."""
     folder = tmp_path_factory.mktemp("recordings")
     with Store(folder, sync_ms=0) as store:
-        log = store.open("weather", KEPT_SCHEMA)
+        log = store.open("weather", LOG_SCHEMA)
         for first, last in ((0, 4), (7, 9)):
             lot = [Chunk(n, BEGIN_NS + n * SECOND_NS, "rx", b"%d,2%d.5\n" % (n, n)) for n in range(first, last + 1)]
-            log.append(kept(lot, {0: BEGAN}), first=first).result()
+            log.append(log_batch(lot, {0: BEGAN}), first=first).result()
     return folder
 
 

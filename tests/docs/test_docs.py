@@ -23,7 +23,7 @@ from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
+from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
 from fastflight.transport.chunk_buffer import Chunk
 
 ROOT = Path(__file__).parents[2]
@@ -116,8 +116,8 @@ def test_the_python_that_replays_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         exec(
             kept_in,
             {
-                "schema": KEPT_SCHEMA,
-                "batch": kept([Chunk(i, (1_700_000_000 + i) * 10**9, "rx", b".") for i in range(80)], {}),
+                "schema": LOG_SCHEMA,
+                "batch": log_batch([Chunk(i, (1_700_000_000 + i) * 10**9, "rx", b".") for i in range(80)], {}),
             },
         )
     # 240 rows and 20 that were lost on the way, from number 100 on.
@@ -167,7 +167,7 @@ def record_yesterday(folder: Path) -> None:
     lines = [json.dumps({"ms": 60_000 * i, "temperature": celsius}) for i, (_, celsius) in enumerate(minutes)]
     chunks = [Chunk(i, minutes[i][0], "rx", line.encode() + b"\r\n") for i, line in enumerate(lines)]
     with Store(folder) as store:
-        store.open("demo", KEPT_SCHEMA).append(kept(chunks, {0: BEGAN})).result()
+        store.open("demo", LOG_SCHEMA).append(log_batch(chunks, {0: BEGAN})).result()
 
 
 def test_the_live_notebook_draws_what_comes_and_what_was(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ from fastflight.service import Catalog
 from fastflight.sources import Recordings, device_actions, device_sources, recording_actions, recording_source
 from fastflight.sources import recorder as recorder_module
 from fastflight.sources.metrics import recording_metrics
-from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
-from fastflight.sources.recordings import RUN, Tidying
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recordings import NUMBERS_PER_SECOND, Tidying
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.disks import FailingDisk
 
@@ -165,13 +165,16 @@ def test_it_is_listed_with_its_rows(told: Board) -> None:
     ("keys", "says"),
     [
         ({"name": "dmeo"}, "Did you mean 'demo'"),
-        ({"from_seq": 5, "to_seq": 4}, "to_seq: it ends before it begins"),
-        ({"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-01T00:00:00Z"}, "to_time: it ends before"),
-        ({"from_time": "2026-01-02T00:00:00Z", "since_seconds": 1}, "since_seconds: it begins at one time"),
+        ({"from_seq": 5, "to_seq": 4}, "to_seq: the range ends before it begins"),
+        ({"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-01T00:00:00Z"}, "to_time: the range ends before"),
+        (
+            {"from_time": "2026-01-02T00:00:00Z", "since_seconds": 1},
+            "since_seconds: it cannot be combined with from_time",
+        ),
         ({"from_time": "2026-01-02T00:00:00"}, "from_time"),
         ({"from_time": "yesterday"}, "from_time"),
         ({"format": "csv"}, "csv needs a schema"),
-        ({"schema": {"a": "int64"}}, "bytes has the columns that it has"),
+        ({"schema": {"a": "int64"}}, "the columns of bytes are fixed"),
         ({"form": "csv"}, "Did you mean 'format'"),
     ],
 )
@@ -205,8 +208,8 @@ def test_a_server_goes_on_at_the_next_million(tmp_path: Path) -> None:
     with recording(tmp_path, "sim:?telemetry=0") as (board, _recordings):
         seen = [(rows, note) for rows, note in messages(board, **RECORDING) if rows or note]
         numbers = [row["seq"] for rows, _ in seen for row in rows]
-        again = next(number for number in numbers if number >= RUN)
-        assert numbers[0] == 0 and again % RUN == 0
+        again = next(number for number in numbers if number >= NUMBERS_PER_SECOND)
+        assert numbers[0] == 0 and again % NUMBERS_PER_SECOND == 0
         notes = [note for _, note in seen if note]
         assert notes[0] == {"outage": {"reason": "recording began", "next_seq": numbers[numbers.index(again) - 1] + 1}}
         assert (notes[-1]["gaps"], notes[-1]["lost"], notes[-1]["outages"]) == (0, 0, 1)
@@ -244,10 +247,10 @@ def test_a_full_disk_does_not_end_what_is_live_and_is_told_there(
 
 def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: str) -> None:
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", KEPT_SCHEMA)
+        log = store.open("demo", LOG_SCHEMA)
         for first in (0, 10, 20):
             lot = [Chunk(number, number * 1000, "rx", b"reading %d\n" % number) for number in range(first, first + 10)]
-            log.append(kept(lot, {})).result()
+            log.append(log_batch(lot, {})).result()
     (segment,) = tmp_path.glob("*.seg")
     data = bytearray(segment.read_bytes())
     at = data.index(b"reading 15")
@@ -268,10 +271,10 @@ def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: st
 
 def test_bytes_inserted_into_the_newest_file_cost_one_record_and_the_file_stays(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", KEPT_SCHEMA)
+        log = store.open("demo", LOG_SCHEMA)
         for number in range(1000):
             lot = [Chunk(number, number * 1000, "rx", b"reading %d\n" % number)]
-            ticket_of_last = log.append(kept(lot, {}))
+            ticket_of_last = log.append(log_batch(lot, {}))
         ticket_of_last.result()
     (segment,) = tmp_path.glob("*.seg")
     data = segment.read_bytes()
@@ -292,9 +295,9 @@ def test_bytes_inserted_into_the_newest_file_cost_one_record_and_the_file_stays(
 
 def test_old_recordings_are_let_go_of(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0, segment_bytes=4096, retention=Retention(max_bytes=16_384)) as store:
-        log = store.open("demo", KEPT_SCHEMA)
+        log = store.open("demo", LOG_SCHEMA)
         for first in range(0, 400, 10):
-            log.append(kept([Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)], {})).result()
+            log.append(log_batch([Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)], {})).result()
         tidying = Tidying(store)
         tidying.tidy()
         tidying.close()
@@ -352,11 +355,11 @@ def test_a_line_without_pace_is_recorded_without_a_gap(tmp_path: Path) -> None:
 def test_parts_have_together_what_the_whole_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.sources.recording.PART_BYTES", 4096)
     with Store(tmp_path, sync_ms=0, segment_bytes=4096) as store:
-        log = store.open("demo", KEPT_SCHEMA)
+        log = store.open("demo", LOG_SCHEMA)
         for first in range(0, 300, 10):
             gap = 5 if first >= 150 else 0
             lot = [Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)]
-            log.append(kept(lot, {}), first=first + gap).result()
+            log.append(log_batch(lot, {}), first=first + gap).result()
     with recording(tmp_path, "sim:?telemetry=0") as (board, _):
         board.act("recording.stop", device="demo")  # else the board's first words come between two looks
         for keys in ({}, {"from_seq": 12, "to_seq": 280}):
@@ -452,7 +455,7 @@ def test_a_server_that_is_killed_has_kept_what_it_said_was_kept(tmp_path: Path) 
         child.stdout.close()
     with recording(tmp_path / "kept", "sim:?telemetry=0") as (board, _):
         rows = board.table(**RECORDING).to_pylist()
-        numbers = [row["seq"] for row in rows if row["seq"] < RUN]
+        numbers = [row["seq"] for row in rows if row["seq"] < NUMBERS_PER_SECOND]
         assert numbers == list(range(len(numbers))) and len(numbers) >= promised
         assert all(seen.get(row["seq"], row["data"]) == row["data"] for row in rows)
-        assert board.inventory.device("demo").tap.next_seq >= RUN
+        assert board.inventory.device("demo").tap.next_seq >= NUMBERS_PER_SECOND

@@ -114,8 +114,8 @@ def test_a_client_that_is_gone_leaves_what_it_had_stored(board: Board, mode: str
     ("changed", "start", "says"),
     [
         ({}, HALF - 1, f"Go on at {HALF}, where the part on the device ends, or begin at 0"),
-        ({"sha256": None}, HALF, "nothing says what the whole file has to be"),
-        ({"sha256": "0" * 64}, 0, "what came is not what was announced"),
+        ({"sha256": None}, HALF, "a resumed write needs the sha256 of the whole file"),
+        ({"sha256": "0" * 64}, 0, "the content does not have the announced sha256"),
     ],
 )
 def test_a_write_that_cannot_go_on_is_refused(
@@ -201,7 +201,7 @@ def test_digests_of_a_part_and_of_a_tree(board: Board) -> None:
     assert board.act("file.hash", device="demo", path="/data", recursive=True) == [
         {"path": "/data/a.bin", "size": 3, "algorithm": "sha256", "digest": sha256(b"abc")}
     ]
-    with pytest.raises(pa.ArrowInvalid, match="limit: a limit is for one file"):
+    with pytest.raises(pa.ArrowInvalid, match="limit: it cannot be combined with recursive"):
         board.act("file.hash", **of, limit=2, recursive=True)
     with pytest.raises(pa.ArrowInvalid, match="limit"):
         board.act("file.hash", **of, limit=-1)

@@ -14,7 +14,7 @@ from fastflight.app.compose import open_server
 from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Ports
 from fastflight.runtime.outgoing import HEARTBEAT_SECONDS
-from fastflight.sources.device_session import LOOK_SECONDS, SILENCE_SECONDS
+from fastflight.sources.device_session import CHECK_SECONDS, KEEPALIVE_SECONDS
 
 from .conftest import Peer, Serve, ticket
 from .live import SESSION, messages
@@ -41,8 +41,8 @@ def read(request: pytest.FixtureRequest, peer: Peer) -> Iterator[Read]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life at every look."""
     monkeypatch.setattr("fastflight.runtime.outgoing.HEARTBEAT_SECONDS", 0.0)
-    monkeypatch.setattr("fastflight.sources.device_session.SILENCE_SECONDS", 0.01)
-    monkeypatch.setattr("fastflight.sources.device_session.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("fastflight.sources.device_session.KEEPALIVE_SECONDS", 0.01)
+    monkeypatch.setattr("fastflight.sources.device_session.CHECK_SECONDS", 0.01)
 
 
 def texts(rows: list[dict[str, Any]]) -> list[str]:
@@ -148,4 +148,4 @@ def test_a_server_that_drains_is_the_end(peer: Peer, read: Any, mode: str) -> No
 
 def test_a_word_of_life_that_comes_a_moment_early_goes_on() -> None:
     """Else the next one would come after twice the time that clients are told."""
-    assert HEARTBEAT_SECONDS + LOOK_SECONDS < SILENCE_SECONDS <= 5.0
+    assert HEARTBEAT_SECONDS + CHECK_SECONDS < KEEPALIVE_SECONDS <= 5.0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.service.requests import Ticks
-from fastflight.sources.board_time import AHEAD, BEHIND, JUMP_NS, MAX_TOLD, SET_BACK, STEPS, WENT_BACK, BoardTime
+from fastflight.sources.board_time import AHEAD, BEHIND, JUMP_NS, MAX_LISTED, SET_BACK, STEPS, WENT_BACK, BoardTime
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -138,7 +138,7 @@ def test_a_steady_board_is_one_alignment_over_many_wraps(delays: list[int], ppm:
         board.say(delay)
     board.check()
     assert board.times.summary()["alignments"] == 1
-    assert board.times.told() == {}
+    assert board.times.take_note() == {}
 
 
 def test_the_line_with_the_least_delay_tells_for_the_others() -> None:
@@ -152,7 +152,7 @@ def test_the_line_with_the_least_delay_tells_for_the_others() -> None:
 
 
 def reasons(board: Board) -> list[tuple[int, str]]:
-    return [(each["seq"], each["reason"]) for each in board.times.told().get("alignments", [])]
+    return [(each["seq"], each["reason"]) for each in board.times.take_note().get("alignments", [])]
 
 
 def test_what_cannot_be_carried_on_begins_anew_and_says_why() -> None:
@@ -223,10 +223,10 @@ def test_a_board_that_prints_nonsense_costs_little() -> None:
     for index in range(1000):
         board.up = (1000 - index) * MS
         board.say()
-    told: Any = board.times.told()
-    assert len(told["alignments"]) == MAX_TOLD
+    told: Any = board.times.take_note()
+    assert len(told["alignments"]) == MAX_LISTED
     assert board.times.summary()["alignments"] == 1000
-    assert len(board.times.summary()["begun"]) == MAX_TOLD
+    assert len(board.times.summary()["begun"]) == MAX_LISTED
 
 
 def test_a_window_does_not_grow_with_its_lines() -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastflight.device import PartialWrite, Resumption
 from fastflight.errors import DataError, Stopped
 from fastflight.service.source import PartialUpload, Progress
-from fastflight.sources.content import LOOK_BYTES, TEXT_VALUES, FileContent, while_wanted
+from fastflight.sources.content import CHECK_BYTES, TEXT_VALUES, FileContent, while_wanted
 from fastflight.tables import Layout, open_writer
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
@@ -37,7 +37,7 @@ def content(told: list[Progress | PartialUpload], sha256: str | None = SHA256) -
 def test_a_part_is_gone_on_with() -> None:
     told: list[Progress | PartialUpload] = []
     file = content(told)
-    file.keep(PART)
+    file.announce_part(PART)
     file.start(row(2, b"cd"))
     assert file.resumption == Resumption(PART, SHA256)
     assert b"".join(file.pieces(iter([row(4, b"ef")]))) == b"cdef"
@@ -47,7 +47,7 @@ def test_a_part_is_gone_on_with() -> None:
 def test_a_part_is_left_alone() -> None:
     told: list[Progress | PartialUpload] = []
     file = content(told)
-    file.keep(PART)
+    file.announce_part(PART)
     file.start(row(0, b"abcd"))
     assert file.resumption is None
     assert b"".join(file.pieces(iter([row(4, b"ef")]))) == WHOLE
@@ -57,7 +57,7 @@ def test_a_part_is_left_alone() -> None:
 def test_there_may_be_no_part_and_no_rows() -> None:
     told: list[Progress | PartialUpload] = []
     file = content(told, None)
-    file.keep(None)
+    file.announce_part(None)
     file.start(None)
     assert b"".join(file.pieces(iter([]))) == b""
     assert told == [PartialUpload()]
@@ -103,24 +103,24 @@ def test_both_worlds_give_the_same_pieces() -> None:
 def test_content_that_is_not_what_was_announced_does_not_end() -> None:
     file = content([])
     file.start(row(0, b"abcdeX"))
-    with pytest.raises(DataError, match="what came is not what was announced"):
+    with pytest.raises(DataError, match="the content does not have the announced sha256"):
         list(file.pieces(iter([])))
 
 
 @pytest.mark.parametrize(("first", "sha256", "says"), [(1, SHA256, "Go on at 2"), (2, None, "the sha256 of all of it")])
 def test_rows_that_cannot_go_on_are_refused(first: int, sha256: str | None, says: str) -> None:
     file = content([], sha256)
-    file.keep(PART)
+    file.announce_part(PART)
     with pytest.raises(DataError) as raised:
         file.start(row(first, b"x"))
     assert says in str(raised.value)
 
 
 def test_content_is_given_in_parts_between_which_a_thread_looks_whether_it_is_wanted() -> None:
-    given = [b"", b"ab", bytes(2 * LOOK_BYTES + 1)]
+    given = [b"", b"ab", bytes(2 * CHECK_BYTES + 1)]
     looks: list[None] = []
     parts = list(while_wanted(iter(given), lambda: looks.append(None)))
-    assert [len(part) for part in parts] == [0, 2, LOOK_BYTES, LOOK_BYTES, 1]
+    assert [len(part) for part in parts] == [0, 2, CHECK_BYTES, CHECK_BYTES, 1]
     assert b"".join(parts) == b"".join(given)
     assert len(looks) == len(parts)
 

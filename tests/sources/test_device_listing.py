@@ -11,7 +11,7 @@ import pytest
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.service.requests import DeviceListing
-from fastflight.sources.device_listing import KEEP_SECONDS, DeviceListings
+from fastflight.sources.device_listing import CACHE_SECONDS, DeviceListings
 from tests.readings import aitems, items
 
 
@@ -64,7 +64,7 @@ def test_a_listing_is_given_again_for_a_moment(listed: Listed, mode: str) -> Non
     assert listed.ask(mode) == ({"/a.txt"}, True)
     with listed.device.listen():
         assert listed.ask(mode) == ({"/a.txt"}, True)
-    listed.now += KEEP_SECONDS
+    listed.now += CACHE_SECONDS
     assert listed.ask(mode) == ({"/a.txt"}, False)
 
 
@@ -72,7 +72,7 @@ def test_what_happens_behind_our_back_is_seen_after_that(listed: Listed, mode: s
     listed.ask(mode)
     (listed.folder / "b.txt").write_text("b")
     assert listed.ask(mode) == ({"/a.txt"}, True)
-    listed.now += KEEP_SECONDS
+    listed.now += CACHE_SECONDS
     assert listed.ask(mode) == ({"/a.txt", "/b.txt"}, False)
 
 

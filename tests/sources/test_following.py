@@ -120,7 +120,7 @@ def test_a_line_behind_a_cut_is_not_known_to_be_whole(since_seq: int) -> None:
 
 def test_a_session_that_is_told_to_end_before_it_waits_does_not_wait() -> None:
     following, reader = session(Line())
-    assert following.patience(5.0) == 5.0
+    assert following.wait_seconds(5.0) == 5.0
     following.drain()
-    assert following.patience(5.0) == 0.0
+    assert following.wait_seconds(5.0) == 0.0
     assert (feed(following, reader), following.ended) == ([], "server draining")

@@ -64,7 +64,7 @@ def test_a_large_batch_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatc
         return make(variant, rows)
 
     monkeypatch.setattr(mock, "_make", making)
-    rows = mock.MAX_KEPT_ROWS + 1
+    rows = mock.MAX_CACHED_ROWS + 1
     table = asyncio.run(collect(Mock(variant="simple", rows_per_batch=rows, total_rows=rows)))
     assert table.num_rows == rows
     assert made == [False]
@@ -72,7 +72,7 @@ def test_a_large_batch_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("variant", ["simple", "complex"])
 def test_who_ask_for_large_batches_share_one_and_get_it_in_messages(variant: str) -> None:
-    rows = 4 * mock.MAX_KEPT_ROWS
+    rows = 4 * mock.MAX_CACHED_ROWS
     requests = [
         Mock.model_validate({"variant": variant, "rows_per_batch": each, "total_rows": 2 * each})
         for each in (rows, rows + 1)

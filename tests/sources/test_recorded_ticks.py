@@ -8,7 +8,7 @@ from fastflight.errors import RequestError
 from fastflight.log import NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted
-from fastflight.sources.recorded_rows import Replay, kept
+from fastflight.sources.recorded_rows import Replay, log_batch
 from fastflight.sources.session_rows import SessionRows
 from fastflight.transport.chunk_buffer import Chunk
 
@@ -23,7 +23,7 @@ def test_board_times_of_a_recording_are_those_of_the_session() -> None:
     replay.begin(True)
     assert replay.schema.equals(live.schema, check_metadata=True)
     expected = [*live.feed(chunks), *live.finish()]
-    told = [*replay.feed(NumberedRows(0, kept(chunks, {}))), *replay.finish()]
+    told = [*replay.feed(NumberedRows(0, log_batch(chunks, {}))), *replay.finish()]
     assert [item.note for item in told if isinstance(item, Noted)] == [
         {"alignments": [{"seq": seq, "reason": "the ticks went back"} for seq in (7, 14)]}
     ]

@@ -13,7 +13,7 @@ import pytest
 
 from fastflight.log import Store
 from fastflight.service.requests import Recording
-from fastflight.sources.recorded_rows import BEGAN, KEPT_SCHEMA, kept
+from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.transport.chunk_buffer import Chunk
 from tests.readings import aitems, items
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def keep(store: Store, *lines: bytes, cuts: dict[int, str]) -> None:
     """A chunk each, a second apart."""
     chunks = [Chunk(seq, seq * 10**9, "rx", line) for seq, line in enumerate(lines)]
-    store.open("demo", KEPT_SCHEMA).append(kept(chunks, cuts)).result()
+    store.open("demo", LOG_SCHEMA).append(log_batch(chunks, cuts)).result()
 
 
 def read(store: Store, **keys: Any) -> list[Any]:

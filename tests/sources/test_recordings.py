@@ -17,8 +17,8 @@ from fastflight.device import Inventory
 from fastflight.errors import StorageError
 from fastflight.log import LogStatistics, Store
 from fastflight.sources import recordings
-from fastflight.sources.recorded_rows import KEPT_SCHEMA, kept
-from fastflight.sources.recordings import RUN, WORK_SECONDS, Recordings, Tidying, first_of_run
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recordings import NUMBERS_PER_SECOND, WORK_SECONDS, Recordings, Tidying, first_number
 from fastflight.transport.chunk_buffer import Chunk
 
 from .recording_parts import SOON, Line, SlowDisk
@@ -35,12 +35,12 @@ def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(recordings, "WORK_SECONDS", 0.0)
     monkeypatch.setattr(recordings, "REST_PER_WORK", 1e9)
     with Store(tmp_path, sync_ms=0, segment_bytes=1000) as store:
-        log = store.open("demo", KEPT_SCHEMA)
+        log = store.open("demo", LOG_SCHEMA)
         for seq in range(100):
-            log.append(kept([Chunk(seq, seq * 1000, "rx", b"tiny")], {})).result()
+            log.append(log_batch([Chunk(seq, seq * 1000, "rx", b"tiny")], {})).result()
         tidying = Tidying(store)
-        tidying._over.set()  # ends the thread of its own, which would wait a minute
-        monkeypatch.setattr(tidying, "_over", Resting())
+        tidying._closing.set()  # ends the thread of its own, which would wait a minute
+        monkeypatch.setattr(tidying, "_closing", Resting())
         working = threading.Thread(target=tidying.tidy)
         working.start()
         resting.wait()
@@ -71,15 +71,15 @@ def test_compacting_rests_by_its_own_work_and_less_the_more_there_is(
 
     tidying = Tidying(cast("Store", Waiting()))
     tidying.close()
-    monkeypatch.setattr(tidying, "_over", Resting())
-    monkeypatch.setattr(tidying, "_rested", 0.0)
+    monkeypatch.setattr(tidying, "_closing", Resting())
+    monkeypatch.setattr(tidying, "_rested_at", 0.0)
     monkeypatch.setattr("time.thread_time", lambda: worked)
     for _ in range(1000):  # however long it waits for its turn
-        tidying._turn()
+        tidying._rest()
     assert rests == []
     for _ in range(100):
         worked += work
-        tidying._turn()
+        tidying._rest()
     # Of all its work but the last bit, and not after each bit.
     assert worked - (WORK_SECONDS + work) <= sum(rests) / rest <= worked + 1e-9
     assert len(rests) <= worked / WORK_SECONDS
@@ -114,17 +114,17 @@ def test_no_number_is_given_twice_though_none_of_it_was_kept(
     now, given_before = last, kept_rows
     for pause, life, rate in lives:
         now += pause
-        first = first_of_run(there(kept_rows, round(last * 1e6)), now)
-        assert first % RUN == 0 and first >= given_before
+        first = first_number(there(kept_rows, round(last * 1e6)), now)
+        assert first % NUMBERS_PER_SECOND == 0 and first >= given_before
         now += life
         given_before = first + int(life * rate)
 
 
 def test_a_clock_that_was_set_back_and_a_recording_that_was_let_go_of() -> None:
-    assert first_of_run(there(5, 10**15), 0.0) == RUN
-    assert first_of_run(there(5, None), 10**9) == 10**9 * RUN
-    assert first_of_run(there(10**9 * RUN + 5, None), 10**9) == 10**9 * RUN + RUN
-    assert first_of_run(there(0, None), 10**9) == 0
+    assert first_number(there(5, 10**15), 0.0) == NUMBERS_PER_SECOND
+    assert first_number(there(5, None), 10**9) == 10**9 * NUMBERS_PER_SECOND
+    assert first_number(there(10**9 * NUMBERS_PER_SECOND + 5, None), 10**9) == (10**9 + 1) * NUMBERS_PER_SECOND
+    assert first_number(there(0, None), 10**9) == 0
 
 
 class Known:

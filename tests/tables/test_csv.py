@@ -48,7 +48,7 @@ def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
         (data.index(b"3\n"), "the row has 1 cells, the header has 2"),
         (data.index(b"4,"), "the row has 3 cells, the header has 2"),
         (data.index(b"5,"), "byte 2 of the row, 0xff, is not UTF-8"),
-        (data.index(b"6,"), "a carriage return stands outside of quotes"),
+        (data.index(b"6,"), "a carriage return outside of quotes"),
         (data.index(b"999"), "column 'id': '99999999999999999999' is not int64"),
     ]
     assert seen.count == 6

@@ -67,7 +67,7 @@ def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
         "column 'a': 'five' is not int64",
         "column 'a': 6.5 is not int64",
         "byte 6 of the row, 0xff, is not UTF-8",
-        "the key 'a' stands there twice",
+        "the key 'a' occurs twice",
         "not JSON: The surrogate pair in string is invalid.",
     ]
     starts = [sum(len(line) + 1 for line in lines[:index]) for index in range(len(lines))]
@@ -120,8 +120,8 @@ LATE = b'{"a":1,"o":{"x":1}}\n' * INFERENCE_ROWS
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (b'{"a":1,"b":2}\n', "the key 'b' stands in none of the first rows"),
-        (b'{"o":{"x":1,"y":2}}\n', "a key within it stands in none of the first rows"),
+        (b'{"a":1,"b":2}\n', "the key 'b' occurs in none of the first rows"),
+        (b'{"o":{"x":1,"y":2}}\n', "a key within it occurs in none of the first rows"),
     ],
 )
 @pytest.mark.parametrize("more", [0, 30])

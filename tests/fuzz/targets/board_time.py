@@ -37,7 +37,7 @@ def run(data: bytes) -> None:
         value += (jump if kind & 32 else abs(jump) // 1000) << (kind & 7)
         value = max(-(2**63), min(value, 2**64 - 1))
         told = times.feed(seq, time_ns, value)
-        new = times.told()
+        new = times.take_note()
         fresh = begun == 0 or bool(new)
         assert told <= time_ns // 1000
         assert fresh or told >= before, (told, before)
