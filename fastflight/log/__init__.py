@@ -5,53 +5,42 @@
         log.append(batch).result()                   # returns when the rows are durable
         for item in log.read(Range(from_seq=100)):   # NumberedRows, and Missing where rows are absent
 
-`batch_log` defines the interface, which a replicated engine can implement too. `Store` is the embedded engine.
-`AsyncStore` is the same on an event loop. `StoreReader` reads a folder while another process writes it. `FolderOwners`
-records which owner has which device.
+`batch_log` defines the interface, which a replicated engine can implement too. `Store` is the embedded engine; on an
+event loop, `await log.aappend(batch)` and await the ticket that it returns. `StoreReader` reads a folder while another
+process writes it.
 """
 
-from fastflight.log.aio import AsyncLog, AsyncStore
 from fastflight.log.batch_log import (
     EVERYTHING,
     Appended,
-    AsyncBatchLog,
     BatchLog,
     BatchStore,
     Damage,
     Extent,
-    Lease,
     LogStatistics,
     Missing,
     NumberedRows,
-    Owners,
     Range,
     Retention,
     StoreStatistics,
     Ticket,
 )
 from fastflight.log.compaction import compact
-from fastflight.log.owners import FolderOwners
 from fastflight.log.store import Log, Store
 from fastflight.log.viewer import LogReader, StoreReader
 
 __all__ = [
     "EVERYTHING",
     "Appended",
-    "AsyncBatchLog",
-    "AsyncLog",
-    "AsyncStore",
     "BatchLog",
     "BatchStore",
     "Damage",
     "Extent",
-    "FolderOwners",
-    "Lease",
     "Log",
     "LogReader",
     "LogStatistics",
     "Missing",
     "NumberedRows",
-    "Owners",
     "Range",
     "Retention",
     "Store",

@@ -6,8 +6,8 @@ the disk leave a hole, which reading reports as `Missing`. Every row has a time 
 not ascend.
 
 `append` returns a `Ticket` at once. The rows are durable when the ticket is done, and not before. A log has many
-readers but only one writer at a time: a second writer notices the first one by the `expected` number, and a lease of
-`Owners` prevents two writers. Ranges of numbers include both ends.
+readers but only one writer at a time: a second writer notices the first one by the `expected` number. Ranges of numbers
+include both ends.
 
 A replicated log can implement this interface as well (docs/decisions/0014-a-replicated-log.md); `store.Store` is the
 embedded engine.
@@ -15,7 +15,7 @@ embedded engine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -190,6 +190,11 @@ class BatchLog(Protocol):
         `DataError` for a batch that does not fit the log.
         """
 
+    async def aappend(
+        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
+    ) -> Ticket:
+        """As `append`, on an event loop, which goes on while this waits."""
+
     def read(self, wanted: Range = EVERYTHING) -> Iterator[NumberedRows | Missing]:
         """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
 
@@ -201,31 +206,6 @@ class BatchLog(Protocol):
 
     def statistics(self) -> LogStatistics:
         """Return the present statistics of the log."""
-
-
-class AsyncBatchLog(Protocol):
-    """`BatchLog` on an event loop, which it does not block: `append` waits for room, its ticket for the disk."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def next_seq(self) -> int: ...
-
-    async def append(
-        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
-    ) -> Ticket: ...
-
-    def read(self, wanted: Range = EVERYTHING) -> AsyncIterator[NumberedRows | Missing]: ...
-
-    async def extents(self, wanted: Range = EVERYTHING) -> list[Extent]: ...
-
-    async def trim(self, before_seq: int) -> Ticket: ...
-
-    async def statistics(self) -> LogStatistics: ...
 
 
 class BatchStore(Protocol):
@@ -248,33 +228,3 @@ class BatchStore(Protocol):
 
     def close(self) -> None:
         """Write the appends that wait, and close the store. `append` raises `Stopped` from then on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """`owner` has `device` until `until` (seconds since 1970), unless the lease is renewed.
-
-    `token` is larger than the token of any earlier lease of the device, and may grow when the lease is renewed. A
-    component that remembers the largest token it has seen can refuse work under a smaller one.
-    """
-
-    device: str
-    owner: str
-    token: int
-    until: float
-
-
-class Owners(Protocol):
-    """Records which owner has which device. Leases expire, so a device becomes free when its owner dies."""
-
-    def acquire(self, device: str, owner: str, seconds: float) -> Lease:
-        """Become the owner. Raises `BusyError`, which names the present owner."""
-
-    def renew(self, lease: Lease, seconds: float) -> Lease:
-        """Extend the lease. Raises `BusyError` if it expired and another owner took the device."""
-
-    def release(self, lease: Lease) -> None:
-        """Give up the device. Does nothing if the device has a newer lease."""
-
-    def holder(self, device: str) -> Lease | None:
-        """Return the lease in force; None while the device is free."""

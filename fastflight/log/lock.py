@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from fastflight.errors import BusyError
-from fastflight.log.disk import FILE_MODE, failure
+from fastflight.log.disk import FILE_MODE
 
 LOCK_NAME = "writer.lock"
 # The file has the name of the lock's holder, cut to this length.
@@ -26,7 +24,7 @@ class FileLock:
         text = f"{holder or 'a process'} (pid {os.getpid()} on {socket.gethostname()})"
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
-            if not _lock(self._descriptor, waiting=False):
+            if not _lock(self._descriptor):
                 name = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace").strip()
                 other = name or "another process"
                 raise BusyError(
@@ -46,42 +44,25 @@ class FileLock:
             self._descriptor = -1
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Wait for the lock and hold it during the block, for short changes."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
-    except OSError as error:
-        raise failure(error, "taking a lock", path.name) from error
-    try:
-        _lock(descriptor, waiting=True)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(descriptor: int, *, waiting: bool) -> bool:
+    def _lock(descriptor: int) -> bool:
         os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
         try:
-            while True:
-                try:
-                    msvcrt.locking(descriptor, msvcrt.LK_LOCK if waiting else msvcrt.LK_NBLCK, 1)
-                    return True
-                except OSError:  # LK_LOCK gives up after ten seconds
-                    if not waiting:
-                        return False
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
         finally:
             os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
 
 else:
     import fcntl
 
-    def _lock(descriptor: int, *, waiting: bool) -> bool:
+    def _lock(descriptor: int) -> bool:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if waiting else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True

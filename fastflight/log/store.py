@@ -98,10 +98,9 @@ class Log:
                 return ticket
             ticket.wait(None)
 
-    async def append_soon(
-        self, batch: pa.RecordBatch, expected: int | None, first: int | None, paused_until: int
+    async def aappend(
+        self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
     ) -> CommitTicket:
-        """As `append`, but wait for room on the event loop."""
         prepared = self._prepare(batch)
         while True:
             ticket = self._store.offer(self, prepared, expected, first, paused_until)

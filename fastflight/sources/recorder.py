@@ -24,7 +24,7 @@ import structlog
 
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, SequenceConflict
-from fastflight.log import AsyncLog, Ticket
+from fastflight.log import BatchLog, Ticket
 from fastflight.sources.recorded_rows import BEGAN, log_batch
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, Gap
 
@@ -57,7 +57,7 @@ class Recorder:
     Await `run` on the device's loop. To stop, call `end`, wait until `run` returns, then call `finish`.
     """
 
-    def __init__(self, device: Device, device_log: AsyncLog, gather_seconds: float) -> None:
+    def __init__(self, device: Device, device_log: BatchLog, gather_seconds: float) -> None:
         self.device = device
         # Rows that were stored and tries that failed, since the recorder began.
         self.rows = 0
@@ -108,7 +108,7 @@ class Recorder:
         self._settle(wait=True)
         for chunks in _runs(self._reader.rest()):
             try:
-                ticket = self._log.log.append(
+                ticket = self._log.append(
                     self._batch(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
                 )
             except FastFlightError as error:
@@ -122,7 +122,7 @@ class Recorder:
     async def _store(self, items: Iterable[Chunk | Gap]) -> None:
         for chunks in _runs(items):
             try:
-                ticket = await self._log.append(
+                ticket = await self._log.aappend(
                     self._batch(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
                 )
             except SequenceConflict:

@@ -25,7 +25,7 @@ import structlog
 
 from fastflight.device import Inventory
 from fastflight.errors import RequestError, Stopped, StorageError
-from fastflight.log import AsyncLog, Retention, Store, compact
+from fastflight.log import Retention, Store, compact
 from fastflight.log.batch_log import LogStatistics
 from fastflight.log.disk import Disk
 from fastflight.log.store import Log
@@ -192,7 +192,7 @@ class Recordings:
             if name in self._recorders and self._recorders[name].ended is not None:
                 self._end(name)
             if name not in self._recorders:
-                device_log = AsyncLog(self.store.open(name, LOG_SCHEMA))
+                device_log = self.store.open(name, LOG_SCHEMA)
                 recorder = Recorder(device, device_log, self._gather_seconds)
                 self._recorders[name] = _RunningRecorder(recorder, device.shard.submit(recorder.run()))
         return self.status(name)

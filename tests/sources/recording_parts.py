@@ -12,7 +12,7 @@ from typing import cast
 
 from fastflight.concurrency import Shard
 from fastflight.device import Device
-from fastflight.log import AsyncLog, Missing, NumberedRows, Store
+from fastflight.log import Missing, NumberedRows, Store
 from fastflight.sources.recorded_rows import LOG_SCHEMA
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.chunk_buffer import KEPT_BYTES
@@ -75,7 +75,7 @@ class SlowDisk(Disk):
 def recording(folder: Path, line: Line, disk: Disk | None = None) -> Iterator[tuple[Recorder, Store]]:
     """A recorder on a store of its own."""
     with Store(folder, sync_ms=0, disk=disk or Disk()) as store:
-        kept_in = AsyncLog(store.open(line.name, LOG_SCHEMA))
+        kept_in = store.open(line.name, LOG_SCHEMA)
         yield Recorder(cast(Device, line), kept_in, 0.0), store
 
 
