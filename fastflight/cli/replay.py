@@ -43,7 +43,9 @@ async def replay(
     name: RecordingName,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME|SEQ", help="Begin at: 2026-11-20 08:00, 08:00 (today), or a number."),
+        typer.Option(
+            "--from", metavar="TIME|SEQ", help="Begin at a time (2026-11-20 08:00, or 08:00 today) or number."
+        ),
     ] = None,
     end: Annotated[
         str | None,

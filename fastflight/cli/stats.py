@@ -105,7 +105,7 @@ def _head(server: str, answer: Mapping[str, Any], metrics: Metrics) -> Text:
 
 
 def _removed(metrics: Metrics) -> list[str]:
-    """Return how many clients the server has removed, each with the reason."""
+    """Return how many clients and connections the server has ended or refused, by reason."""
     overdue = _by(metrics, "fastflight_overdue_total", "client")
     counts = {
         "stalled readers": overdue.get("reader", 0),
@@ -115,7 +115,7 @@ def _removed(metrics: Metrics) -> list[str]:
     words = [f"{count:,.0f} {what}" for what, count in counts.items() if count]
     cut = _sum(metrics, "fastflight_connections_cut_total")
     browsers = _sum(metrics, "fastflight_bridge_browsers_total")
-    words += [f"{browsers:,.0f} browsers at bridges"] if browsers else []
+    words += [f"{browsers:,.0f} browsers refused by bridges"] if browsers else []
     return words + ([f"{cut:,.0f} connections cut"] if cut else [])
 
 
@@ -161,7 +161,7 @@ def _devices(metrics: Metrics, before: Metrics) -> Table | None:
     opened = _by(metrics, "fastflight_device_open", "device")
     if not opened:
         return None
-    table = _table("devices", "line", ">said", ">received", ">a second", ">sent", ">outages", ">missed")
+    table = _table("devices", "line", ">last data", ">received", ">a second", ">sent", ">outages", ">missed")
     of = {
         name: _by(metrics, f"fastflight_device_{name}", "device")
         for name in ("held", "in_trouble", "data_age_seconds", "outages_total", "missed_total")

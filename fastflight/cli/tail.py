@@ -58,9 +58,7 @@ async def tail(
     ] = None,
     columns: Columns = None,
     ticks: Ticks = None,
-    requests: Annotated[
-        bool, typer.Option("--requests", help="Also show the traffic of requests, in both directions.")
-    ] = False,
+    requests: Annotated[bool, typer.Option("--requests", help="Also show the traffic of requests, as bytes.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json: AsJson = False,
